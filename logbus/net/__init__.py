@@ -19,7 +19,7 @@ Servers:
 * ``transport``: receives in place, sends from the read callback, ``sendfile``
 * ``itransport``: the interface between transport and protocol
 * ``sendfile``: send queues of bytes and slices of files
-* ``native_sends``: large slices sent in threads that know no Python, if they are compiled
+* ``native_sends``: large responses sent in threads that know no Python, if they are compiled
 * ``cold_reads``: waits for cold data before it is sent
 * ``tls``: TLS with a deadline for the handshake
 * ``channel_binding``: what identifies a TLS connection to both of its ends

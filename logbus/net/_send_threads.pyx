@@ -1,12 +1,13 @@
 # cython: language_level=3
 """
-Threads that send slices of files, know no Python and never wait for the interpreter's lock. A socket, a file and a range
-go in; the number of bytes that were sent comes back, and an eventfd tells when.
+Threads that send bytes and slices of files, know no Python and never wait for the interpreter's lock. A socket and what
+to send on it go in; the number of bytes that were sent comes back, and an eventfd tells when.
 :mod:`logbus.net.native_sends` is their place in the reactor.
 
 Each thread has an epoll of its own for the sockets that take no more for now, so that a slow peer delays no other.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -35,27 +36,38 @@ cdef extern from "<sys/epoll.h>" nogil:
 cdef extern from "<sys/sendfile.h>" nogil:
     ssize_t sendfile(int, int, off_t *, size_t)
 
+cdef extern from "<sys/socket.h>" nogil:
+    ssize_t send(int, const void *, size_t, int)
+    int MSG_MORE, MSG_NOSIGNAL
+
 cdef extern from "<fcntl.h>" nogil:
     int fcntl(int, int, ...)
     int F_DUPFD_CLOEXEC
 
-REVISION = 1
+REVISION = 2
 
 cdef enum:
-    TURN = 1 << 18  # Bytes sent for one socket before others get their turn.
+    TURN = 1 << 20  # Bytes sent for one socket before others get their turn.
     EVENTS = 64
+
+
+cdef struct Piece:
+    const char *data  # In memory; or NULL.
+    int file
+    off_t position
+    int64_t left
 
 
 cdef struct Job:
     int64_t ticket
     int sock  # A duplicate: its owner may close its own.
-    int file
-    off_t position
-    int64_t left
+    Piece *piece  # The one that is being sent.
+    Piece *end
     int64_t sent
     int error
     bint is_watched
     Job *next
+    Piece pieces[1]
 
 
 cdef struct Shared:
@@ -97,14 +109,26 @@ cdef void end(Thread *thread, Job *job) noexcept nogil:
 cdef void advance(Thread *thread, Job *job) noexcept nogil:
     # Send a turn's worth, or as much as the socket takes; then wait for it.
     cdef int64_t turn = TURN
+    cdef int64_t asked
     cdef ssize_t sent
+    cdef Piece *piece
     cdef epoll_event wish
-    while job.left > 0 and turn > 0:
-        sent = sendfile(job.sock, job.file, &job.position, min(job.left, turn))
+    while job.piece < job.end and turn > 0:
+        piece = job.piece
+        asked = min(piece.left, turn)
+        if piece.data != NULL:
+            # More follows: the kernel puts a head and the beginning of the file into one segment.
+            sent = send(job.sock, piece.data, asked, MSG_NOSIGNAL | (MSG_MORE if job.end - piece > 1 else 0))
+        else:
+            sent = sendfile(job.sock, piece.file, &piece.position, asked)
         if sent > 0:
-            job.left -= sent
+            if piece.data != NULL:
+                piece.data += sent
+            piece.left -= sent
             job.sent += sent
             turn -= sent
+            if piece.left == 0:
+                job.piece += 1
         elif sent == 0:
             break  # The file ends before the slice.
         elif errno == EINTR:
@@ -114,7 +138,7 @@ cdef void advance(Thread *thread, Job *job) noexcept nogil:
         else:
             job.error = errno
             break
-    if job.left == 0 or turn > 0:
+    if job.piece == job.end or turn > 0:
         end(thread, job)
         return
     wish.events = EPOLLOUT | EPOLLONESHOT
@@ -162,12 +186,25 @@ cdef void *run(void *argument) noexcept nogil:
     return NULL
 
 
+cdef int fill(Piece *piece, object given) except -1:
+    cdef Py_buffer view
+    if isinstance(given, tuple):
+        piece.file, piece.position, piece.left = given
+        return 0
+    PyObject_GetBuffer(given, &view, PyBUF_SIMPLE)
+    # The caller keeps the object.
+    piece.data = <const char *>view.buf
+    piece.left = view.len
+    PyBuffer_Release(&view)
+    return 0
+
+
 cdef class SendThreads:
     """
     Threads, and what they send.
 
-    The caller keeps each file open until its ticket comes back, and shuts a socket down whose peer it gives up. All
-    methods belong to one thread, and to the process that made the object: threads do not survive a fork.
+    The caller keeps the bytes, and the files open, until their ticket comes back, and shuts a socket down whose peer it
+    gives up. All methods belong to one thread, and to the process that made the object: threads do not survive a fork.
 
     :param number: of threads.
     """
@@ -238,10 +275,11 @@ cdef class SendThreads:
         """A descriptor that is readable while there is something to take."""
         return -1 if self._shared == NULL else self._shared.event
 
-    def submit(self, int64_t ticket, int sock, int file, int64_t position, int64_t count):
+    def submit(self, int64_t ticket, int sock, list pieces):
         """
-        Send ``count`` bytes of a file to a non-blocking socket.
+        Send to a non-blocking socket.
 
+        :param pieces: one or more, none of them empty: bytes, or a file with a position and a length.
         :raises RuntimeError: this is a child of the process that made the object, or it was stopped.
         :raises OSError: the process has too many open files.
         """
@@ -252,17 +290,21 @@ cdef class SendThreads:
         cdef bint was_empty
         if shared == NULL or getpid() != self._process:
             raise RuntimeError("the threads that send were stopped, or belong to another process")
-        job = <Job *>calloc(1, sizeof(Job))
+        job = <Job *>calloc(1, sizeof(Job) + len(pieces) * sizeof(Piece))
         if job == NULL:
             raise MemoryError
-        job.sock = fcntl(sock, F_DUPFD_CLOEXEC, 0)
-        if job.sock < 0:
+        job.piece = job.end = &job.pieces[0]
+        try:
+            for given in pieces:
+                fill(job.end, given)
+                job.end += 1
+            job.sock = fcntl(sock, F_DUPFD_CLOEXEC, 0)
+            if job.sock < 0:
+                raise OSError(errno, os.strerror(errno))
+        except BaseException:
             free(job)
-            raise OSError(errno, os.strerror(errno))
+            raise
         job.ticket = ticket
-        job.file = file
-        job.position = position
-        job.left = count
         self._next = (self._next + 1) % self._number
         thread = self._threads[self._next]
         pthread_mutex_lock(&shared.lock)

@@ -1,5 +1,5 @@
 """
-Sends slices of files in threads that know no Python, if a C compiler was available for them.
+Sends large responses in threads that know no Python, if a C compiler was available for them.
 
 While one connection is served, the kernel copies for another. That pays only if several connections are busy: the one
 that is alone is served without a change of threads. The environment variable ``LOGBUS_PURE`` disables them.
@@ -8,9 +8,10 @@ that is alone is served without a change of threads. The environment variable ``
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from importlib import import_module
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from attrs import define, field
 from twisted.internet.interfaces import IReadDescriptor
@@ -18,12 +19,16 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from logbus.records.file_slice import FileSlice
+from logbus.records.file_slice import FileSlice, Part, Parts
 
 MOST_THREADS = 4
 
-_REVISION = 1
+_REVISION = 2
 """Of the compiled module: in a checkout it may have been compiled from an older source."""
+
+
+Piece: TypeAlias = bytes | memoryview | tuple[int, int, int]
+"""Bytes, or a file with a position and a length."""
 
 
 class SendThreads(Protocol):
@@ -33,7 +38,7 @@ class SendThreads(Protocol):
 
     def fileno(self) -> int: ...
 
-    def submit(self, ticket: int, sock: int, file: int, position: int, count: int) -> None: ...
+    def submit(self, ticket: int, sock: int, pieces: list[Piece]) -> None: ...
 
     def take(self) -> list[tuple[int, int, int]]: ...
 
@@ -41,10 +46,10 @@ class SendThreads(Protocol):
 
 
 class Sender(Protocol):
-    """A connection that has a slice sent."""
+    """A connection that has something sent."""
 
-    def slice_sent(self, sent: int, error: OSError | None) -> None:
-        """So many bytes were sent; fewer than were asked for if the file has no more, or after an error."""
+    def thread_sent(self, sent: int, error: OSError | None) -> None:
+        """So many bytes were sent; fewer than were asked for if a file has no more, or after an error."""
 
 
 def compiled_threads() -> type[SendThreads] | None:
@@ -60,8 +65,13 @@ def compiled_threads() -> type[SendThreads] | None:
 
 
 def threads_for(processors: int) -> int:
-    """How many threads send on a machine with so many processors; the reactor has one for itself."""
-    return min(processors - 1, MOST_THREADS)
+    """
+    How many threads send on a machine with so many processors.
+
+    More than there are processors for them: where a thread sends for several connections, each response waits for the
+    others, and a peer is woken for a piece of it at a time.
+    """
+    return min(processors + 1, MOST_THREADS) if processors > 1 else 0
 
 
 @implementer(IReadDescriptor)
@@ -70,14 +80,14 @@ class NativeSends:
     """
     The threads in the reactor.
 
-    :ivar several: whether the last poll of the reactor found several descriptors ready.
+    :ivar several: whether the last poll of the reactor found several descriptors ready, besides our own.
     """
 
     _threads: SendThreads
     _log = Logger()
     several: bool = field(default=False, init=False)
-    # The files are kept open.
-    _waiting: dict[int, tuple[Sender, FileSlice]] = field(factory=dict, init=False)
+    # The bytes are kept, and the files open.
+    _waiting: dict[int, tuple[Sender, Parts]] = field(factory=dict, init=False)
     _tickets: count[int] = field(factory=count, init=False)
 
     @classmethod
@@ -95,30 +105,39 @@ class NativeSends:
         reactor.addSystemEventTrigger("after", "shutdown", sends.stop)
         return sends
 
+    def polled(self, ready: Sequence[tuple[int, int]]) -> None:
+        """
+        The reactor found these descriptors ready.
+
+        A connection that is alone may have its next request here before we are told that its response was sent.
+        """
+        number = len(ready)
+        self.several = number > 2 or (number == 2 and self.fileno() not in (ready[0][0], ready[1][0]))
+
     @property
     def is_busy(self) -> bool:
-        """Whether several connections have work; else a slice is better sent at once."""
+        """Whether several connections have work; else what there is is better sent at once."""
         return self.several or bool(self._waiting)
 
-    def send(self, sender: Sender, sock: int, part: FileSlice) -> None:
+    def send(self, sender: Sender, sock: int, parts: Parts) -> None:
         """
-        Send a slice; ``sender`` is told how much of it was sent.
+        Send these, of which none is empty; ``sender`` is told how many of their bytes were sent.
 
         :raises OSError: the process has too many open files.
         """
         ticket = next(self._tickets)
-        self._threads.submit(ticket, sock, part.file.fileno(), part.position, part.length)
-        self._waiting[ticket] = sender, part
+        self._threads.submit(ticket, sock, [_piece(part) for part in parts])
+        self._waiting[ticket] = sender, parts
 
     def fileno(self) -> int:
         """The eventfd."""
         return self._threads.fileno()
 
     def doRead(self) -> None:
-        """Tell the connections whose slices were sent."""
+        """Tell the connections what was sent."""
         for ticket, sent, number in self._threads.take():
             sender, _ = self._waiting.pop(ticket)
-            sender.slice_sent(sent, OSError(number, os.strerror(number)) if number else None)
+            sender.thread_sent(sent, OSError(number, os.strerror(number)) if number else None)
 
     def stop(self) -> None:
         """End the threads, if nothing is being sent: otherwise the process ends with them."""
@@ -131,3 +150,7 @@ class NativeSends:
     def logPrefix(self) -> str:
         """For the reactor's log."""
         return "logbus send"
+
+
+def _piece(part: Part) -> Piece:
+    return (part.file.fileno(), part.position, part.length) if isinstance(part, FileSlice) else part

@@ -56,7 +56,7 @@ class BrokerReactor(EPollReactor):
         ready = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
         several = len(ready) > 1
         if self._sends is not None:
-            self._sends.several = several
+            self._sends.polled(ready)
         for fd, event in ready:
             # A ready descriptor may have been closed by one called before it.
             selectable: Any = selectables.get(fd)

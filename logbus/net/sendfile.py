@@ -26,13 +26,13 @@ from logbus.errors import StorageError
 from logbus.net.cold_reads import ColdReadGate
 from logbus.net.itransport import IFrameTransport
 from logbus.net.metrics import NetMetrics
-from logbus.records.file_slice import FileSlice, Part
+from logbus.records.file_slice import FileSlice, Part, Parts
 
 TURN = 1 << 20
 """Bytes sent for one connection before others get their turn."""
 
 LEAST_FOR_THREAD = 1 << 17
-"""Bytes of a slice that are worth a change of threads."""
+"""Bytes that are worth a change of threads."""
 
 _JOIN = 1 << 16
 _COPY = 1 << 14
@@ -49,31 +49,40 @@ class SliceTruncated(EOFError):
     """A file ended before the end of a slice that was announced to a peer."""
 
 
+def _no_thread() -> None:
+    """No thread is wanted."""
+
+
 class SendQueue:
     """
     The replies to be sent on one non-blocking socket, in order.
 
     :param loaded: called when :attr:`waits_for_disk` ends.
-    :param hand_over: has a thread send a large slice, the next bytes of the queue; returns whether it does. Then
-        nothing is sent until :meth:`sent_by_thread`.
+    :param thread: returns what has a thread send the next parts of the queue, and tells whether it does; None: no
+        thread is wanted. While one sends, nothing else is sent until :meth:`sent_by_thread`.
     :ivar unsent: bytes in the queue.
-    :ivar is_away: whether a thread sends.
     """
 
-    __slots__ = ("_gate", "_hand_over", "_metrics", "_parts", "is_away", "unsent")
+    __slots__ = ("_away", "_gate", "_metrics", "_parts", "_thread", "unsent")
 
     def __init__(
         self,
         metrics: NetMetrics,
         loaded: Callable[[], None],
-        hand_over: Callable[[FileSlice], bool] = lambda part: False,
+        thread: Callable[[], Callable[[Parts], bool] | None] = _no_thread,
     ) -> None:
         self.unsent = 0
-        self.is_away = False
-        self._hand_over = hand_over
+        # Bytes that a thread was given.
+        self._away = 0
+        self._thread = thread
         self._gate = ColdReadGate(loaded, metrics)
         self._metrics = metrics
         self._parts: deque[Part] = deque()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether a thread sends."""
+        return self._away > 0
 
     @property
     def waits_for_disk(self) -> bool:
@@ -127,8 +136,9 @@ class SendQueue:
         :raises StorageError: a file cannot be read; its directory is offline.
         :raises OSError: the connection is broken, or a file cannot be read.
         """
-        parts = self._parts
-        left = 0 if self.is_away else TURN
+        if self.is_away or (self.unsent >= LEAST_FOR_THREAD and self._hand_over()):
+            return
+        parts, left = self._parts, TURN
         while parts and left > 0:
             part = parts[0]
             size = len(part)
@@ -136,9 +146,6 @@ class SendQueue:
                 # Not min(size, left): a slice of exactly a turn's worth must not be split because of its header.
                 asked = self._gate.allowed(part, min(size, TURN))
                 if not asked:
-                    return
-                if asked >= LEAST_FOR_THREAD and self._hand_over(part.narrow(0, asked)):
-                    self.is_away = True
                     return
                 sent = self._send_slice(sock, part, asked)
             else:
@@ -155,19 +162,52 @@ class SendQueue:
 
     def sent_by_thread(self, sent: int, error: OSError | None) -> None:
         """
-        A thread has sent so many bytes of the slice that it was given.
+        A thread has sent so many of the bytes that it was given.
 
         :raises SliceTruncated: as :meth:`flush`.
         :raises OSError: ``error``.
         """
-        self.is_away = False
-        part = self._parts[0]
-        self._advance(sent)
-        if error is not None:
+        parts, missing = self._parts, self._away - sent
+        self._away = 0
+        while sent:
+            count = min(sent, len(parts[0]))
+            self._advance(count)
+            sent -= count
+        if error is not None and error.errno in _CANNOT_SENDFILE:
+            # Reads the file instead.
+            self._thread = _no_thread
+        elif error is not None:
             raise error
-        if not sent:
+        elif missing:
+            part = parts[0]
             assert isinstance(part, FileSlice)
             raise SliceTruncated(_truncated(part))
+
+    def _hand_over(self) -> bool:
+        """Have a thread send the next parts, about a turn's worth, if one is wanted and they can be sent now."""
+        submit = self._thread()
+        if submit is None:
+            return False
+        run: Parts = []
+        size = 0
+        for part in self._parts:
+            if isinstance(part, FileSlice):
+                allowed = self._gate.allowed(part, min(len(part), TURN))
+                if not allowed:
+                    break
+                if allowed < len(part):
+                    run.append(part.narrow(0, allowed))
+                    size += allowed
+                    break
+                self._gate.next_part()
+            run.append(part)
+            size += len(part)
+            if size >= TURN:
+                break
+        if size < LEAST_FOR_THREAD or not submit(run):
+            return False
+        self._away = size
+        return True
 
     def _advance(self, sent: int) -> None:
         """Count bytes that went to the socket, and remove them."""

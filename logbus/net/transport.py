@@ -26,7 +26,7 @@ from logbus.errors import StorageError
 from logbus.net.itransport import IFrameTransport
 from logbus.net.native_sends import NativeSends
 from logbus.net.sendfile import SendQueue, SliceTruncated
-from logbus.records.file_slice import FileSlice, Part
+from logbus.records.file_slice import Part, Parts
 
 _WIDEST = 1 << 16
 
@@ -41,7 +41,7 @@ class ServerTransport(tcp.Server):
     receives_in_place = True
 
     def __init__(self, sock: Any, protocol: Any, client: Any, server: Any, sessionno: int, reactor: Any) -> None:
-        self._send_queue = SendQueue(protocol.metrics, self._loaded, self._hand_over)
+        self._send_queue = SendQueue(protocol.metrics, self._loaded, self._thread)
         self._reading = True
         super().__init__(sock, protocol, client, server, sessionno, reactor)
         # Nagle's algorithm would hold back the last, short segment of a slice until the peer's delayed
@@ -132,8 +132,8 @@ class ServerTransport(tcp.Server):
         self.protocol.sent()  # type: ignore[attr-defined]
         return None
 
-    def slice_sent(self, sent: int, error: OSError | None) -> None:
-        """A thread has sent a part of a slice: continue."""
+    def thread_sent(self, sent: int, error: OSError | None) -> None:
+        """A thread has sent what it was given: continue."""
         if not self.connected or self._aborting:
             return
         problem = self._attempt(self._send_queue.sent_by_thread, sent, error) or self._flush()
@@ -174,13 +174,15 @@ class ServerTransport(tcp.Server):
         self._send_queue.clear()
         super().connectionLost(reason)
 
-    def _hand_over(self, part: FileSlice) -> bool:
-        """Have a thread send a slice, if other connections are busy."""
+    def _thread(self) -> Callable[[Parts], bool] | None:
+        """What has a thread send, if other connections are busy."""
         sends: NativeSends | None = getattr(self.reactor, "sends", None)
-        if sends is None or not sends.is_busy:
-            return False
+        return None if sends is None or not sends.is_busy else self._hand_over
+
+    def _hand_over(self, parts: Parts) -> bool:
+        """Have a thread send these; returns whether it does."""
         try:
-            sends.send(self, self.fileno(), part)
+            self.reactor.sends.send(self, self.fileno(), parts)  # type: ignore[attr-defined]
         except OSError:
             return False
         return True

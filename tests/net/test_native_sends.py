@@ -10,10 +10,13 @@ from typing import Any
 from unittest.mock import PropertyMock
 
 from attrs import define, field
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from logbus.net import native_sends
 from logbus.net.native_sends import MOST_THREADS, NativeSends, SendThreads, threads_for
+from logbus.records.file_slice import Parts, joined
 from tests.net import test_transport
 from tests.net.fakes import TemporaryFile, fetch, metadata
 from tests.net.test_transport import CONTENT
@@ -35,7 +38,7 @@ class Told:
 
     results: list[tuple[int, OSError | None]] = field(factory=list)
 
-    def slice_sent(self, sent: int, error: OSError | None) -> None:
+    def thread_sent(self, sent: int, error: OSError | None) -> None:
         self.results.append((sent, error))
 
 
@@ -79,20 +82,37 @@ class NativeSendsTests(SynchronousTestCase):
         ours, peer = self.pair()
         told = Told()
         part = self.file.slice().narrow(1000, 2_000_000)
-        self.sends.send(told, ours.fileno(), part)
+        self.sends.send(told, ours.fileno(), [part])
         self.assertEqual(self.received(peer, part.length), CONTENT[1000:2_001_000])
         self.wait(told)
         self.assertEqual(told.results, [(2_000_000, None)])
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.lists(st.tuples(st.booleans(), st.integers(1, 400_000)), min_size=1, max_size=8))
+    def test_bytes_and_ranges(self, shapes: list[tuple[bool, int]]) -> None:
+        """Bytes and ranges of files arrive in order, as one, over TCP as over any other socket."""
+        parts: Parts = [self.file.slice(7, n) if file else memoryview(CONTENT)[:n] for file, n in shapes]
+        expected = joined(parts)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            tcp = socket.create_connection(listening.getsockname()), listening.accept()[0]
+        for ours, peer in (socket.socketpair(), tcp):
+            with ours, peer:
+                ours.setblocking(False)
+                told = Told()
+                self.sends.send(told, ours.fileno(), parts)
+                self.assertEqual(self.received(peer, len(expected)), expected)
+                self.wait(told)
+                self.assertEqual(told.results, [(len(expected), None)])
 
     def test_a_slow_peer_delays_no_other(self) -> None:
         """More peers that take nothing than there are threads; who takes what it gets has it all."""
         silent = [(self.pair(), Told()) for _ in range(6)]
         for (ours, _), told in silent:
-            self.sends.send(told, ours.fileno(), self.file.slice())
+            self.sends.send(told, ours.fileno(), [self.file.slice()])
         for _ in range(4):
             ours, peer = self.pair()
             told = Told()
-            self.sends.send(told, ours.fileno(), self.file.slice())
+            self.sends.send(told, ours.fileno(), [self.file.slice()])
             self.assertEqual(self.received(peer, len(CONTENT)), CONTENT)
             self.wait(told)
             self.assertEqual(told.results, [(len(CONTENT), None)])
@@ -112,10 +132,22 @@ class NativeSendsTests(SynchronousTestCase):
         ours, peer = self.pair()
         part, told = self.file.slice(), Told()
         self.file.truncate(1000)
-        self.sends.send(told, ours.fileno(), part)
+        self.sends.send(told, ours.fileno(), [part])
         self.assertEqual(self.received(peer, 1000), CONTENT[:1000])
         self.wait(told)
         self.assertEqual(told.results, [(1000, None)])
+
+    def test_a_short_file_in_between(self) -> None:
+        """What comes after a range that is not there any more is not sent."""
+        ours, peer = self.pair()
+        told = Told()
+        parts: Parts = [b"head", self.file.slice().narrow(0, 5000), b"tail"]
+        self.file.truncate(1000)
+        self.sends.send(told, ours.fileno(), parts)
+        self.wait(told)
+        self.assertEqual(told.results, [(1004, None)])
+        ours.close()
+        self.assertEqual(self.received(peer, 5008), b"head" + CONTENT[:1000])
 
     def test_its_own_descriptor(self) -> None:
         """The owner may close the socket: once it is shut down, nothing is sent any more, and nothing is left open."""
@@ -123,7 +155,7 @@ class NativeSendsTests(SynchronousTestCase):
         ours, peer = socket.socketpair()
         ours.setblocking(False)
         told = Told()
-        self.sends.send(told, ours.fileno(), self.file.slice())
+        self.sends.send(told, ours.fileno(), [self.file.slice()])
         ours.shutdown(socket.SHUT_RDWR)
         ours.close()
         self.wait(told)
@@ -135,18 +167,32 @@ class NativeSendsTests(SynchronousTestCase):
 
     def test_a_socket_that_is_none(self) -> None:
         """A descriptor that is not open is refused at once; a file that cannot be sent is reported."""
-        self.assertRaises(OSError, self.sends.send, Told(), 1 << 20, self.file.slice())
+        self.assertRaises(OSError, self.sends.send, Told(), 1 << 20, [self.file.slice()])
         ours, _ = self.pair()
         reading, writing = os.pipe()
         self.addCleanup(os.close, reading)
         self.addCleanup(os.close, writing)
         told = Told()
-        self.sends._threads.submit(7, ours.fileno(), reading, 0, 10)
-        self.sends._waiting[7] = told, self.file.slice()
+        self.sends._threads.submit(7, ours.fileno(), [(reading, 0, 10)])
+        self.sends._waiting[7] = told, [self.file.slice()]
         self.wait(told)
         [(sent, error)] = told.results
         self.assertEqual(sent, 0)
         self.assertIsNot(error, None)
+
+    def test_busy(self) -> None:
+        """One connection alone is not busy, though its last response is reported in the same turn."""
+        own = self.sends.fileno()
+        for ready, several in (
+            ([], False),
+            ([5], False),
+            ([own, 5], False),
+            ([5, own], False),
+            ([5, 6], True),
+            ([5, own, 6], True),
+        ):
+            self.sends.polled([(fd, select.EPOLLIN) for fd in ready])
+            self.assertIs(self.sends.is_busy, several)
 
     def test_stopped(self) -> None:
         """After the end nothing is accepted."""
@@ -157,7 +203,7 @@ class NativeSendsTests(SynchronousTestCase):
         threads.stop()
         threads.stop()
         self.assertEqual((threads.fileno(), threads.take()), (-1, []))
-        self.assertRaises(RuntimeError, threads.submit, 1, 0, 0, 0, 1)
+        self.assertRaises(RuntimeError, threads.submit, 1, 0, [(0, 0, 1)])
 
     def test_none_can_start(self) -> None:
         """Where no thread can be started, there are none, and connections do without."""
@@ -170,8 +216,8 @@ class NativeSendsTests(SynchronousTestCase):
         self.assertIs(NativeSends.start(None), None)
 
     def test_number(self) -> None:
-        """The reactor keeps a processor for itself."""
-        self.assertEqual([threads_for(count) for count in (1, 2, 4, 64)], [0, 1, 3, MOST_THREADS])
+        """On a single processor they would only change places with the reactor."""
+        self.assertEqual([threads_for(count) for count in (1, 2, 4, 64)], [0, 3, 4, MOST_THREADS])
 
 
 class BusyTransportTests(test_transport.TransportTests):

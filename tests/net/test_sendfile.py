@@ -6,6 +6,7 @@ import errno
 import os
 import select
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import given, settings
@@ -14,9 +15,10 @@ from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.net.metrics import NetMetrics
-from logbus.net.sendfile import TURN, SendQueue, SliceTruncated, StreamTransport
-from logbus.records.file_slice import Part, joined
+from logbus.net.sendfile import LEAST_FOR_THREAD, TURN, SendQueue, SliceTruncated, StreamTransport
+from logbus.records.file_slice import FileSlice, Part, Parts, joined
 from tests.net.fakes import TemporaryFile
+from tests.net.test_cold_reads import ColdFile
 
 CONTENT = os.urandom(1 << 20)
 
@@ -231,6 +233,143 @@ class SendQueueTests(SynchronousTestCase):
         self.send_queue.push([self.file.slice()])
         self.send_queue.clear()
         self.assertEqual((self.send_queue.unsent, len(self.send_queue._parts)), (0, 0))
+
+
+class HandedOverTests(SynchronousTestCase):
+    """What a thread is given to send."""
+
+    def setUp(self) -> None:
+        self.given: list[Parts] = []
+        self.is_wanted = self.is_taken = True
+        self.loads: list[None] = []
+        self.metrics = NetMetrics()
+        self.send_queue = SendQueue(self.metrics, lambda: self.loads.append(None), self.thread)
+        self.near, self.far = small_pair()
+        self.addCleanup(self.near.close)
+        self.addCleanup(self.far.close)
+        self.file = TemporaryFile(CONTENT)
+
+    def thread(self) -> Callable[[Parts], bool] | None:
+        return self.submit if self.is_wanted else None
+
+    def submit(self, parts: Parts) -> bool:
+        self.given.append(parts)
+        return self.is_taken
+
+    def flush(self, *parts: Part) -> None:
+        self.send_queue.push(list(parts))
+        self.send_queue.flush(self.near)
+
+    def test_a_whole_response(self) -> None:
+        """
+        Its head, its slices, what is between them and its end are given away together, and are gone when they are sent.
+        """
+        parts: list[Part] = [b"head", self.file.slice(10, 300_000), b"between", self.file.slice(0, 200_000), b"tail"]
+        self.flush(*parts)
+        self.assertEqual(self.given, [parts])
+        self.assertTrue(self.send_queue.is_away)
+        self.flush(b"the next response")
+        self.assertEqual((len(self.given), self.send_queue.unsent), (1, 500_015 + 17))
+        self.send_queue.sent_by_thread(500_015, None)
+        self.assertEqual((self.send_queue.unsent, self.metrics.bytes_out), (17, 500_015))
+        self.assertFalse(self.send_queue.is_away)
+        self.send_queue.flush(self.near)
+        self.assertEqual((len(self.given), self.send_queue.unsent), (1, 0))
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.lists(st.tuples(st.booleans(), st.integers(0, 700_000)), max_size=8))
+    def test_any_parts(self, shapes: list[tuple[bool, int]]) -> None:
+        """
+        Whatever the mixture, what threads are given one after the other, and what is left, are the bytes of the parts.
+        """
+        self.setUp()
+        parts: list[Part] = [self.file.slice(7, n) if file else CONTENT[:n] for file, n in shapes]
+        for part in parts:
+            self.send_queue.push([part])
+        queue, found = self.send_queue, b""
+        while queue.unsent >= LEAST_FOR_THREAD:
+            queue.flush(self.near)
+            size = sum(map(len, self.given[-1]))
+            self.assertTrue(LEAST_FOR_THREAD <= size < 2 * TURN)
+            self.assertTrue(all(self.given[-1]))
+            found += joined(self.given[-1])
+            queue.sent_by_thread(size, None)
+        self.assertEqual(found + joined(queue._parts), joined(parts))
+        self.assertEqual(queue.unsent, sum(map(len, queue._parts)))
+
+    def test_what_is_not_worth_it(self) -> None:
+        """
+        Small responses are sent at once; so are large ones if no thread is wanted, or none takes them.
+        """
+        self.is_taken = False
+        self.flush(b"head", self.file.slice())
+        self.assertEqual(len(self.given), 1)
+        self.assertFalse(self.send_queue.is_away)
+        self.assertLess(self.send_queue.unsent, 4 + len(CONTENT))
+        self.is_taken = True
+        self.send_queue.clear()
+        self.flush(b"head", self.file.slice(0, LEAST_FOR_THREAD - 10))
+        self.send_queue.clear()
+        self.is_wanted = False
+        self.flush(b"head", self.file.slice())
+        self.assertEqual(len(self.given), 1)
+        self.assertFalse(self.send_queue.is_away)
+
+    def test_cold_data_is_left(self) -> None:
+        """
+        The thread is given what is before a slice that has to be read from the disk first.
+        """
+        cold = ColdFile()
+        slices = [self.file.slice(0, 200_000), FileSlice(cold, 0, 200_000)]
+        self.flush(b"head", slices[0], b"between", slices[1], b"tail")
+        self.assertEqual(self.given, [[b"head", slices[0], b"between"]])
+        self.assertTrue(self.send_queue.waits_for_disk)
+        self.send_queue.sent_by_thread(200_011, None)
+        self.send_queue.flush(self.near)
+        self.assertEqual(len(self.given), 1)
+        cold.hot = True
+        cold.loaded()
+        self.assertEqual(len(self.loads), 1)
+        self.send_queue.flush(self.near)
+        self.assertEqual(self.given[1:], [[slices[1], b"tail"]])
+
+    def test_a_large_slice(self) -> None:
+        """
+        A slice of more than a turn's worth is given in several parts.
+        """
+        large = TemporaryFile(b"").slice(0, 2 * TURN + 200_000)
+        self.flush(b"head", large, b"tail")
+        self.send_queue.sent_by_thread(4 + TURN, None)
+        self.send_queue.flush(self.near)
+        self.send_queue.sent_by_thread(TURN, None)
+        self.send_queue.flush(self.near)
+        self.assertEqual(
+            self.given,
+            [[b"head", large.narrow(0, TURN)], [large.narrow(TURN, TURN)], [large.narrow(2 * TURN), b"tail"]],
+        )
+
+    def test_a_truncated_file(self) -> None:
+        """
+        Fewer bytes than were given, or an error, end the connection.
+        """
+        parts: list[Part] = [b"head", self.file.slice(0, 300_000), b"between", self.file.slice(0, 200_000), b"tail"]
+        self.flush(*parts)
+        self.assertRaises(SliceTruncated, self.send_queue.sent_by_thread, 300_500, None)
+        self.send_queue.clear()
+        self.flush(*parts)
+        self.assertRaises(BrokenPipeError, self.send_queue.sent_by_thread, 2, BrokenPipeError())
+        self.assertEqual(self.send_queue.unsent, 500_015 - 2)
+
+    def test_a_file_system_without_sendfile(self) -> None:
+        """
+        What a thread cannot send is read instead, from then on.
+        """
+        self.flush(b"head", self.file.slice(0, 300_000))
+        self.send_queue.sent_by_thread(4, OSError(errno.EINVAL, "not from here"))
+        self.assertFalse(self.send_queue.is_away)
+        self.flush()
+        self.assertEqual(len(self.given), 1)
+        self.assertLess(self.send_queue.unsent, 300_000)
 
 
 class CallCounter:
