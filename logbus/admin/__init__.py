@@ -49,6 +49,7 @@ Views:
 * ``configs``: configuration of topics and brokers
 * ``records``: records: read, search, produce
 * ``groups``: groups
+* ``group_changes``: changes of groups: reset and delete offsets, delete a group
 * ``group_members``: members of groups as JSON
 * ``transactions``: transactional ids
 """

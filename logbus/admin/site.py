@@ -25,6 +25,7 @@ from logbus.admin.cluster_health import ClusterHealthViews
 from logbus.admin.conditions import ConditionViews
 from logbus.admin.configs import ConfigViews
 from logbus.admin.event_stream import EventStreams
+from logbus.admin.group_changes import GroupChangeViews
 from logbus.admin.groups import GroupViews
 from logbus.admin.http_limits import HttpLimits
 from logbus.admin.kafka_requests import KafkaRequests
@@ -185,6 +186,8 @@ class AdminSite(ServerFactory):
     def _make_router(self) -> Router:
         router, config = Router(self.relay), self.config
         self.relay.serve = self._relayed
+        reader = RecordReader(self.requests, self.metadata, self.clock)
+        groups = GroupViews(self.metadata, self.lags)
         router.add(
             [
                 ProbeViews(self.not_ready),
@@ -204,12 +207,13 @@ class AdminSite(ServerFactory):
                 PartitionViews(self.metadata, self.replicas),
                 RecordViews(
                     self.metadata,
-                    RecordReader(self.requests, self.metadata, self.clock),
+                    reader,
                     RecordWriter(self.requests, self.metadata, self.relay, self.wall_clock),
                     self.replicas,
                     self.streams,
                 ),
-                GroupViews(self.metadata, self.lags),
+                groups,
+                GroupChangeViews(self.metadata, groups, self.requests, reader, self.relay),
                 TransactionViews(self.metadata, self.transactions),
                 ConfigViews(self.metadata, self.topics, config, self.broker.broker_id),
                 OpenApiView(router),

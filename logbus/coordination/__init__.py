@@ -26,6 +26,7 @@ Committed offsets:
 * ``pending_offsets``: the offsets of open transactions (pure)
 * ``offset_commits``: OffsetCommit
 * ``txn_offset_commits``: TxnOffsetCommit
+* ``offset_target``: the target of an offset reset, and the offset it gives (pure)
 * ``group_lags``: the lags of groups, also as metrics
 * ``group_cleanup``: removes expired offsets, offsets of deleted topics, and groups
 

@@ -61,12 +61,17 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("GET", "/api/v1/configs/brokers/{broker}"): (Op.DESCRIBE_CONFIGS, CLUSTER),
     ("GET", "/api/v1/groups"): None,
     ("GET", "/api/v1/groups/{group}"): (Op.DESCRIBE, (Kind.GROUP, "g")),
+    ("GET", "/api/v1/topics/{topic}/partitions/{partition}/offsets"): (Op.DESCRIBE, ORDERS),
+    ("POST", "/api/v1/groups/{group}/offsets"): (Op.READ, (Kind.GROUP, "g")),
+    ("DELETE", "/api/v1/groups/{group}/offsets"): (Op.DELETE, (Kind.GROUP, "g")),
+    ("DELETE", "/api/v1/groups/{group}"): (Op.DELETE, (Kind.GROUP, "g")),
     ("GET", "/api/v1/transactions"): None,
     ("GET", "/api/v1/transactions/{transaction}"): (Op.DESCRIBE, (Kind.TRANSACTIONAL_ID, "t")),
 }
 """The right that each route needs; None: it needs none, or leaves out what may not be told."""
 
 BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "/api/v1/groups/{group}/offsets"): {"to": "latest"},
     ("POST", "/api/v1/topics"): {"name": "new"},
     ("POST", "/api/v1/brokers/{broker}/shutdown"): {"force": True},
     ("POST", "/api/v1/topics/{topic}/records"): {"records": [{"value": None}]},
@@ -106,7 +111,13 @@ class AuthorizationCase(SynchronousTestCase):
         """Call a route."""
         target = path.format(broker=0, topic="orders", partition=0, group="g", transaction="t")
         if method == "DELETE":
-            target += "?confirm=orders"
+            target += (
+                "?topic=orders"
+                if path.endswith("/offsets")
+                else "?confirm=g"
+                if "groups" in path
+                else "?confirm=orders"
+            )
         return self.ask(method, target, BODIES.get((method, path)), token)
 
 

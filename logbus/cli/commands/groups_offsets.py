@@ -13,7 +13,7 @@ from logbus.cli.options import bootstrap_options, group_id, json_option, timesta
 from logbus.errors import LogbusError
 
 if TYPE_CHECKING:
-    from logbus.cli.groups.offset_target import OffsetTarget
+    from logbus.coordination.offset_target import OffsetTarget
 
 Scope = tuple[str, tuple[int, ...] | None]
 
@@ -106,7 +106,8 @@ def _target(
     shift_by: int | None,
     to_current: bool,
 ) -> OffsetTarget:
-    from logbus.cli.groups.offset_target import OffsetTarget, TargetKind, parse_duration
+    from logbus.cli.groups.offset_target import parse_duration
+    from logbus.coordination.offset_target import OffsetTarget, TargetKind
 
     targets = []
     if to_earliest:

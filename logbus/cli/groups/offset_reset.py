@@ -12,12 +12,12 @@ from attrs import frozen
 from logbus.cli.groups.group_lag import member_count, offsets_at
 from logbus.cli.groups.group_offsets import Scope, committed_offsets
 from logbus.cli.groups.offset_file import SavedOffset
-from logbus.cli.groups.offset_target import OffsetChange, OffsetTarget, PartitionBounds, TargetKind, resolve_target
 from logbus.cli.output import print_json, print_table
 from logbus.cli.runner import CommandFailed, raise_errors, results
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.list_offsets import EARLIEST, LATEST
+from logbus.coordination.offset_target import OffsetChange, OffsetTarget, PartitionBounds, TargetKind, resolve_target
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 

@@ -12,10 +12,10 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cli.groups import group_lag, offset_reset
-from logbus.cli.groups.offset_target import OffsetTarget, TargetKind
 from logbus.cli.runner import CommandFailed
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.cluster import Cluster
+from logbus.coordination.offset_target import OffsetTarget, TargetKind
 from logbus.model import TopicPartition
 from logbus.wire.messages import groups, offsets
 from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment

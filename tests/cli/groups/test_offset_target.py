@@ -6,14 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cli.groups.offset_target import (
-    OffsetTarget,
-    PartitionBounds,
-    TargetKind,
-    parse_duration,
-    parse_scope,
-    resolve_target,
-)
+from logbus.cli.groups.offset_target import parse_duration, parse_scope
+from logbus.coordination.offset_target import OffsetTarget, PartitionBounds, TargetKind, resolve_target
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 
