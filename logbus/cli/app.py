@@ -36,6 +36,18 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in self.lazy and not ctx.resilient_parsing:
+            import difflib  # needed only here
+
+            name = args[0] if len(args[0]) <= 50 else f"{args[0][:50]}…"
+            near = difflib.get_close_matches(name, list(self.lazy), 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             result = super().invoke(ctx)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -18,7 +19,23 @@ _SECRETS = ("password", "jaas.config", ".key")
 
 
 def security_options(command: F) -> F:
-    """Add the options ``--command-config`` and ``-X``, which :func:`client_security` reads."""
+    """
+    Add the options ``--command-config`` and ``-X``, which :func:`client_security` reads.
+
+    A command without them makes no TLS connection, so that it imports no TLS.
+    """
+
+    run = command
+
+    @wraps(run)
+    def prepared(*args: Any, **options: Any) -> Any:
+        from logbus.attrs_code import kept_attrs_code
+        from logbus.net.without_tls import import_without_tls
+
+        with kept_attrs_code():
+            if not (_is_given() or any(value for name, value in options.items() if "registr" in name)):
+                import_without_tls()
+            return run(*args, **options)
 
     def keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
         def callback(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -35,7 +52,7 @@ def security_options(command: F) -> F:
         callback=keep(_PAIRS),
         help="A property of Kafka's clients, such as security.protocol=SSL; it overrides the file. No passwords: "
         "others see the command line.",
-    )(command)
+    )(cast(F, prepared))
     return click.option(
         "--command-config",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -54,11 +71,11 @@ def client_security() -> ClientSecurity | None:
 
     :raises click.BadParameter: a property is unknown, wrong or missing.
     """
-    context = click.get_current_context(silent=True)
-    path: Path | None = None if context is None else context.meta.get(_FILE)
-    pairs: tuple[str, ...] = () if context is None else context.meta.get(_PAIRS) or ()
-    if path is None and not pairs:
+    if not _is_given():
         return None
+    meta = click.get_current_context().meta
+    path: Path | None = meta.get(_FILE)
+    pairs: tuple[str, ...] = meta.get(_PAIRS) or ()
     from logbus.errors import ConfigError
     from logbus.security.client_security import ClientSecurity
 
@@ -69,6 +86,12 @@ def client_security() -> ClientSecurity | None:
     except ConfigError as e:
         where = "-X" if path is None else f"--command-config {path}"
         raise click.BadParameter(str(e), param_hint=where) from None
+
+
+def _is_given() -> bool:
+    """Whether the running command was told how to connect."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_FILE) or context.meta.get(_PAIRS))
 
 
 def _from_file(path: Path) -> dict[str, str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 from twisted.internet.defer import CancelledError
 
-from logbus.cli.group_reader import Show, consume_for_group
 from logbus.cli.record_printer import RecordPrinter
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.fetch_options import FetchOptions
@@ -16,6 +16,9 @@ from logbus.client.consumer.partition_position import Isolation
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+
+if TYPE_CHECKING:
+    from logbus.cli.group_reader import Show
 
 
 @frozen(kw_only=True)
@@ -51,6 +54,8 @@ async def consume_topic(cluster: Cluster, options: ReadOptions, printer: RecordP
                 cluster, starts, ends, options.exit_at_end, options.isolation, options.limit, printer.show
             )
         else:
+            from logbus.cli.group_reader import consume_for_group  # half as many modules again
+
             await consume_for_group(
                 cluster,
                 options.group,

@@ -5,7 +5,6 @@ How a client protects its connections, by the properties of Kafka's clients: ``s
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Self
 
@@ -68,6 +67,8 @@ class ClientSecurity:
         """
         unknown = sorted(properties.keys() - set(PROPERTIES))
         if unknown:
+            import difflib  # needed only here
+
             near = difflib.get_close_matches(unknown[0], PROPERTIES, 1)
             hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(PROPERTIES)}"
             raise ConfigError(f"{unknown[0]}: no such property; {hint}")

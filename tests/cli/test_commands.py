@@ -96,6 +96,24 @@ class WithoutBrokerTests(SynchronousTestCase):
             done = run(*arguments)
             self.assertEqual((done.status, done.out), (2, ""), done.err)
 
+    def test_near_commands(self) -> None:
+        """A mistyped command is told the nearest one, also one of a group."""
+        for arguments, words in (
+            (["topcs", "list"], "No such command 'topcs'. Did you mean 'topics'?"),
+            (["grops"], "No such command 'grops'. Did you mean 'groups'?"),
+            (["x" * 1000], f"No such command '{'x' * 50}…'."),
+        ):
+            done = run(*arguments)
+            self.assertEqual((done.status, done.out), (2, ""))
+            self.assertEqual(done.err.splitlines()[-1], f"Error: {words}")
+
+    def test_narrow_terminal(self) -> None:
+        """The help has lines of 60 columns in such a terminal, but for examples, which are there to be copied."""
+        for arguments in (["--help"], ["topics", "--help"], ["consume", "--help"]):
+            done = run(*arguments, env=os.environ | {"COLUMNS": "60"})
+            lines = [line for line in done.out.splitlines() if " logbus " not in line]
+            self.assertLessEqual(max(map(len, lines)), 60, arguments)
+
     def test_refused_connection(self) -> None:
         """One line names the address and what to do; the status is 1."""
         with socket.socket() as unused:
