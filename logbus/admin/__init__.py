@@ -47,6 +47,7 @@ Views:
 * ``conditions``: what is wrong with the brokers
 * ``topics``: topics and partitions
 * ``configs``: configuration of topics and brokers
+* ``partition_changes``: more partitions, fewer records, other leaders and replicas
 * ``records``: records: read, search, produce
 * ``groups``: groups
 * ``group_changes``: changes of groups: reset and delete offsets, delete a group

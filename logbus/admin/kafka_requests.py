@@ -73,8 +73,12 @@ class KafkaRequests:
             response, _ = decode(described.response, version, response)
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
-            await deferLater(self._clock, min(throttle_ms / 1000, MAX_THROTTLE_SECONDS))
+            await self.pause(min(throttle_ms / 1000, MAX_THROTTLE_SECONDS))
         return response
+
+    def pause(self, seconds: float) -> Deferred[None]:
+        """Wait before a request is sent again."""
+        return deferLater(self._clock, seconds)
 
     def time_slice(self, access: HttpAccess) -> TimeSlice:
         """Begin work on a large response."""

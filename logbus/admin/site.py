@@ -32,6 +32,7 @@ from logbus.admin.kafka_requests import KafkaRequests
 from logbus.admin.metrics_view import Combine, MetricsView
 from logbus.admin.openapi import OpenApiView
 from logbus.admin.pages import NoPages, Pages
+from logbus.admin.partition_changes import PartitionChangeViews
 from logbus.admin.probes import ProbeViews
 from logbus.admin.record_reader import RecordReader
 from logbus.admin.record_writer import RecordWriter
@@ -212,9 +213,10 @@ class AdminSite(ServerFactory):
                     self.replicas,
                     self.streams,
                 ),
+                PartitionChangeViews(self.metadata, self.requests),
                 groups,
                 GroupChangeViews(self.metadata, groups, self.requests, reader, self.relay),
-                TransactionViews(self.metadata, self.transactions),
+                TransactionViews(self.metadata, self.transactions, self.requests),
                 ConfigViews(self.metadata, self.topics, config, self.broker.broker_id),
                 OpenApiView(router),
             ]

@@ -9,10 +9,13 @@ from http import HTTPStatus
 from typing import Any
 
 from attrs import frozen
+from twisted.internet.defer import Deferred
 
-from logbus.admin.authorization import Right
+from logbus.admin.authorization import HttpAccess, Right
 from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import array, boolean, integer, nullable, object_schema, string
+from logbus.admin.kafka_requests import KafkaRequests
+from logbus.admin.problem_details import HttpProblem
 from logbus.admin.relay import leader_of
 from logbus.admin.routing import ViewRequest, ViewResponse, route
 from logbus.admin.topics import TOPIC_NAME, UNANSWERED, page, page_of, paged
@@ -21,9 +24,14 @@ from logbus.coordination.transactions.transaction_coordinator import TRANSACTION
 from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.coordination.transactions.transaction_summary import transaction_duration_ms
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import TopicPartition
 from logbus.security.acl.acls import AclOperation, ResourceType
+from logbus.wire.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+
+ABORT_ATTEMPTS = 20
+ABORT_PAUSE_SECONDS = 0.5
+"""Between two attempts to end a transaction whose markers are being written."""
 
 TRANSACTIONAL_ID = string("A transactional id; any text, percent-encoded in a path.", minLength=1, maxLength=32_767)
 _SUMMARY: dict[str, Any] = {
@@ -65,6 +73,7 @@ class TransactionViews:
 
     metadata: ClusterMetadata
     coordinator: TransactionCoordinator
+    requests: KafkaRequests
 
     def coordinator_of(self, transactional_id: str) -> int | None:
         """
@@ -109,9 +118,15 @@ class TransactionViews:
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def one(self, call: ViewRequest) -> ViewResponse:
-        transactional_id = call.path["transaction"]
+        found = self._existing(call.path["transaction"])
+        is_visible = call.access.filter(AclOperation.DESCRIBE, ResourceType.TOPIC)
+        return json_stream(
+            {**_summary(found, self.coordinator.wall_ms()), "partitions": lambda: _partitions(found, is_visible)},
+        )
+
+    def _existing(self, transactional_id: str) -> TransactionMetadata:
         try:
-            found = self.coordinator.describe(transactional_id)
+            return self.coordinator.describe(transactional_id)
         except ApiError as e:
             never_there = e.code is ErrorCode.NOT_COORDINATOR and self.coordinator_of(transactional_id) is None
             if e.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND and not never_there:
@@ -119,10 +134,41 @@ class TransactionViews:
             raise ApiError(
                 ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"There is no transactional id {transactional_id[:200]!r}."
             ) from None
-        is_visible = call.access.filter(AclOperation.DESCRIBE, ResourceType.TOPIC)
-        return json_stream(
-            {**_summary(found, self.coordinator.wall_ms()), "partitions": lambda: _partitions(found, is_visible)},
-        )
+
+    @route(
+        "POST",
+        "/api/v1/transactions/{transaction}/abort",
+        "Abort the transaction of a transactional id, and fence its producer",
+        body=object_schema("What is to happen.", confirm=string("The transactional id again.")),
+        parameters={"transaction": TRANSACTIONAL_ID},
+        right=Right(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transaction"),
+        status=HTTPStatus.NO_CONTENT,
+        content_types=(),
+        served_by=lambda self, call: self.coordinator_of(call.path["transaction"]),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+    )
+    def abort(self, call: ViewRequest) -> Deferred[None]:
+        transactional_id = call.path["transaction"]
+        if call.body["confirm"] != transactional_id:
+            raise HttpProblem(
+                HTTPStatus.BAD_REQUEST,
+                f"This aborts the transaction of {transactional_id[:200]!r}, and its producer cannot go on; to "
+                "confirm, give the id in body.confirm.",
+            )
+        return Deferred.fromCoroutine(self._abort(call.access, transactional_id))
+
+    async def _abort(self, access: HttpAccess, transactional_id: str) -> None:
+        """End a transaction as a new producer with its id would (Kafka: Admin.forceTerminateTransaction)."""
+        found = self._existing(transactional_id)
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=found.timeout_ms)
+        for _ in range(ABORT_ATTEMPTS):
+            response: InitProducerIdResponse = await self.requests.send(access, request, 4)
+            if response.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
+                break
+            await self.requests.pause(ABORT_PAUSE_SECONDS)  # its markers are being written
+        if response.error_code:
+            error = error_of(response.error_code)
+            raise ApiError(error.code, f"The transaction of {transactional_id[:200]!r}: {error.message}")
 
 
 def _summary(transaction: TransactionMetadata, now_ms: int) -> dict[str, Any]:

@@ -61,6 +61,12 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("GET", "/api/v1/configs/brokers/{broker}"): (Op.DESCRIBE_CONFIGS, CLUSTER),
     ("GET", "/api/v1/groups"): None,
     ("GET", "/api/v1/groups/{group}"): (Op.DESCRIBE, (Kind.GROUP, "g")),
+    ("POST", "/api/v1/topics/{topic}/partitions"): (Op.ALTER, ORDERS),
+    ("DELETE", "/api/v1/topics/{topic}/partitions/{partition}/records"): (Op.DELETE, ORDERS),
+    ("POST", "/api/v1/elections"): (Op.ALTER, CLUSTER),
+    ("GET", "/api/v1/reassignments"): (Op.DESCRIBE, CLUSTER),
+    ("POST", "/api/v1/reassignments"): (Op.ALTER, CLUSTER),
+    ("POST", "/api/v1/transactions/{transaction}/abort"): (Op.WRITE, (Kind.TRANSACTIONAL_ID, "t")),
     ("GET", "/api/v1/topics/{topic}/partitions/{partition}/offsets"): (Op.DESCRIBE, ORDERS),
     ("POST", "/api/v1/groups/{group}/offsets"): (Op.READ, (Kind.GROUP, "g")),
     ("DELETE", "/api/v1/groups/{group}/offsets"): (Op.DELETE, (Kind.GROUP, "g")),
@@ -71,6 +77,10 @@ NEEDS: dict[tuple[str, str], Need | None] = {
 """The right that each route needs; None: it needs none, or leaves out what may not be told."""
 
 BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "/api/v1/topics/{topic}/partitions"): {"count": 9},
+    ("POST", "/api/v1/elections"): {"type": "preferred"},
+    ("POST", "/api/v1/reassignments"): {"partitions": [{"topic": "orders", "partition": 0, "replicas": None}]},
+    ("POST", "/api/v1/transactions/{transaction}/abort"): {"confirm": "t"},
     ("POST", "/api/v1/groups/{group}/offsets"): {"to": "latest"},
     ("POST", "/api/v1/topics"): {"name": "new"},
     ("POST", "/api/v1/brokers/{broker}/shutdown"): {"force": True},

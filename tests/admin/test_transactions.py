@@ -14,7 +14,10 @@ from logbus.coordination.transactions.transaction_metadata import TransactionMet
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+from tests.admin.broker_kit import HttpBrokerCase
 from tests.admin.harness import NOW, Answered, World
+from tests.handlers.kit import a_batch, produce_request
+from tests.handlers.transaction_kit import OffsetProducer
 
 NOW_MS = int(NOW * 1000)
 LONGEST_MS = 900_000
@@ -119,3 +122,31 @@ class TransactionViewTests(SynchronousTestCase):
         self.assertIn("no transactional id 'x'", self.ask("/api/v1/transactions/x", 404)["detail"])
         self.world.transactions.problem = ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self.assertTrue(self.ask("/api/v1/transactions/x", 503)["retriable"])
+
+
+class AbortTests(HttpBrokerCase):
+    """Transactions that an operator ends."""
+
+    config = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
+
+    def test_abort(self) -> None:
+        """A transaction is aborted, and its producer fenced; the id must be given again."""
+        producer = OffsetProducer(self.client).find()
+        ids = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch}
+        batch = a_batch(base_sequence=0, transactional=True, **ids)
+        answer = self.client.ask(produce_request(batch, transactional_id="x"), 12)
+        self.assertEqual(answer.responses[0].partition_responses[0].error_code, 0)
+        self.assertEqual(self.http.get("/api/v1/transactions/x")["state"], "Ongoing")
+        target = "/api/v1/transactions/x/abort"
+        self.assertEqual(self.http.ask("POST", target, {"confirm": "y"}).status, 400)
+        self.assertEqual(self.http.ask("POST", target, {"confirm": "x"}).status, 204)
+        self.assertIn(self.http.get("/api/v1/transactions/x")["state"], ("Empty", "CompleteAbort"))
+        page = self.http.get("/api/v1/topics/t/partitions/0/records?isolation=read_committed")
+        self.assertEqual((page["items"], page["last_stable_offset"], page["next_offset"]), ([], 2, 2))
+        self.assertEqual(producer.end(), ErrorCode.PRODUCER_FENCED)
+
+    def test_no_such_id(self) -> None:
+        """Nothing is made by an abort."""
+        OffsetProducer(self.client).find()
+        answered = self.http.ask("POST", "/api/v1/transactions/no/abort", {"confirm": "no"})
+        self.assertEqual((answered.status, answered.json["error"]), (404, "TRANSACTIONAL_ID_NOT_FOUND"))
