@@ -46,7 +46,7 @@ What all of them share:
 * ``config``: Kafka's configuration keys
 * ``log_levels``: levels of loggers, which change while the process runs
 * ``log_output``: the log of the process, as text or JSON
-* ``metrics``, ``exposition``: metrics, and their text format
+* ``metrics``, ``series_limit``, ``exposition``: metrics, the limit of their series, and their text format
 * ``conditions``: what is wrong with a broker, and what to do
 * ``services``: lifecycles, and supervised background tasks
 * ``timers``: many deadlines on one timer

@@ -1,26 +1,24 @@
 """
 Renders metrics for Prometheus: its text format 0.0.4, or OpenMetrics 1.0.0 on request.
 
-prometheus_client formats a few samples at a time, since 100,000 would take seconds. Its registry is not used: it is one
-per process, and several brokers may run in one.
+Samples are formatted here, some at a time, since there may be 100,000 of them: prometheus_client has a scrape
+take three times as long. Its registry is not used: it is one per process, and several brokers may run in one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Any
-
-from attrs import frozen
+from collections.abc import Iterable, Iterator
+from math import isfinite
 
 from logbus.metrics import Family, Sample
 
-SLICE_SAMPLES = 200
-"""Samples formatted per reactor turn: about 5 ms."""
+SLICE_SAMPLES = 300
+"""Samples formatted per reactor turn: 1 to 5 ms, most of it in what makes the samples."""
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-_END = b"# EOF\n"
+_END = "# EOF\n"
+_NOT_FINITE = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}
 
 
 def wants_openmetrics(accept: str) -> bool:
@@ -48,61 +46,50 @@ def render(families: Iterable[Family], openmetrics: bool, slice_samples: int = S
     """
     Format families, about ``slice_samples`` samples a piece.
     """
-    encode = _encoder(openmetrics)
-    piece: list[bytes] = []
+    piece: list[str] = []
     held = 0
     for family in families:
-        samples, first = family.samples, True
-        while True:
-            part = list(islice(samples, slice_samples - held))
-            if not part and not first:
-                break
-            piece.append(_formatted(family, part, encode, first, openmetrics))
-            first = False
-            held += len(part)
+        piece.append(_head(family, openmetrics))
+        for sample in family.samples:
+            if sample is not None:
+                piece.append(_line(sample))
+            held += 1
             if held >= slice_samples:
-                yield b"".join(piece)
+                yield "".join(piece).encode()
                 piece, held = [], 0
     if openmetrics:
         piece.append(_END)
     if piece:
-        yield b"".join(piece)
+        yield "".join(piece).encode()
 
 
-def _formatted(
-    family: Family, samples: list[Sample | None], encode: Callable[[Any], bytes], first: bool, openmetrics: bool
-) -> bytes:
-    from prometheus_client.metrics_core import Metric
-
-    metric = Metric(family.name.removesuffix("_total"), family.help, family.type)
-    for sample in filter(None, samples):
-        metric.add_sample(sample.name, dict(sample.labels), sample.value)
-    text = encode(_One(metric))
+def _head(family: Family, openmetrics: bool) -> str:
+    """Return HELP and TYPE, which appear once per family, before its first samples."""
+    name, help = family.name, _backslashed(family.help)
     if openmetrics:
-        text = text.removesuffix(_END)
-    if not first:
-        # HELP and TYPE appear once per family, before its first samples.
-        text = text.split(b"\n", 2)[2]
+        # Its escapes of a help text are those of a label's value, and a counter's family has no _total.
+        name, help = name.removesuffix("_total"), _escaped(family.help)
+    return f"# HELP {name} {help}\n# TYPE {name} {family.type}\n"
+
+
+def _line(sample: Sample) -> str:
+    value = sample.value
+    number = repr(float(value)) if isfinite(value) else _NOT_FINITE[str(float(value))]
+    if not sample.labels:
+        return f"{sample.name} {number}\n"
+    labels = ",".join([f'{name}="{_escaped(text)}"' for name, text in sorted(sample.labels)])
+    return f"{sample.name}{{{labels}}} {number}\n"
+
+
+def _backslashed(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _escaped(text: str) -> str:
+    # Hardly a label's value has any of these.
+    if "\\" in text or "\n" in text or '"' in text:
+        return _backslashed(text).replace('"', '\\"')
     return text
-
-
-@frozen
-class _One:
-    """A registry of one family, for prometheus_client."""
-
-    metric: Any
-
-    def collect(self) -> list[Any]:
-        return [self.metric]
-
-
-def _encoder(openmetrics: bool) -> Callable[[Any], bytes]:
-    # Imported with the first scrape, since it imports an HTTP server and client.
-    if openmetrics:
-        from prometheus_client.openmetrics.exposition import generate_latest as encode
-    else:
-        from prometheus_client.exposition import generate_latest as encode  # type: ignore[assignment]
-    return encode
 
 
 def process_families() -> Iterator[Family]:

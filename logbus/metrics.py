@@ -10,6 +10,7 @@ Names are in Prometheus's style: ``logbus_`` first, base units (seconds, bytes),
 
 from __future__ import annotations
 
+import operator
 import re
 from abc import ABC, abstractmethod
 from bisect import bisect_left
@@ -48,12 +49,14 @@ class Family(NamedTuple):
 
     :ivar type: ``counter``, ``gauge`` or ``histogram``.
     :ivar samples: an iterator, made on demand. None is a pause: no sample, but about as much work as one.
+    :ivar combine: makes one value of two, where several series are shown as one: :mod:`logbus.series_limit`.
     """
 
     name: str
     help: str
     type: str
     samples: Iterator[Sample | None]
+    combine: Callable[[float, float], float] = operator.add
 
 
 class SingleValue:

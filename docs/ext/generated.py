@@ -24,10 +24,11 @@ from logbus.broker import Broker
 from logbus.cli.foreground import StartOptions
 from logbus.cluster.replication.partition_metrics import partition_families
 from logbus.conditions import KINDS
-from logbus.config import ConfigView
+from logbus.config import ConfigView, keys
 from logbus.config.reference import reference_rst
 from logbus.ilogbus import Listener
 from logbus.metrics import Family
+from logbus.series_limit import FOLDED, limit_series
 from logbus.testing.private_reactor import close_reactor, private_reactor
 from logbus.wire.kafka_releases import DEFAULT_RELEASE, RELEASES, advertised_table, finalized_features, release_table
 from logbus.wire.messages import api_name
@@ -107,7 +108,7 @@ def _span(offered: Any, key: int) -> str:
 def metrics() -> Lines:
     """What an instrumented broker shows."""
     rows = []
-    for family in sorted(a_broker().registry.collect()):
+    for family in sorted(shown_families_of(a_broker())):
         samples = list(filter(None, family.samples))
         labels = {name for sample in samples for name, _ in sample.labels if name != "le"}
         if family.name.startswith("logbus_group_") and not samples:
@@ -116,10 +117,18 @@ def metrics() -> Lines:
         if family.name.startswith("logbus_log_directory_") and not samples:
             # Nor was the space of its directories measured.
             labels = {"directory"}
+        if family.name == FOLDED:
+            # And none of its metrics has too many series.
+            labels = {"metric"}
         rows.append(
             (f"``{family.name}``", family.type, ", ".join(f"``{name}``" for name in sorted(labels)), family.help)
         )
     yield from table(("Name", "Type", "Labels", "Meaning"), rows)
+
+
+def shown_families_of(broker: Broker) -> Iterator[Family]:
+    """All families of a broker but those of single partitions and of the process."""
+    return limit_series(broker.registry.collect(), keys.ADMIN_METRICS_MAX_SERIES.default)
 
 
 def partition_metrics() -> Lines:

@@ -55,6 +55,7 @@ from logbus.coordination.transactions.transaction_coordinator import Transaction
 from logbus.exposition import process_families
 from logbus.ilogbus import IAdminResource, IBroker
 from logbus.metrics import Family, Registry
+from logbus.series_limit import limit_series
 
 if TYPE_CHECKING:
     from twisted.web.resource import IResource
@@ -239,7 +240,10 @@ class AdminSite(ServerFactory):
         return self.config.topic_config(usable_topic_overrides(overrides)).min_insync_replicas
 
     def families(self) -> Iterator[Family]:
-        """The metrics of this broker."""
+        """The metrics of this broker, of which none has more series than the configuration allows."""
+        return limit_series(self._all_families(), self.config.get(keys.ADMIN_METRICS_MAX_SERIES))
+
+    def _all_families(self) -> Iterator[Family]:
         yield from process_families()
         yield from self.registry.collect()
         if self.config.get(keys.ADMIN_METRICS_PER_PARTITION):

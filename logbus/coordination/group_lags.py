@@ -85,7 +85,7 @@ class GroupLags:
         name = "logbus_group_sum_lag"
         yield Family(name, "Records that a group has still to read.", "gauge", self._lags(name, "sum"))
         name = "logbus_group_max_lag"
-        yield Family(name, "Largest lag of a group in a partition.", "gauge", self._lags(name, "max"))
+        yield Family(name, "Largest lag of a group in a partition.", "gauge", self._lags(name, "max"), max)
 
     def partition_families(self) -> Iterator[Family]:
         """The committed offset and the lag of each group in each partition."""

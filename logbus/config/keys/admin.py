@@ -49,7 +49,16 @@ ADMIN_EVENT_STREAMS = int32(
 ADMIN_METRICS_PER_PARTITION = boolean(
     "admin.metrics.per.partition",
     False,
-    "Whether ``/metrics`` has series for each partition: six each, which is 60,000 at 10,000 partitions; and two for "
-    "each partition that a group has committed an offset for.",
+    "Whether ``/metrics`` has series for each partition: seven each, and two for each partition that a group has "
+    "committed an offset for; ``admin.metrics.max.series`` limits them.",
+    dynamic=CLUSTER,
+)
+ADMIN_METRICS_MAX_SERIES = int32(
+    "admin.metrics.max.series",
+    1_000,
+    "How many series a metric has in ``/metrics`` of a broker: one more, whose labels are ``_other``, has the sum of "
+    "the rest (or the largest, of a maximum), and ``logbus_folded_series`` tells how many those are. A key of logbus.",
+    at_least=1,
+    at_most=1_000_000,
     dynamic=CLUSTER,
 )
