@@ -15,12 +15,15 @@ layout puts these into the frame. Forms come back through form_body and change, 
 * ``figures``: numbers, sizes and times as text (pure)
 * ``plot``: time series as SVG
 * ``metric_history``: the last hour of a few metrics in memory
+* ``record_query``: what the record browser's form asks for (pure)
+* ``record_content``: keys and values as people read them (pure)
 * ``static_files``: the style sheet and the script
 
 Pages:
 
 * ``overview``: the cluster, its faults, its disks and the last hour
 * ``topic_pages``: topics and their partitions; create and delete them
+* ``record_pages``: records of a topic: browse, search, download, produce
 * ``config_pages``: settings of topics and brokers; change them
 * ``broker_pages``: brokers
 * ``group_pages``: groups, their members and lag

@@ -31,7 +31,9 @@ class Change:
     :ivar words: the arguments of the equivalent ``logbus`` command.
     :ivar facts: sentences about what it means.
     :ivar back: the path of the page it was asked for on.
-    :ivar done: the path of the page that shows the result.
+    :ivar given: what the command reads from standard input; None: nothing.
+    :ivar no_command: why there is no such command; empty: there is.
+    :ivar done: the path of the page that shows the result; a function gets the API's answer, and may refuse it.
     :ivar typed: a name the user must type to confirm; empty: none.
     :ivar query: the parameters of the request to the API.
     """
@@ -41,18 +43,21 @@ class Change:
     words: Sequence[str]
     facts: Sequence[str]
     back: str
-    done: str
+    done: str | Callable[[Any], str]
     section: str
     method: str
     path: str
     body: Any = None
     query: Mapping[str, str] = MappingProxyType({})
     typed: str = ""
+    given: str | None = None
+    no_command: str = ""
 
     @property
     def command(self) -> str:
         """The equivalent command, quoted for a shell."""
-        return shlex.join(["logbus", *self.words])
+        line = shlex.join(["logbus", *self.words])
+        return f"printf '%s\\n' {shlex.quote(self.given)} | {line}" if self.given is not None else line
 
     @property
     def is_dangerous(self) -> bool:
@@ -72,12 +77,12 @@ async def carry_out(visit: Visit, change: Change, again: Again | None = None) ->
     if change.typed and typed != change.typed:
         return _question(visit, change, f"This is not the name. Type {change.typed} to confirm.")
     try:
-        await visit.api.change(change.method, change.path, change.body, change.query)
+        told = await visit.api.change(change.method, change.path, change.body, change.query)
+        return SeeOther(change.done(told) if callable(change.done) else change.done)
     except ApiRefusal as e:
         if again is not None:
             return await again(e)
         return _question(visit, change, refused=e)
-    return SeeOther(change.done)
 
 
 def _question(visit: Visit, change: Change, error: str = "", refused: ApiRefusal | None = None) -> Page:
@@ -114,7 +119,10 @@ def _question(visit: Visit, change: Change, error: str = "", refused: ApiRefusal
                 form,
                 kind="danger" if change.is_dangerous else "",
             ),
-            card("The same on the command line", command(change.command)),
+            card(
+                "The same on the command line",
+                tags.p(change.no_command) if change.no_command else command(change.command),
+            ),
         ],
         status=status if refused is None else refused.status,
     )
@@ -122,6 +130,7 @@ def _question(visit: Visit, change: Change, error: str = "", refused: ApiRefusal
 
 DONE: Mapping[str, str] = MappingProxyType(
     {
+        "produced": "The record was written.",
         "created": "The topic was created.",
         "deleted": "The topic was deleted.",
         "changed": "The setting was changed.",

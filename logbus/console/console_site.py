@@ -95,6 +95,7 @@ class ConsoleSite:
             from logbus.console.layout import Layout
             from logbus.console.link_pages import LinkPages
             from logbus.console.overview import OverviewPage
+            from logbus.console.record_pages import RecordPages
             from logbus.console.static_files import StaticFiles
             from logbus.console.topic_pages import TopicPages
             from logbus.console.transaction_pages import TransactionPages
@@ -104,6 +105,7 @@ class ConsoleSite:
                 [
                     OverviewPage(self._history),
                     TopicPages(),
+                    RecordPages(),
                     GroupPages(),
                     TransactionPages(),
                     BrokerPages(),
@@ -115,7 +117,7 @@ class ConsoleSite:
         return self._made
 
     async def _answer(self, method: str, target: str, body: bytes, access: HttpAccess) -> ViewResponse:
-        from logbus.console.page import Page, SeeOther
+        from logbus.console.page import Download, Page, SeeOther
         from logbus.console.static_files import PREFIX
 
         path, _, query = target.partition("?")
@@ -127,6 +129,9 @@ class ConsoleSite:
             result = self._problem(e, method, path)
         if isinstance(result, SeeOther):
             return ViewResponse(HTTPStatus.SEE_OTHER, "", headers={"Location": result.location})
+        if isinstance(result, Download):
+            saved = {"Content-Disposition": f'attachment; filename="{result.name}"'}
+            return ViewResponse(HTTPStatus.OK, result.content_type, result.body, saved)
         assert isinstance(result, Page)
         return await self._page(result, access)
 

@@ -68,5 +68,14 @@ class SeeOther:
     location: str
 
 
-PageResult = Page | SeeOther
+@frozen
+class Download:
+    """A file that the browser should save."""
+
+    name: str
+    content_type: str
+    body: bytes
+
+
+PageResult = Page | SeeOther | Download
 PageFunction = Callable[[Visit], Awaitable[PageResult]]

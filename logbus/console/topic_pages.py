@@ -160,7 +160,10 @@ class TopicPages:
                 settings,
             ],
             trail=[("Topics", SECTION)],
-            actions=[] if about["internal"] else [button_link(f"{path}/delete", "Delete …", "danger")],
+            actions=[
+                button_link(f"{path}/records", "Records", "primary"),
+                *([] if about["internal"] else [button_link(f"{path}/delete", "Delete …", "danger")]),
+            ],
         )
 
     @route("GET", "/console/new-topic", "The form to create a topic", rights="Everybody may see it.")

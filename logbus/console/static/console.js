@@ -49,6 +49,45 @@
     setTimeout(keepFresh, INTERVAL_MS);
   }
 
+  // A search goes on by itself, part after part, until it is stopped, has gone through all, or the page is full.
+  const MOST_ROWS = 500;
+  async function searchOn(place) {
+    const stop = document.createElement("button");
+    let stopped = false;
+    stop.type = "button";
+    stop.textContent = "Stop";
+    stop.addEventListener("click", () => { stopped = true; });
+    let next = place.querySelector("a").href, parts = [...place.childNodes];
+    place.replaceChildren(stop);
+    stop.focus();
+    try {
+      while (next && !stopped) {
+        const answer = await fetch(next, {signal: AbortSignal.timeout(PATIENCE_MS * 3)});
+        if (!answer.ok) throw new Error(answer.status);
+        const part = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const rows = [...part.querySelectorAll("#found tbody tr")];
+        const table = document.querySelector("#found tbody");
+        if (table) table.append(...rows);
+        else if (rows.length) document.querySelector("#found .empty").replaceWith(part.querySelector("#found .scrolls"));
+        const shown = document.querySelectorAll("#found tbody tr").length;
+        document.getElementById("progress").textContent = shown + " shown; last part: " + part.getElementById("progress").textContent;
+        const onward = part.querySelector("[data-continue] a");
+        next = onward ? onward.href : "";
+        parts = onward ? [onward] : [];
+        if (shown >= MOST_ROWS) break;
+      }
+      place.replaceChildren(...parts);
+    } catch {
+      place.replaceChildren(...parts);
+      tell("The search was interrupted");
+    }
+  }
+
+  document.addEventListener("click", event => {
+    const place = event.target.closest && event.target.closest("[data-continue]");
+    if (place && event.target.closest("a")) { event.preventDefault(); searchOn(place); }
+  });
+
   document.addEventListener("keydown", event => {
     const typing = event.target.closest && event.target.closest("input, textarea, select");
     if (event.key === "Escape" && typing) typing.blur();
