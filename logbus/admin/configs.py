@@ -1,9 +1,11 @@
 """
-Views of the configuration: shows topics and this broker with the source of each value, and changes topics' overrides.
+Views of the configuration: shows topics and brokers with the source of each value, and changes what is dynamic.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
@@ -12,18 +14,28 @@ from typing import Any
 from attrs import frozen
 from twisted.internet.defer import Deferred
 
-from logbus.admin.authorization import HttpAccess, Right
+from logbus.admin import strict_json
+from logbus.admin.authorization import Right
 from logbus.admin.cluster import BROKER_ID, require_broker
 from logbus.admin.json_schema import array, boolean, mapping, nullable, object_schema, string
+from logbus.admin.kafka_requests import KafkaRequests
+from logbus.admin.problem_details import HttpProblem
 from logbus.admin.relay import live
-from logbus.admin.routing import ViewRequest, route
+from logbus.admin.routing import JSON, Headers, ViewRequest, ViewResponse, route
 from logbus.admin.topics import TOPIC_NAME, config_text, existing_topic
-from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.cluster_metadata import ClusterMetadata, TopicImage
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config.config_view import ConfigView, Source
 from logbus.config.describe_configs import ConfigEntry, describe_broker, describe_topic
 from logbus.config.key_table import TOPIC_KEYS, unknown_topic_key
+from logbus.errors import error_of
 from logbus.security.acl.acls import AclOperation, ResourceType
+from logbus.wire.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
 
 SOURCES: Mapping[Source, str] = MappingProxyType(
     {
@@ -58,6 +70,34 @@ CHANGES = mapping(
 )
 
 
+CHANGED = object_schema(
+    "What was changed, or would be.",
+    items=array("The keys.", string("A key.")),
+    validate_only=boolean("Whether nothing was changed."),
+)
+VALIDATE_ONLY = {
+    **string("true: change nothing, but say whether it could be done.", enum=["true", "false"]),
+    "default": "false",
+}
+_TOPIC, _BROKER = 2, 4
+"""Types of resources (Kafka: ConfigResource.Type)."""
+_SET, _DELETE = 0, 1
+"""Operations on a key (KIP-339)."""
+
+
+def etag(topic: TopicImage) -> str:
+    """Return what identifies the overrides of a topic as they are (RFC 9110, 8.8.3)."""
+    told = json.dumps([str(topic.topic_id), sorted(topic.configs.items())])
+    return f'"{hashlib.sha256(told.encode()).hexdigest()[:24]}"'
+
+
+def _is_match(headers: Headers, present: str) -> bool:
+    """Whether a request may change what has a tag (RFC 9110, 13.1.1); without If-Match it always may."""
+    given = headers.get("if-match", ())
+    tags = [tag.strip() for value in given for tag in value.split(",")]
+    return not given or "*" in tags or present in tags
+
+
 def overrides_after(now: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
     """
     Return the overrides after a change.
@@ -82,6 +122,7 @@ class ConfigViews:
     topics: TopicAdminForwarder
     config: ConfigView
     broker_id: int
+    requests: KafkaRequests
 
     @route(
         "GET",
@@ -92,8 +133,12 @@ class ConfigViews:
         right=Right(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "topic"),
         errors=(HTTPStatus.NOT_FOUND,),
     )
-    def topic(self, call: ViewRequest) -> dict[str, Any]:
-        return self._topic(call.path["topic"])
+    def topic(self, call: ViewRequest) -> ViewResponse:
+        return self._tagged(call.path["topic"], self._topic(call.path["topic"]))
+
+    def _tagged(self, name: str, told: Any) -> ViewResponse:
+        headers = {"ETag": etag(existing_topic(self.metadata, name))}
+        return ViewResponse(HTTPStatus.OK, JSON, strict_json.dumps(told), headers)
 
     def _topic(self, name: str) -> dict[str, Any]:
         topic = existing_topic(self.metadata, name)
@@ -105,23 +150,95 @@ class ConfigViews:
         "Change a topic's configuration",
         answer=CONFIGS,
         body=CHANGES,
-        parameters={"topic": TOPIC_NAME},
+        parameters={"topic": TOPIC_NAME, "validate_only": VALIDATE_ONLY},
         right=Right(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, "topic"),
-        rights="Needs AlterConfigs on the Topic; the answer is empty without DescribeConfigs.",
-        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+        rights="Needs AlterConfigs on the Topic; the answer is empty without DescribeConfigs. With If-Match it is only "
+        "changed if nobody else has done so since the ETag was read.",
+        # Where all changes are made, so that nothing comes between the comparison and the change.
+        served_by=lambda self, call: live(self.metadata, self.metadata.controller_id),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.PRECONDITION_FAILED, HTTPStatus.SERVICE_UNAVAILABLE),
     )
-    def alter(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
-        return Deferred.fromCoroutine(self._alter(call.path["topic"], call.body, call.access))
+    def alter(self, call: ViewRequest) -> Deferred[ViewResponse]:
+        return Deferred.fromCoroutine(self._alter(call, call.path["topic"]))
 
-    async def _alter(self, name: str, changes: Mapping[str, Any], access: HttpAccess) -> dict[str, Any]:
-        existing_topic(self.metadata, name)
-        # Read here, so that concurrent changes of different keys do not undo each other.
-        outcomes = await self.topics.alter_topic_configs({name: lambda now: overrides_after(now, changes)})
+    async def _alter(self, call: ViewRequest, name: str) -> ViewResponse:
+        present = etag(existing_topic(self.metadata, name))
+        if not _is_match(call.headers, present):
+            raise _changed_meanwhile(name, present)
+        if call.query["validate_only"] == "true":
+            await self._incremental(call, _TOPIC, name, validate_only=True)
+        else:
+            await self._change(call, name)
+        may_read = call.access.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
+        return self._tagged(name, self._topic(name) if may_read else {"items": []})
+
+    async def _change(self, call: ViewRequest, name: str) -> None:
+        tags: list[str] = []
+
+        def edit(now: Mapping[str, str]) -> dict[str, str]:
+            # Read here, so that concurrent changes of different keys do not undo each other.
+            present = etag(existing_topic(self.metadata, name))
+            if not _is_match(call.headers, present):
+                tags.append(present)
+                return dict(now)
+            return overrides_after(now, call.body)
+
+        outcomes = await self.topics.alter_topic_configs({name: edit})
+        if tags:
+            raise _changed_meanwhile(name, tags[0])
         error = outcomes[name]
         if error is not None:
             raise error
-        may_read = access.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
-        return self._topic(name) if may_read else {"items": []}
+
+    @route(
+        "PATCH",
+        "/api/v1/configs/brokers/{broker}",
+        "Change a broker's dynamic configuration",
+        answer=CHANGED,
+        body=CHANGES,
+        parameters={"broker": BROKER_ID, "validate_only": VALIDATE_ONLY},
+        right=Right(AclOperation.ALTER_CONFIGS),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+    )
+    def alter_broker(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
+        broker = call.path["broker"]
+        if broker not in self.metadata.brokers:
+            raise HttpProblem(HTTPStatus.NOT_FOUND, f"There is no live broker {broker}.")
+        return Deferred.fromCoroutine(self._alter_brokers(call, str(broker)))
+
+    @route(
+        "PATCH",
+        "/api/v1/configs/brokers",
+        "Change the dynamic configuration of all brokers that have no value of their own",
+        answer=CHANGED,
+        body=CHANGES,
+        parameters={"validate_only": VALIDATE_ONLY},
+        right=Right(AclOperation.ALTER_CONFIGS),
+        errors=(HTTPStatus.SERVICE_UNAVAILABLE,),
+    )
+    def alter_all(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
+        return Deferred.fromCoroutine(self._alter_brokers(call, ""))
+
+    async def _alter_brokers(self, call: ViewRequest, name: str) -> dict[str, Any]:
+        validate_only = call.query["validate_only"] == "true"
+        await self._incremental(call, _BROKER, name, validate_only=validate_only)
+        return {"items": sorted(call.body), "validate_only": validate_only}
+
+    async def _incremental(self, call: ViewRequest, kind: int, name: str, *, validate_only: bool) -> None:
+        changes = [
+            IncrementalAlterableConfig(
+                name=key,
+                config_operation=_DELETE if value is None else _SET,
+                value=None if value is None else config_text(value),
+            )
+            for key, value in call.body.items()
+        ]
+        resource = IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+        response: IncrementalAlterConfigsResponse = await self.requests.send(call.access, request, 1)
+        (result,) = response.responses
+        if result.error_code:
+            raise error_of(result.error_code, result.error_message)
 
     @route(
         "GET",
@@ -136,6 +253,15 @@ class ConfigViews:
     def broker(self, call: ViewRequest) -> dict[str, Any]:
         require_broker(call.path["broker"], self.broker_id)
         return {"items": [_entry(entry) for entry in describe_broker(self.config)]}
+
+
+def _changed_meanwhile(name: str, present: str) -> HttpProblem:
+    return HttpProblem(
+        HTTPStatus.PRECONDITION_FAILED,
+        f"The configuration of {name} has changed since it had the tag in If-Match; read it again. Its ETag "
+        f"is {present} now.",
+        {"ETag": present},
+    )
 
 
 def _entry(entry: ConfigEntry) -> dict[str, Any]:

@@ -218,7 +218,7 @@ class AdminSite(ServerFactory):
                 groups,
                 GroupChangeViews(self.metadata, groups, self.requests, reader, self.relay),
                 TransactionViews(self.metadata, self.transactions, self.requests),
-                ConfigViews(self.metadata, self.topics, config, self.broker.broker_id),
+                ConfigViews(self.metadata, self.topics, config, self.broker.broker_id, self.requests),
                 OpenApiView(router),
             ]
         )

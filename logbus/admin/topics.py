@@ -15,12 +15,13 @@ from typing import Any
 from attrs import frozen
 from twisted.internet.defer import Deferred
 
+from logbus.admin import strict_json
 from logbus.admin.authorization import HttpAccess, Right
 from logbus.admin.cluster import BROKER_ID
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, mapping, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.relay import live
-from logbus.admin.routing import ViewRequest, route
+from logbus.admin.routing import JSON, ViewRequest, ViewResponse, route
 from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage, TopicImage
 from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
@@ -202,13 +203,18 @@ class TopicViews:
         rights="Needs Create on the Cluster or the Topic.",
         errors=(HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE),
     )
-    def create(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
+    def create(self, call: ViewRequest) -> Deferred[ViewResponse]:
         access, name = call.access, call.body["name"]
         if not access.may(AclOperation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME):
             access.require(AclOperation.CREATE, ResourceType.TOPIC, name)
         else:
             access.note_allowed(AclOperation.CREATE, ResourceType.TOPIC, name)
-        return Deferred.fromCoroutine(self._create(call.body, access))
+        return Deferred.fromCoroutine(self._created(call.body, access))
+
+    async def _created(self, body: Mapping[str, Any], access: HttpAccess) -> ViewResponse:
+        told = await self._create(body, access)
+        headers = {"Location": f"/api/v1/topics/{told['name']}"}
+        return ViewResponse(HTTPStatus.CREATED, JSON, strict_json.dumps(told), headers)
 
     async def _create(self, body: Mapping[str, Any], access: HttpAccess) -> dict[str, Any]:
         from logbus.cluster.controller.topic_plan import NewTopic

@@ -58,6 +58,8 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("POST", "/api/v1/topics/{topic}/partitions/{partition}/records"): (Op.WRITE, ORDERS),
     ("GET", "/api/v1/configs/topics/{topic}"): (Op.DESCRIBE_CONFIGS, ORDERS),
     ("PATCH", "/api/v1/configs/topics/{topic}"): (Op.ALTER_CONFIGS, ORDERS),
+    ("PATCH", "/api/v1/configs/brokers"): (Op.ALTER_CONFIGS, CLUSTER),
+    ("PATCH", "/api/v1/configs/brokers/{broker}"): (Op.ALTER_CONFIGS, CLUSTER),
     ("GET", "/api/v1/configs/brokers/{broker}"): (Op.DESCRIBE_CONFIGS, CLUSTER),
     ("GET", "/api/v1/groups"): None,
     ("GET", "/api/v1/groups/{group}"): (Op.DESCRIBE, (Kind.GROUP, "g")),
@@ -77,6 +79,8 @@ NEEDS: dict[tuple[str, str], Need | None] = {
 """The right that each route needs; None: it needs none, or leaves out what may not be told."""
 
 BODIES: dict[tuple[str, str], Any] = {
+    ("PATCH", "/api/v1/configs/brokers"): {"log.cleaner.threads": 1},
+    ("PATCH", "/api/v1/configs/brokers/{broker}"): {"log.cleaner.threads": 1},
     ("POST", "/api/v1/topics/{topic}/partitions"): {"count": 9},
     ("POST", "/api/v1/elections"): {"type": "preferred"},
     ("POST", "/api/v1/reassignments"): {"partitions": [{"topic": "orders", "partition": 0, "replicas": None}]},
