@@ -22,7 +22,7 @@ LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 """From all to the least. Nothing is logged below DEBUG, so TRACE means the same."""
 WORKER = "log_worker"
 """The key of events that a worker has sent, whose own levels they have passed."""
-NAMED = ("logbus.audit",)
+NAMED = ("logbus.audit", "logbus.request")
 """Loggers that are not named after a module."""
 
 _RANKS: Mapping[Any, int] = {

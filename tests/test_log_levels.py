@@ -82,7 +82,7 @@ class LogLevelsTests(TestCase):
     def test_names(self) -> None:
         """Packages are shown, and what has a level of its own."""
         self.levels.set("logbus.net.protocol", "DEBUG")
-        found = ["root", "logbus", "logbus.audit", "logbus.net", "logbus.net.protocol", "twisted"]
+        found = ["root", "logbus", "logbus.audit", "logbus.net", "logbus.net.protocol", "logbus.request", "twisted"]
         self.assertEqual(list(self.levels.names()), found)
 
     @given(st.dictionaries(st.sampled_from(sorted({*MODULES, "root"} - {"json"})), st.sampled_from(LEVELS)))

@@ -15,6 +15,7 @@ Routing:
 * ``startup_gate``: delays requests about the metadata until a starting broker has it
 * ``forward_to_controller``: forwards requests to the controller
 * ``broker_loggers``: levels of this process's loggers, which DescribeConfigs and IncrementalAlterConfigs have
+* ``request_log``: logs requests, or slow ones
 * ``forward``: serves forwarded requests (Forward)
 
 Records:

@@ -12,11 +12,14 @@ from pkgutil import iter_modules
 from typing import Protocol, Self
 
 import logbus.handlers
+from logbus.config import keys
 from logbus.handlers.authorization.guard import GuardedHandlers, all_guards
 from logbus.handlers.broker_loggers import INCREMENTAL_ALTER_CONFIGS, LoggerChanges, divided_changes
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.forward_to_controller import ForwardToController
+from logbus.handlers.request_log import RequestLog
 from logbus.handlers.request_router import Handler, RequestRouter, marks
+from logbus.net.connection_limits import WarningLimiter
 from logbus.wire.messages import api_keys
 
 
@@ -57,4 +60,9 @@ def build_router(broker: BrokerParts) -> RequestRouter:
     # Loggers belong to the process, so that their changes are not forwarded.
     router.wrap(lambda api: api.api_key == INCREMENTAL_ALTER_CONFIGS, lambda others: divided_changes(loggers, others))
     router.wrap(lambda api: api.waits_for_metadata, broker.startup_gate.wrap)
+    threshold = broker.config.get(keys.LOGGER_REQUEST_MS)
+    if threshold >= 0:
+        log = RequestLog(threshold / 1000, broker.reactor.seconds, WarningLimiter(broker.reactor.seconds))
+        router.wrap_each(log.wrap)
+        router.wrap_fast(log.wrap_fast)
     return router

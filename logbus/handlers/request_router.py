@@ -235,6 +235,11 @@ class RequestRouter:
         for key, handler in self._handlers.items():
             self._handlers[key] = wrap(key, handler)
 
+    def wrap_fast(self, wrap: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Wrap the fast paths, given with their kinds."""
+        for (kind, key), handler in self._fast.items():
+            self._fast[kind, key] = wrap(kind, handler)
+
     def __call__(self, context: RequestContext, request: Request) -> Answer:
         key = request.api_key
         self.counts[key] += 1

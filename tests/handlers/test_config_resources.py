@@ -17,15 +17,16 @@ class ListTests(HandlerCase):
         return [(each.resource_type, each.resource_name) for each in answer.config_resources]
 
     def test_all(self) -> None:
-        """Topics and brokers, if nothing else is asked for."""
+        """Topics, brokers and their loggers, if nothing else is asked for."""
         self.server.create("a")
-        self.assertEqual(self.listed(), [(2, "a"), (2, "t"), (4, "0")])
+        self.assertEqual(self.listed(), [(2, "a"), (2, "t"), (4, "0"), (8, "0")])
 
     def test_some(self) -> None:
         """Only what is asked for, once; of other types that Kafka knows there are none."""
         self.assertEqual(self.listed(2, 2), [(2, "t")])
         self.assertEqual(self.listed(4), [(4, "0")])
-        self.assertEqual(self.listed(8, 16, 32), [])
+        self.assertEqual(self.listed(8), [(8, "0")])
+        self.assertEqual(self.listed(16, 32), [])
 
     def test_unknown(self) -> None:
         """A type that Kafka does not know is refused."""

@@ -40,10 +40,10 @@ def test_features(broker: Broker, java: Java) -> None:
 
 
 def test_config_resources(broker: Broker, java: Java, topic: str) -> None:
-    """Topics and brokers; other kinds are none."""
+    """Topics, brokers and their loggers; other kinds are none."""
     java.run("create", broker.bootstrap, topic, "1x1")
     found = java.run("resources", broker.bootstrap)
     assert ["resource", "TOPIC", topic] in found
     assert ["resource", "BROKER", "0"] in found
-    assert {words[1] for words in found} == {"TOPIC", "BROKER"}
+    assert {words[1] for words in found} == {"TOPIC", "BROKER", "BROKER_LOGGER"}
     assert java.run("resources", broker.bootstrap, "GROUP", "CLIENT_METRICS") == []

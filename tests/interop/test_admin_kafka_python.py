@@ -162,13 +162,36 @@ def test_pages(admin: KafkaAdminClient, topic: str) -> None:
 
 
 def test_config_resources(admin: KafkaAdminClient, topic: str) -> None:
-    """Topics and brokers; other kinds are none."""
+    """Topics, brokers and their loggers; other kinds are none."""
     admin.create_topics([NewTopic(topic, 1, 1)])
     found = admin.list_config_resources()
-    assert found.keys() == {"topic", "broker"}
+    assert found.keys() == {"topic", "broker", "broker_logger"}
     assert topic in found["topic"]
     assert found["broker"] == ["0"]
     assert admin.list_config_resources(["CLIENT_METRICS", "GROUP"]) == {}
+
+
+def test_loggers(admin: KafkaAdminClient) -> None:
+    """Levels of loggers are shown, set, refused and given up, as kafka-configs --entity-type broker-loggers does."""
+
+    def level(name: str) -> str:
+        resource = ConfigResource(ConfigResourceType.BROKER_LOGGER, "0")
+        found = admin.describe_configs([resource], config_filter="all")["broker_logger"]["0"]
+        return str(found[name]["value"])
+
+    def change(value: object) -> str:
+        change = ConfigResource(ConfigResourceType.BROKER_LOGGER, "0", {"logbus.metastore": value})
+        answer: str = admin.alter_configs([change])["broker_logger"]["0"]
+        return answer
+
+    assert (level("root"), level("logbus.metastore")) == ("INFO", "INFO")
+    try:
+        assert change("WARN") == "OK"
+        assert level("logbus.metastore") == "WARN"
+        assert "'LOUD' is not a level; there are TRACE, DEBUG" in change("LOUD")
+    finally:
+        assert change((AlterConfigOp.DELETE, None)) == "OK"
+    assert level("logbus.metastore") == "INFO"
 
 
 def test_features(admin: KafkaAdminClient) -> None:

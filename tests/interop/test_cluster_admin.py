@@ -116,6 +116,17 @@ def test_settings_of_brokers(cluster: Cluster, java: Java) -> None:
     java.run("alter", asked, "BROKER", "", "message.max.bytes", "-")
 
 
+def test_loggers_of_each_broker(cluster: Cluster, java: Java) -> None:
+    """The levels of a broker's loggers are its own: clients send a change to it, and not to the controller."""
+    asked = no_controller(cluster).bootstrap
+    name = "logbus.metastore"
+    java.run("alter", asked, "BROKER_LOGGER", "1", name, "ERROR")
+    found = [java.run("config", asked, "BROKER_LOGGER", number, name) for number in (0, 1, 2)]
+    assert found == [[["is", "INFO"]], [["is", "ERROR"]], [["is", "INFO"]]]
+    java.run("alter", asked, "BROKER_LOGGER", "1", name, "-")
+    assert java.run("config", asked, "BROKER_LOGGER", "1", name) == [["is", "INFO"]]
+
+
 @pytest.mark.parametrize("kind", ["java", "kafka-python"])
 def test_replicas_move(
     cluster: Cluster, java: Java, make: Make, python: KafkaPythonAdministrator, topic: str, kind: str

@@ -28,4 +28,12 @@ LOGGER_FILE_MAX_BYTES = int64(
     "logrotate renames it, and sends SIGHUP.",
     at_least=0,
 )
+LOGGER_REQUEST_MS = int32(
+    "logger.request.ms",
+    -1,
+    "Requests of Kafka's protocol that take so many milliseconds or more are logged by the logger ``logbus.request``, "
+    "one a second of each API with the number of the others; the time that a Fetch is asked to wait does not count. "
+    "0: all requests, however many; -1: none.",
+    at_least=-1,
+)
 LOGGER_FILE_BACKUPS = int32("logger.file.backups", 10, "The old files that are kept; 0: all.", at_least=0)
