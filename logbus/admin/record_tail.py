@@ -94,12 +94,16 @@ class RecordTail:
         """
         clock = self.reader.clock
         silent_since = clock.seconds()
+        is_placed = self._is_placed
         while True:
             for number in self._candidates():
                 news = yield from wait_for(Deferred.fromCoroutine(self._next(number)))
                 if news is not None:
                     yield news
                     silent_since = clock.seconds()
+            if not is_placed and self._is_placed:
+                is_placed = True
+                yield self._event([])  # tells where a client continues that is cut off before there are records
             if clock.seconds() - silent_since >= HEARTBEAT_SECONDS:
                 self.access.require(AclOperation.READ, ResourceType.TOPIC, self.topic)
                 yield HEARTBEAT
@@ -134,13 +138,22 @@ class RecordTail:
                 skipped = self.places.pop(number)
                 self._from_start.add(number)
                 told = {"topic": self.topic, "partition": number, "offset": skipped, "reason": e.message}
-                return event("gap", told, event_id(self.places))
+                return event("gap", told)
             if e.code.retriable and self.metadata.topic(self.topic) is not None:
                 return None  # such as a change of leaders
             raise
         if not items:
             return None
-        return event("records", {"topic": self.topic, "items": items}, event_id(self.places))
+        return self._event(items)
+
+    @property
+    def _is_placed(self) -> bool:
+        """Whether the next offset of each partition is known: an id without one would lose its records."""
+        return len(self.places) == len(self.partitions)
+
+    def _event(self, items: list[dict[str, Any]]) -> bytes:
+        place = event_id(self.places) if self._is_placed else ""
+        return event("records", {"topic": self.topic, "items": items}, place)
 
     async def _page(self, number: int) -> tuple[list[dict[str, Any]], int]:
         """Read the records that follow in a partition, and the offset behind them."""
