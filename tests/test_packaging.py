@@ -55,7 +55,8 @@ def build(there: Path, **variables: str) -> Path:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, with the compiled kernel."""
-    return build(tmp_path_factory.mktemp("wheel"))
+    # To optimize takes most of a build, and changes no file's place; what is tested elsewhere is optimized.
+    return build(tmp_path_factory.mktemp("wheel"), CFLAGS="-O0")
 
 
 @pytest.fixture(scope="module")

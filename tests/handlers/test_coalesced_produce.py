@@ -309,6 +309,10 @@ def _with_acks(item: Any, acks: int) -> Any:
     return changed
 
 
+#: Examples of what idempotent and transactional producers send; the ``long`` profile has its full count.
+EXAMPLES = 40 if settings.default.max_examples <= 100 else settings.default.max_examples
+
+
 class TogetherTests(SynchronousTestCase):
     # An example takes a third of a second: two brokers each.
     @settings(deadline=None, max_examples=settings.default.max_examples * 2 // 5)
@@ -330,7 +334,7 @@ class TogetherTests(SynchronousTestCase):
         together, alone = (served(data, cuts, config, way) for way in (True, False))
         self.assertEqual(together, alone)
 
-    @settings(deadline=None)
+    @settings(deadline=None, max_examples=EXAMPLES)
     @given(st.lists(st.tuples(producers, st.sampled_from([9, 13]), acks), min_size=1, max_size=4))
     def test_same_results_for_idempotent_producers(self, drawn: list[tuple[list[Any], int, int]]) -> None:
         """With all batches of idempotent producers in one read."""
@@ -338,7 +342,7 @@ class TogetherTests(SynchronousTestCase):
         together, alone = (served(data, [], PLAIN, way) for way in (True, False))
         self.assertEqual(together, alone)
 
-    @settings(deadline=None)
+    @settings(deadline=None, max_examples=EXAMPLES)
     @given(st.lists(transacting, min_size=1, max_size=4), st.lists(st.integers(0, 5000), max_size=3))
     def test_same_results_for_transactions(self, drawn: list[list[Any]], cuts: list[int]) -> None:
         """With transactional producers whose transactions end now and then, and one without transactions."""

@@ -110,8 +110,8 @@ from tests.hostile.inter_broker_requests import broker_requests
 from tests.hostile.transaction_requests import IDS, a_transactional_batch, transaction_requests, with_transactions
 from tests.wire.instances import messages
 
-#: Frames of one example: with the 2,000 examples of the ``long`` profile, 100,000 in all.
-FRAMES = 15 if settings.default.max_examples <= 100 else 50
+#: Examples, and frames of each: 600 in all, which share 40 brokers; in the ``long`` profile 100,000.
+EXAMPLES, FRAMES = (40, 15) if settings.default.max_examples <= 100 else (settings.default.max_examples, 50)
 #: The APIs of groups.
 OF_GROUPS = frozenset({8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69})
 #: The APIs of transactions.
@@ -439,16 +439,19 @@ class FuzzTests(SynchronousTestCase):
 
         self.run_against(a_broker_in_use(), send, len(frames))
 
+    @settings(max_examples=EXAMPLES)
     @given(st.lists(bent, min_size=FRAMES, max_size=FRAMES))
     def test_bent_frames(self, frames: list[Bent]) -> None:
         """Valid requests of every API and version with bytes changed, inserted, removed, cut off and repeated."""
         self.run_bent(list(corpus().values()), frames)
 
+    @settings(max_examples=EXAMPLES)
     @given(st.lists(bent, min_size=FRAMES, max_size=FRAMES))
     def test_bent_frames_of_groups(self, frames: list[Bent]) -> None:
         """The same, of groups only: so that one request finds what others have left."""
         self.run_bent([one for key, one in corpus().items() if key in OF_GROUPS], frames)
 
+    @settings(max_examples=EXAMPLES)
     @given(st.lists(bent, min_size=FRAMES, max_size=FRAMES))
     def test_bent_frames_of_transactions(self, frames: list[Bent]) -> None:
         """The same, of transactions only."""
