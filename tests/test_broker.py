@@ -189,6 +189,16 @@ class FailingDirectories(SynchronousTestCase):
         self.assertEqual(self.server.broker.readiness.not_ready(), [])
         self.assertEqual(self.metric("logbus_full_log_directories"), [0])
 
+    def test_what_directories_and_listeners_have(self) -> None:
+        """The bytes of the logs of each directory, and the connections of each listener, are metrics."""
+        logs = [self.server.broker.replication.replicas.get("t", n).log for n in range(4)]
+        each = [sum(log.size for log in logs if log.disk is disk) for disk in self.server.disks]
+        self.assertEqual(self.metric("logbus_log_directory_log_bytes"), each)
+        self.assertGreater(min(each), 0)
+        before = sum(self.metric("logbus_listener_connections"))
+        self.server.connect()
+        self.assertEqual(sum(self.metric("logbus_listener_connections")), before + 1)
+
     def metric(self, name: str) -> list[float]:
         """The values of a metric's series."""
         families = {family.name: family for family in self.server.broker.registry.collect()}

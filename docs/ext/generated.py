@@ -117,6 +117,9 @@ def metrics() -> Lines:
         if family.name.startswith("logbus_log_directory_") and not samples:
             # Nor was the space of its directories measured.
             labels = {"directory"}
+        if family.name == "logbus_listener_connections" and not samples:
+            # Nor has it listeners.
+            labels = {"listener"}
         if family.name == FOLDED:
             # And none of its metrics has too many series.
             labels = {"metric"}

@@ -5,6 +5,7 @@ The server of Kafka clients.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from twisted.internet.interfaces import IProtocolFactory
 
@@ -124,9 +125,14 @@ class KafkaServer:
         for counted in (self.net_metrics, self.produce_appender):
             env.registry.add_fields(counted)
         self.router.register_metrics(env.registry)
+        self._open_connections = env.registry.gauge(
+            "logbus_listener_connections", "Open connections of Kafka clients and brokers by listener.", ("listener",)
+        )
 
     def factory(self, listener: Listener) -> IProtocolFactory:
         """Return the factory of a listener's connections."""
+        open_on = partial(self.connections.quotas.open_on, listener.name)
+        self._open_connections.labels(listener=listener.name).function = open_on
         return KafkaServerFactory(
             self.router.served,
             self.router,

@@ -90,6 +90,10 @@ class ConnectionQuotas:
         """Open connections."""
         return self._total
 
+    def open_on(self, listener: str) -> int:
+        """Open connections of a listener."""
+        return self._by_listener[listener]
+
     def problem(self, host: str, listener: str = "") -> str | None:
         """The reason to refuse a further connection from ``host``; None to admit it."""
         limits = self.limits

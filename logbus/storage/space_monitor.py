@@ -19,6 +19,9 @@ from logbus.storage.log_directory import LogDirectory
 TEST_BYTES = 1024 * 1024
 """Length of the test write, which shows whether a full directory has space again: that of a large batch."""
 
+PAUSE_LOGS = 20
+"""Logs between pauses of a collection, see :class:`~logbus.metrics.Family`; one may have many segments."""
+
 
 @define(eq=False)
 class SpaceMonitor:
@@ -64,6 +67,8 @@ class SpaceMonitor:
     def _families(self) -> Iterator[Family]:
         """Yield the space of each directory, as last measured."""
         measured = [(root, state.space) for root, state in self.states.items() if state.space is not None]
+        used = "logbus_log_directory_log_bytes"
+        yield Family(used, "Bytes of the logs in a log directory.", "gauge", self._log_bytes(used))
         free, size = "logbus_log_directory_free_bytes", "logbus_log_directory_size_bytes"
         yield Family(
             free,
@@ -77,6 +82,16 @@ class SpaceMonitor:
             "gauge",
             (Sample(size, (("directory", root),), space.total_bytes) for root, space in measured),
         )
+
+    def _log_bytes(self, name: str) -> Iterator[Sample | None]:
+        for directory in self._directories:
+            if directory.is_online:
+                total = 0
+                for number, log in enumerate([*directory.logs.values(), *directory.futures.values()], 1):
+                    total += log.size
+                    if number % PAUSE_LOGS == 0:
+                        yield None
+                yield Sample(name, (("directory", directory.disk.root),), total)
 
     def space_of(self, directory: LogDirectory) -> DiskSpace | None:
         """The last measurement; None: none yet, or unknown."""

@@ -36,6 +36,7 @@ class ConnectionQuotasTests(SynchronousTestCase):
         quotas.enter("10.0.0.1", "clients")
         self.assertIn("of this listener are open; max.connections is 1", str(quotas.problem("10.0.0.1", "clients")))
         self.assertIsNone(quotas.problem("10.0.0.1", "brokers"))
+        self.assertEqual((quotas.open_on("clients"), quotas.open_on("brokers")), (1, 0))
         quotas.leave("10.0.0.1", "clients")
         self.assertIsNone(quotas.problem("10.0.0.1", "clients"))
 
