@@ -48,6 +48,7 @@ Views:
 * ``topics``: topics and partitions
 * ``configs``: configuration of topics and brokers
 * ``partition_changes``: more partitions, fewer records, other leaders and replicas
+* ``acls``: ACLs
 * ``records``: records: read, search, produce
 * ``groups``: groups
 * ``group_changes``: changes of groups: reset and delete offsets, delete a group

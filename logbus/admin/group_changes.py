@@ -175,6 +175,7 @@ class GroupChangeViews:
         return Deferred.fromCoroutine(self._reset(call.access, call.path["group"], body))
 
     async def _reset(self, access: HttpAccess, group_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        self._require_groups(group_id)
         coordinator, validate_only = self.groups.lags.coordinator, body.get("validate_only", False)
         group, committed = coordinator.group(group_id), dict(coordinator.committed(group_id))
         if group is None and not committed and "topics" not in body:
@@ -311,6 +312,7 @@ class GroupChangeViews:
             raise HttpProblem(HTTPStatus.BAD_REQUEST, "Say whose offsets are to be deleted: add ?topic=.")
         if partition is not None:
             existing_partition(self.metadata, topic, partition)
+        self._require_groups(call.path["group"])
         return Deferred.fromCoroutine(self._delete_offsets(call.access, call.path["group"], topic, partition))
 
     async def _delete_offsets(self, access: HttpAccess, group_id: str, topic: str, partition: int | None) -> None:
@@ -345,7 +347,17 @@ class GroupChangeViews:
                 HTTPStatus.BAD_REQUEST,
                 f"This deletes {group_id[:200]!r} with its committed offsets; to confirm, add ?confirm= with its id.",
             )
+        self._require_groups(group_id)
         return Deferred.fromCoroutine(self._delete(call.access, group_id))
+
+    def _require_groups(self, group_id: str) -> None:
+        """
+        Check that the cluster has had groups: otherwise nobody coordinates any.
+
+        :raise ApiError: GROUP_ID_NOT_FOUND.
+        """
+        if self.groups.coordinator_of(group_id) is None:
+            raise _group_error(group_id, ErrorCode.GROUP_ID_NOT_FOUND)
 
     async def _delete(self, access: HttpAccess, group_id: str) -> None:
         request = DeleteGroupsRequest(groups_names=[group_id])

@@ -18,6 +18,7 @@ from twisted.internet.protocol import Protocol, ServerFactory
 from twisted.logger import Logger
 from twisted.plugin import getPlugins
 
+from logbus.admin.acls import AclViews
 from logbus.admin.authentication import HttpAuthentication
 from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.cluster import ClusterViews
@@ -214,6 +215,7 @@ class AdminSite(ServerFactory):
                     self.replicas,
                     self.streams,
                 ),
+                AclViews(self.requests),
                 PartitionChangeViews(self.metadata, self.requests),
                 groups,
                 GroupChangeViews(self.metadata, groups, self.requests, reader, self.relay),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from attrs import define, field
@@ -65,6 +66,9 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("GET", "/api/v1/groups/{group}"): (Op.DESCRIBE, (Kind.GROUP, "g")),
     ("POST", "/api/v1/topics/{topic}/partitions"): (Op.ALTER, ORDERS),
     ("DELETE", "/api/v1/topics/{topic}/partitions/{partition}/records"): (Op.DELETE, ORDERS),
+    ("GET", "/api/v1/acls"): (Op.DESCRIBE, CLUSTER),
+    ("POST", "/api/v1/acls"): (Op.ALTER, CLUSTER),
+    ("DELETE", "/api/v1/acls"): (Op.ALTER, CLUSTER),
     ("POST", "/api/v1/elections"): (Op.ALTER, CLUSTER),
     ("GET", "/api/v1/reassignments"): (Op.DESCRIBE, CLUSTER),
     ("POST", "/api/v1/reassignments"): (Op.ALTER, CLUSTER),
@@ -78,7 +82,18 @@ NEEDS: dict[tuple[str, str], Need | None] = {
 }
 """The right that each route needs; None: it needs none, or leaves out what may not be told."""
 
+AN_ACL = {
+    "resource_type": "topic",
+    "resource_name": "orders",
+    "pattern_type": "literal",
+    "principal": "User:bob",
+    "host": "*",
+    "operation": "read",
+    "permission": "allow",
+}
+
 BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "/api/v1/acls"): {"items": [AN_ACL]},
     ("PATCH", "/api/v1/configs/brokers"): {"log.cleaner.threads": 1},
     ("PATCH", "/api/v1/configs/brokers/{broker}"): {"log.cleaner.threads": 1},
     ("POST", "/api/v1/topics/{topic}/partitions"): {"count": 9},
@@ -92,6 +107,14 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/api/v1/topics/{topic}/partitions/{partition}/records"): {"records": [{"value": None}]},
     ("PATCH", "/api/v1/configs/topics/{topic}"): {"retention.ms": "5"},
 }
+
+
+DELETIONS: dict[str, str] = {
+    "/api/v1/acls": urlencode(AN_ACL),
+    "/api/v1/groups/{group}/offsets": "topic=orders",
+    "/api/v1/topics/{topic}/partitions/{partition}/records": "before=1&confirm=orders",
+}
+"""The queries of deletions, where they are more than to confirm."""
 
 
 class AuthorizationCase(SynchronousTestCase):
@@ -125,13 +148,7 @@ class AuthorizationCase(SynchronousTestCase):
         """Call a route."""
         target = path.format(broker=0, topic="orders", partition=0, group="g", transaction="t")
         if method == "DELETE":
-            target += (
-                "?topic=orders"
-                if path.endswith("/offsets")
-                else "?confirm=g"
-                if "groups" in path
-                else "?confirm=orders"
-            )
+            target += f"?{DELETIONS.get(path) or 'confirm=' + target.rpartition('/')[2]}"
         return self.ask(method, target, BODIES.get((method, path)), token)
 
 

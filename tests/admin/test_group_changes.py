@@ -97,6 +97,20 @@ class ResetTests(GroupChangeCase):
         self.assertEqual(self.committed(), {0: 4})
 
 
+class NoGroupsTests(HttpBrokerCase):
+    """A cluster that never had a group."""
+
+    def test_there_is_none(self) -> None:
+        """Nobody coordinates a group yet, so that there is none; that is no error of the cluster."""
+        for method, target, body in [
+            ("POST", OFFSETS, {"to": "latest", "topics": [{"topic": "t"}]}),
+            ("DELETE", f"{OFFSETS}?topic=t", None),
+            ("DELETE", "/api/v1/groups/g?confirm=g", None),
+        ]:
+            answered = self.http.ask(method, target, body)
+            self.assertEqual((answered.status, answered.json["error"]), (404, "GROUP_ID_NOT_FOUND"))
+
+
 class DeleteTests(GroupChangeCase):
     """What is deleted."""
 
