@@ -47,6 +47,7 @@ Views:
 * ``conditions``: what is wrong with the brokers
 * ``topics``: topics and partitions
 * ``configs``: configuration of topics and brokers
+* ``loggers``: levels of loggers
 * ``partition_changes``: more partitions, fewer records, other leaders and replicas
 * ``acls``: ACLs
 * ``records``: records: read, search, produce

@@ -30,6 +30,7 @@ from logbus.admin.group_changes import GroupChangeViews
 from logbus.admin.groups import GroupViews
 from logbus.admin.http_limits import HttpLimits
 from logbus.admin.kafka_requests import KafkaRequests
+from logbus.admin.loggers import LoggerViews
 from logbus.admin.metrics_view import Combine, MetricsView
 from logbus.admin.openapi import OpenApiView
 from logbus.admin.pages import NoPages, Pages
@@ -55,6 +56,7 @@ from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.exposition import process_families
 from logbus.ilogbus import IAdminResource, IBroker
+from logbus.log_levels import process_levels
 from logbus.metrics import Family, Registry
 from logbus.series_limit import limit_series
 
@@ -221,6 +223,7 @@ class AdminSite(ServerFactory):
                 GroupChangeViews(self.metadata, groups, self.requests, reader, self.relay),
                 TransactionViews(self.metadata, self.transactions, self.requests),
                 ConfigViews(self.metadata, self.topics, config, self.broker.broker_id, self.requests),
+                LoggerViews(self.metadata, self.broker.broker_id, process_levels, self.requests),
                 OpenApiView(router),
             ]
         )

@@ -62,6 +62,8 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("PATCH", "/api/v1/configs/brokers"): (Op.ALTER_CONFIGS, CLUSTER),
     ("PATCH", "/api/v1/configs/brokers/{broker}"): (Op.ALTER_CONFIGS, CLUSTER),
     ("GET", "/api/v1/configs/brokers/{broker}"): (Op.DESCRIBE_CONFIGS, CLUSTER),
+    ("GET", "/api/v1/loggers/{broker}"): (Op.DESCRIBE_CONFIGS, CLUSTER),
+    ("PATCH", "/api/v1/loggers/{broker}"): (Op.ALTER_CONFIGS, CLUSTER),
     ("GET", "/api/v1/groups"): None,
     ("GET", "/api/v1/groups/{group}"): (Op.DESCRIBE, (Kind.GROUP, "g")),
     ("POST", "/api/v1/topics/{topic}/partitions"): (Op.ALTER, ORDERS),
