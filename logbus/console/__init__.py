@@ -27,6 +27,7 @@ Pages:
 * ``config_pages``: settings of topics and brokers; change them
 * ``broker_pages``: brokers
 * ``group_pages``: groups, their members and lag
-* ``transaction_pages``: transactional ids, the longest transaction first
+* ``group_change_pages``: reset the offsets of a group, with a preview; delete a group
+* ``transaction_pages``: transactional ids, the longest transaction first; abort one
 * ``link_pages``: links to the API, metrics and probes; keyboard shortcuts; sign-in
 """

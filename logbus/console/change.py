@@ -31,6 +31,7 @@ class Change:
     :ivar words: the arguments of the equivalent ``logbus`` command.
     :ivar facts: sentences about what it means.
     :ivar back: the path of the page it was asked for on.
+    :ivar preview: what the change would do, in detail.
     :ivar given: what the command reads from standard input; None: nothing.
     :ivar no_command: why there is no such command; empty: there is.
     :ivar done: the path of the page that shows the result; a function gets the API's answer, and may refuse it.
@@ -50,6 +51,7 @@ class Change:
     body: Any = None
     query: Mapping[str, str] = MappingProxyType({})
     typed: str = ""
+    preview: Any = ""
     given: str | None = None
     no_command: str = ""
 
@@ -116,6 +118,7 @@ def _question(visit: Visit, change: Change, error: str = "", refused: ApiRefusal
             card(
                 "Please confirm",
                 tags.ul([tags.li(fact) for fact in change.facts], class_="plain") if change.facts else "",
+                change.preview,
                 form,
                 kind="danger" if change.is_dangerous else "",
             ),
@@ -136,6 +139,8 @@ DONE: Mapping[str, str] = MappingProxyType(
         "changed": "The setting was changed.",
         "restored": "The setting has its inherited value again.",
         "extended": "The partitions were added.",
+        "reset": "The offsets were reset.",
+        "aborted": "The transaction was aborted.",
         "group-deleted": "The group was deleted.",
     }
 )

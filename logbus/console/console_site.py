@@ -91,6 +91,7 @@ class ConsoleSite:
         if self._made is None:
             from logbus.console.broker_pages import BrokerPages
             from logbus.console.config_pages import ConfigPages
+            from logbus.console.group_change_pages import GroupChangePages
             from logbus.console.group_pages import GroupPages
             from logbus.console.layout import Layout
             from logbus.console.link_pages import LinkPages
@@ -107,6 +108,7 @@ class ConsoleSite:
                     TopicPages(),
                     RecordPages(),
                     GroupPages(),
+                    GroupChangePages(),
                     TransactionPages(),
                     BrokerPages(),
                     ConfigPages(),

@@ -143,6 +143,20 @@ def field(
     )
 
 
+def choice(label: str, name: str, choices: Mapping[str, str], chosen: str, error: str = "") -> Tag:
+    """Return a labelled list to choose from."""
+    options = [
+        tags.option(text, value=value, **({"selected": "selected"} if value == chosen else {}))
+        for value, text in choices.items()
+    ]
+    return tags.div(
+        tags.label(label, for_=f"field-{name}"),
+        tags.select(options, name=name, id=f"field-{name}"),
+        tags.p(error, class_="error") if error else "",
+        class_="field",
+    )
+
+
 def printable_lines(text: str) -> str:
     """Return a text of several lines without what is not seen."""
     return "\n".join(map(printable, text.split("\n")))

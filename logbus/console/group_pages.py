@@ -14,7 +14,21 @@ from twisted.web.template import Tag, tags
 
 from logbus.admin.routing import route
 from logbus.console.api_client import segment
-from logbus.console.elements import badge, card, empty, facts, link, message, name, number_cell, pages, table, tile
+from logbus.console.change import done_message
+from logbus.console.elements import (
+    badge,
+    button_link,
+    card,
+    empty,
+    facts,
+    link,
+    message,
+    name,
+    number_cell,
+    pages,
+    table,
+    tile,
+)
 from logbus.console.figures import count, moment, number
 from logbus.console.page import Page, Visit
 
@@ -58,7 +72,7 @@ class GroupPages:
         return Page(
             "Groups",
             SECTION,
-            [loading, tags.section(content, class_="card", id="groups", **{"data-live": ""})],
+            [done_message(visit), loading, tags.section(content, class_="card", id="groups", **{"data-live": ""})],
         )
 
     @route("GET", "/console/groups/{group}", "One group", rights="Shows what the user may see.")
@@ -72,6 +86,7 @@ class GroupPages:
             visit.names["group"],
             SECTION,
             [
+                done_message(visit),
                 tags.div(
                     tags.dl(
                         tile("State", group["state"], group["type"], KINDS.get(group["state"], "warn")),
@@ -111,6 +126,10 @@ class GroupPages:
                 ),
             ],
             trail=[("Groups", SECTION)],
+            actions=[
+                button_link(f"{SECTION}/{segment(visit.names['group'])}/reset", "Reset offsets"),
+                button_link(f"{SECTION}/{segment(visit.names['group'])}/delete", "Delete …", "danger"),
+            ],
         )
 
 

@@ -13,7 +13,7 @@ from twisted.web.template import Tag, tags
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
 from logbus.console.elements import badge, card, empty, link, message, name, number_cell, refusal, table, tile
-from logbus.console.figures import count, number, rate, seconds, size
+from logbus.console.figures import count, moment, number, rate, seconds, shortened, size
 from logbus.console.metric_history import FREE, LATENCY, LATENESS, PRODUCED, RECEIVED, SENT, SIZE, MetricHistory
 from logbus.console.page import Page, Visit
 from logbus.console.plot import plot
@@ -83,15 +83,7 @@ class OverviewPage:
             told = await visit.api.get("/api/v1/conditions")
         except ApiRefusal:
             return ""
-        return [
-            message(
-                "bad" if each.get("severity") in ("error", "critical") else "info",
-                tags.strong(str(each.get("name", each.get("condition", "")))),
-                " ",
-                str(each.get("detail", each.get("message", "")))[:2000],
-            )
-            for each in told.get("items", [])[:MOST_FAULTS]
-        ]
+        return [_condition(each) for each in told["items"][:MOST_FAULTS]]
 
     def _hour(self) -> Tag:
         history = self.history
@@ -127,6 +119,15 @@ class OverviewPage:
             else empty("The space of the log directories has not been measured yet.")
         )
         return card("Disks of this broker", content, id="disks")
+
+
+def _condition(each: Mapping[str, Any]) -> Tag:
+    return message(
+        "bad" if each["severity"] == "critical" else "info",
+        tags.strong(shortened(each["message"], 1000)),
+        tags.p(f"{each['meaning']} {each['advice']}"),
+        tags.p(f"Broker {each['broker']}, since {moment(each['since'])}.", class_="note"),
+    )
 
 
 def _controller(controller: int | None) -> tuple[str, str, str]:

@@ -46,7 +46,7 @@ def content_of(shown: Mapping[str, Any] | None, form: str = "auto") -> Content:
         indented = _indented(text)
         if indented is not None:
             return Content(indented, "JSON", cut)
-    return Content("\n".join(map(printable, text.split("\n"))), "text", cut + schema)
+    return Content("\n".join(map(printable, text.split("\n"))), "cut text" if shown["cut"] else "text", cut + schema)
 
 
 def _indented(text: str) -> str | None:

@@ -18,7 +18,19 @@ from logbus.admin.problem_details import HttpProblem, problem
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
 from logbus.console.change import Change, carry_out, done_message
-from logbus.console.elements import badge, button_link, card, empty, field, link, name, number_cell, refusal, table
+from logbus.console.elements import (
+    badge,
+    button_link,
+    card,
+    choice,
+    empty,
+    field,
+    link,
+    name,
+    number_cell,
+    refusal,
+    table,
+)
 from logbus.console.figures import count, moment, number, shortened
 from logbus.console.page import Download, Page, PageResult, Visit
 from logbus.console.record_content import FORMS, content_of
@@ -164,7 +176,7 @@ def _found(visit: Visit, topic: str, query: RecordQuery, told: Answer) -> list[A
         if onward
         else ""
     )
-    head = ["Partition", "Offset", "Time", "Key", "Value"]
+    head = ["Partition", "Offset", "Time (UTC)", "Key", "Value"]
     content: Any = (
         table(f"Records of {topic}", head, rows, visit.pause, (0, 1))
         if rows
@@ -213,8 +225,10 @@ def _progress(told: Answer, filters: bool) -> str:
         return f"{found}; the partition has the offsets {first} to {end}."
     if told["done"]:
         return f"{found}; all {count(told['partitions'], 'partition')} gone through."
-    at, end = number(told["offset"]), number(told["end_offset"] or 0)
-    return f"{found}; at offset {at} of {end} in partition {told['partition']} of {told['partitions']}."
+    where = f"partition {told['partition']} of {told['partitions']}"
+    if told["offset"] is None or told["end_offset"] is None:
+        return f"{found}; {where} is next."
+    return f"{found}; at offset {number(told['offset'])} of {number(told['end_offset'])} in {where}."
 
 
 def _row(each: Answer, form: str, path: str) -> Tag:
@@ -228,31 +242,16 @@ def _row(each: Answer, form: str, path: str) -> Tag:
     return tags.tr(
         number_cell(str(each["partition"])),
         tags.td(link(f"{path}?{at}", number(each["offset"])), class_="number"),
-        tags.td(moment(each["timestamp"]) if each["timestamp"] >= 0 else "–", class_="time"),
+        tags.td(moment(each["timestamp"]).removesuffix(" UTC") if each["timestamp"] >= 0 else "–", class_="time"),
         tags.td(badge("null") if key.form == "null" else tags.code(shortened(key.text, 200)), class_="key"),
         tags.td(
             badge("tombstone", "warn") if value.form == "null" else tags.pre(value.text, class_="content"),
-            tags.p(f"{value.form}, {value.note}", class_="note") if value.form != "null" else "",
+            tags.p(f"{value.form}, {value.note}", class_="note") if value.form not in ("null", "text") else "",
             tags.div(headers, f"and {count(more, 'header')} more" if more > 0 else "", class_="headers")
             if headers
             else "",
             class_="value-cell",
         ),
-    )
-
-
-def _choice(label: str, field_name: str, choices: Mapping[str, str], chosen: str) -> Tag:
-    return tags.div(
-        tags.label(label, for_=f"field-{field_name}"),
-        tags.select(
-            [
-                tags.option(text, value=value, **({"selected": "selected"} if value == chosen else {}))
-                for value, text in choices.items()
-            ],
-            name=field_name,
-            id=f"field-{field_name}",
-        ),
-        class_="field",
     )
 
 
@@ -268,12 +267,12 @@ def _form(query: RecordQuery, action: str) -> Tag:
                 inputmode="numeric",
                 placeholder="all",
             ),
-            _choice("Start", "from", STARTS, query.start),
+            choice("Start", "from", STARTS, query.start),
             field("Offset or time", "at", query.at, error=wrong.get("at", wrong.get("from", "")), autocomplete="off"),
             field("Key contains", "key", query.key, error=wrong.get("key", ""), autocomplete="off"),
             field("Value contains", "value", query.value, error=wrong.get("value", ""), autocomplete="off"),
             field("Header contains", "header", query.header, error=wrong.get("header", ""), autocomplete="off"),
-            _choice("Show as", "show", FORMS, query.shown),
+            choice("Show as", "show", FORMS, query.shown),
             class_="fields",
         ),
         tags.div(

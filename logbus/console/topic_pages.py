@@ -162,7 +162,14 @@ class TopicPages:
             trail=[("Topics", SECTION)],
             actions=[
                 button_link(f"{path}/records", "Records", "primary"),
-                *([] if about["internal"] else [button_link(f"{path}/delete", "Delete …", "danger")]),
+                *(
+                    []
+                    if about["internal"]
+                    else [
+                        button_link(f"{path}/more-partitions", "Add partitions"),
+                        button_link(f"{path}/delete", "Delete …", "danger"),
+                    ]
+                ),
             ],
         )
 
@@ -230,6 +237,39 @@ class TopicPages:
     @route("POST", "/console/topics/{topic}/delete", "Delete a topic", rights="Needs Delete on the Topic.")
     async def delete(self, visit: Visit) -> PageResult:
         return await self._delete(visit)
+
+    @route("GET", "/console/topics/{topic}/more-partitions", "The form to add partitions", rights="Those of the topic.")
+    async def ask_more(self, visit: Visit) -> Page:
+        return await _more_page(visit, "", None)
+
+    @route("POST", "/console/topics/{topic}/more-partitions", "Add partitions", rights="Needs Alter on the Topic.")
+    async def more(self, visit: Visit) -> PageResult:
+        topic, text = visit.names["topic"], visit.form.get("count", "").strip()
+        if not _WHOLE.fullmatch(text):
+            return await _more_page(visit, "This must be a whole number.", None)
+
+        async def again(error: ApiRefusal) -> PageResult:
+            return await _more_page(visit, "", error)
+
+        return await carry_out(
+            visit,
+            Change(
+                title=f"Add partitions to {topic}",
+                button="Add",
+                words=["topics", "add-partitions", topic, "--total", text],
+                facts=[
+                    f"{topic} has {count(int(text), 'partition')} afterwards; they cannot be removed.",
+                    "Records do not move: a key may map to another partition from then on.",
+                ],
+                back=f"{SECTION}/{segment(topic)}/more-partitions",
+                done=f"{SECTION}/{segment(topic)}?done=extended",
+                section=SECTION,
+                method="POST",
+                path=f"/api/v1/topics/{segment(topic)}/partitions",
+                body={"count": int(text)},
+            ),
+            again,
+        )
 
     async def _delete(self, visit: Visit) -> PageResult:
         topic = visit.names["topic"]
@@ -317,6 +357,35 @@ def _configs(text: str) -> tuple[dict[str, str], str]:
             return found, line
         found[key.strip()] = value.strip()
     return found, ""
+
+
+async def _more_page(visit: Visit, wrong: str, refused: ApiRefusal | None) -> Page:
+    topic = visit.names["topic"]
+    about = await visit.api.get(f"/api/v1/topics/{segment(topic)}")
+    path = f"{SECTION}/{segment(topic)}"
+    form = tags.form(
+        field(
+            "Partitions afterwards",
+            "count",
+            visit.form.get("count", ""),
+            f"More than the {number(about['partitions'])} of now.",
+            error=wrong,
+            inputmode="numeric",
+            required="required",
+            autocomplete="off",
+        ),
+        tags.div(tags.button("Review", type="submit", class_="primary"), button_link(path, "Cancel"), class_="buttons"),
+        method="post",
+        action=f"{path}/more-partitions",
+    )
+    status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
+    return Page(
+        "Add partitions",
+        SECTION,
+        ["" if refused is None else refusal(refused), card("New number of partitions", form)],
+        trail=[("Topics", SECTION), (topic, path)],
+        status=status if refused is None else refused.status,
+    )
 
 
 def _new_page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) -> Page:

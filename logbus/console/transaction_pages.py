@@ -12,9 +12,23 @@ from twisted.web.template import tags
 
 from logbus.admin.routing import route
 from logbus.console.api_client import segment
-from logbus.console.elements import badge, card, command, empty, facts, link, message, name, number_cell, pages, table
-from logbus.console.figures import moment, number, seconds
-from logbus.console.page import Page, Visit
+from logbus.console.change import TYPED, Change, carry_out, done_message
+from logbus.console.elements import (
+    badge,
+    button_link,
+    card,
+    command,
+    empty,
+    facts,
+    link,
+    message,
+    name,
+    number_cell,
+    pages,
+    table,
+)
+from logbus.console.figures import moment, number, seconds, shortened
+from logbus.console.page import Page, PageResult, Visit
 
 SECTION = "/console/transactions"
 ROWS, PARTITION_ROWS = 100, 500
@@ -76,6 +90,7 @@ class TransactionPages:
             visit.names["transaction"],
             SECTION,
             [
+                done_message(visit),
                 card(
                     "Transaction",
                     facts(
@@ -99,6 +114,40 @@ class TransactionPages:
                 ),
             ],
             trail=[("Transactions", SECTION)],
+            actions=[button_link(f"{SECTION}/{segment(visit.names['transaction'])}/abort", "Abort …", "danger")],
+        )
+
+    @route("GET", "/console/transactions/{transaction}/abort", "Ask to abort", rights="Those of the transactional id.")
+    async def ask_abort(self, visit: Visit) -> PageResult:
+        return await self._abort(visit)
+
+    @route("POST", "/console/transactions/{transaction}/abort", "Abort", rights="Needs Write on the TransactionalId.")
+    async def abort(self, visit: Visit) -> PageResult:
+        return await self._abort(visit)
+
+    async def _abort(self, visit: Visit) -> PageResult:
+        name_of_it = visit.names["transaction"]
+        at = f"/transactions/{segment(name_of_it)}"
+        told = await visit.api.get(f"/api/v1{at}")
+        return await carry_out(
+            visit,
+            Change(
+                title=f"Abort the transaction of {shortened(name_of_it)}",
+                button="Abort the transaction",
+                words=["transactions", "force-terminate", name_of_it],
+                facts=[
+                    f"Its state is {told['state']}.",
+                    "Its records are never seen by readers of committed records.",
+                    "Its producer is fenced: it gets errors until it is restarted.",
+                ],
+                back=f"/console{at}",
+                done=f"/console{at}?done=aborted",
+                section=SECTION,
+                method="POST",
+                path=f"/api/v1{at}/abort",
+                body={"confirm": visit.form.get(TYPED, "")},
+                typed=name_of_it,
+            ),
         )
 
 

@@ -30,7 +30,7 @@ class ContentTests(SynchronousTestCase):
     def test_not_json(self) -> None:
         """What only begins like JSON, is cut, or is nested deeply, is text."""
         for data, most in ((b"{x", 100), (b'{"a": 1}', 4), (b"[" * 5000 + b"]" * 5000, 20_000)):
-            self.assertEqual(content_of(shown_bytes(data, most)).form, "text")
+            self.assertEqual(content_of(shown_bytes(data, most)).form.removeprefix("cut "), "text")
 
     def test_schema_ids(self) -> None:
         """The id of a registry's schema before a value is told."""

@@ -1,0 +1,197 @@
+"""
+Pages that change groups: reset their offsets, with a preview, and delete them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from attrs import frozen
+from twisted.web.template import Tag, tags
+
+from logbus.admin.problem_details import problem
+from logbus.admin.routing import route
+from logbus.console.api_client import ApiRefusal, segment
+from logbus.console.change import CONFIRMED, TYPED, Change, carry_out
+from logbus.console.elements import button_link, card, choice, field, name, number_cell, refusal, table
+from logbus.console.figures import count, number, shortened
+from logbus.console.page import Page, PageResult, Visit
+
+SECTION = "/console/groups"
+MOST_SHOWN = 200
+TARGETS = {
+    "earliest": "The first record",
+    "latest": "The end",
+    "offset": "An offset",
+    "shift": "So many records on",
+    "timestamp": "A time",
+}
+OPTIONS = {
+    "earliest": "--to-earliest",
+    "latest": "--to-latest",
+    "offset": "--to-offset",
+    "shift": "--shift-by",
+    "timestamp": "--to-datetime",
+}
+VALUED = ("offset", "shift", "timestamp")
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+
+
+@frozen
+class GroupChangePages:
+    """Changes of groups."""
+
+    @route("GET", "/console/groups/{group}/reset", "The form to reset offsets", rights="Those of the group.")
+    async def ask_reset(self, visit: Visit) -> Page:
+        return _reset_page(visit, {}, None)
+
+    @route("POST", "/console/groups/{group}/reset", "Reset offsets", rights="Needs Read on the Group and the topics.")
+    async def reset(self, visit: Visit) -> PageResult:
+        group, form = visit.names["group"], visit.form
+        to, value, topic = form.get("to", ""), form.get("value", "").strip(), form.get("topic", "").strip()
+        wrong: dict[str, str] = {}
+        if to not in TARGETS:
+            wrong["to"] = f"This must be one of {', '.join(TARGETS)}."
+        elif to in VALUED and not _WHOLE.fullmatch(value):
+            wrong["value"] = "This must be a whole number; of a time, milliseconds since 1970."
+        if wrong:
+            return _reset_page(visit, wrong, None)
+        body: dict[str, Any] = {"to": to}
+        words = ["groups", "reset-offsets", group, *(["--topic", topic] if topic else ["--all-topics"]), OPTIONS[to]]
+        if to in VALUED:
+            body["value"] = int(value)
+            words.append(value)
+        if topic:
+            body["topics"] = [{"topic": topic}]
+        path = f"/api/v1/groups/{segment(group)}/offsets"
+        preview: Any = ""
+        if form.get(CONFIRMED) != "yes":
+            try:
+                told = await visit.api.change("POST", path, {**body, "validate_only": True})
+            except ApiRefusal as e:
+                return _reset_page(visit, {}, e)
+            preview = _preview(visit, told["items"])
+
+        async def again(error: ApiRefusal) -> PageResult:
+            return _reset_page(visit, {}, error)
+
+        return await carry_out(
+            visit,
+            Change(
+                title=f"Reset the offsets of {shortened(group)}",
+                button="Reset",
+                words=[*words, "--execute"],
+                facts=["Consumers of the group go on from the new offsets: they read records again, or skip some."],
+                preview=preview,
+                back=f"{SECTION}/{segment(group)}/reset",
+                done=lambda told: _reset_done(group, told["items"]),
+                section=SECTION,
+                method="POST",
+                path=path,
+                body=body,
+            ),
+            again,
+        )
+
+    @route("GET", "/console/groups/{group}/delete", "Ask to delete a group", rights="Those of the group.")
+    async def ask_delete(self, visit: Visit) -> PageResult:
+        return await self._delete(visit)
+
+    @route("POST", "/console/groups/{group}/delete", "Delete a group", rights="Needs Delete on the Group.")
+    async def delete(self, visit: Visit) -> PageResult:
+        return await self._delete(visit)
+
+    async def _delete(self, visit: Visit) -> PageResult:
+        group = visit.names["group"]
+        told = await visit.api.get(f"/api/v1/groups/{segment(group)}")
+        return await carry_out(
+            visit,
+            Change(
+                title=f"Delete group {shortened(group)}",
+                button="Delete the group and its offsets",
+                words=["groups", "delete", group],
+                facts=[
+                    f"It has {count(len(told['members']), 'member')}; only a group without members can be deleted.",
+                    f"The offsets of {count(len(told['offsets']), 'partition')} are lost.",
+                ],
+                back=f"{SECTION}/{segment(group)}",
+                done=f"{SECTION}?done=group-deleted",
+                section=SECTION,
+                method="DELETE",
+                path=f"/api/v1/groups/{segment(group)}",
+                query={"confirm": visit.form.get(TYPED, "")},
+                typed=group,
+            ),
+        )
+
+
+def _reset_done(group: str, items: list[Mapping[str, Any]]) -> str:
+    """Return where the result is shown, if all offsets were reset."""
+    failed = [each for each in items if each["error"]]
+    if failed:
+        first = failed[0]
+        detail = (
+            f"{count(len(failed), 'offset')} of {number(len(items))} were not reset, the first of them that of "
+            f"{first['topic']}-{first['partition']}: {first['error']}."
+        )
+        raise ApiRefusal(HTTPStatus.CONFLICT, problem(HTTPStatus.CONFLICT, detail), {})
+    return f"{SECTION}/{segment(group)}?done=reset"
+
+
+def _preview(visit: Visit, items: list[Mapping[str, Any]]) -> Tag:
+    rows = [
+        tags.tr(
+            tags.th(name(each["topic"]), scope="row"),
+            number_cell(str(each["partition"])),
+            number_cell("–" if each["old"] is None else number(each["old"])),
+            number_cell(number(each["new"])),
+            tags.td(each["error"] or each["note"]),
+        )
+        for each in items[:MOST_SHOWN]
+    ]
+    more = len(items) - len(rows)
+    return tags.div(
+        table("What would change", ["Topic", "Partition", "Now", "Afterwards", "Note"], rows, visit.pause, (1, 2, 3)),
+        tags.p(f"{count(more, 'partition')} more.", class_="note") if more else "",
+    )
+
+
+def _reset_page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) -> Page:
+    group, form = visit.names["group"], visit.form
+    path = f"{SECTION}/{segment(group)}"
+    status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
+    return Page(
+        "Reset offsets",
+        SECTION,
+        [
+            "" if refused is None else refusal(refused),
+            card(
+                "Where the group is to go on",
+                tags.form(
+                    choice("From", "to", TARGETS, form.get("to", "earliest"), wrong.get("to", "")),
+                    field(
+                        "Offset, records or time",
+                        "value",
+                        form.get("value", ""),
+                        "For the last three. Records: a negative number goes back. Time: milliseconds since 1970.",
+                        error=wrong.get("value", ""),
+                        inputmode="numeric",
+                        autocomplete="off",
+                    ),
+                    field("Topic", "topic", form.get("topic", ""), "Empty: all that the group has offsets of."),
+                    tags.div(
+                        tags.button("Preview", type="submit", class_="primary"),
+                        button_link(path, "Cancel"),
+                        class_="buttons",
+                    ),
+                    method="post",
+                    action=f"{path}/reset",
+                ),
+            ),
+        ],
+        trail=[("Groups", SECTION), (group, path)],
+        status=status if refused is None else refused.status,
+    )
