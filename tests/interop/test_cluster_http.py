@@ -1,0 +1,68 @@
+"""Tests the HTTP API on three brokers: each of them writes and reads the records of partitions that others lead."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Any
+
+from logbus.testing import Cluster
+from logbus.testing.cluster import ClusterBroker
+
+SECONDS = 120
+PARTITIONS = 3
+
+
+def ask(broker: ClusterBroker, method: str, path: str, body: Any = None) -> Any:
+    """What a broker answers, which must be a success."""
+    request = urllib.request.Request(f"{broker.admin_url}/api/v1/{path}", method=method)
+    if body is not None:
+        request.data = json.dumps(body).encode()
+        request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+        return json.loads(answer.read() or b"null")
+
+
+def search(broker: ClusterBroker, topic: str, query: str) -> list[Any]:
+    """All records that a search finds, each part of which a partition's leader serves."""
+    found, cursor = [], ""
+    while True:
+        part = ask(broker, "GET", f"topics/{topic}/records?{query}{cursor}")
+        found += part["items"]
+        if part["done"]:
+            return found
+        cursor = f"&cursor={part['next']}"
+
+
+def tailed(broker: ClusterBroker, topic: str, count: int) -> list[Any]:
+    """The first records that a stream has."""
+    url = f"{broker.admin_url}/api/v1/topics/{topic}/records/tail?newest=100"
+    found: list[Any] = []
+    with urllib.request.urlopen(url, timeout=SECONDS) as stream:
+        while len(found) < count:
+            line = stream.readline()
+            if line.startswith(b"data: "):
+                found += json.loads(line[6:])["items"]
+    return found
+
+
+def test_any_broker(cluster: Cluster, topic: str) -> None:
+    """Whichever broker is asked, records go to the leaders of their partitions, and come from there."""
+    new = {"name": f"{topic}-http", "partitions": PARTITIONS, "replication_factor": 1}
+    name = ask(cluster.brokers[0], "POST", "topics", new)["name"]
+
+    def leaders() -> set[int] | None:
+        led = [ask(cluster.brokers[0], "GET", f"topics/{name}/partitions/{n}")["leader"] for n in range(PARTITIONS)]
+        return None if None in led else set(led)
+
+    assert len(cluster.wait_until(leaders, "leaders", SECONDS)) == PARTITIONS
+    for broker in cluster.brokers:
+        records = [{"value": {"text": f"from {broker.admin_url}"}, "partition": n} for n in range(PARTITIONS)]
+        written = ask(broker, "POST", f"topics/{name}/records", {"records": records})["items"]
+        assert [item["error"] for item in written] == [None] * PARTITIONS
+    expected = sorted(f"from {broker.admin_url}" for broker in cluster.brokers for _ in range(PARTITIONS))
+    for broker in cluster.brokers:
+        assert sorted(item["value"]["text"] for item in search(broker, name, "value=from")) == expected
+        assert sorted(item["value"]["text"] for item in tailed(broker, name, len(expected))) == expected
+        bounds = ask(broker, "GET", f"topics/{name}/partitions/1/offsets")
+        assert (bounds["earliest"], bounds["latest"]) == (0, len(cluster.brokers))
