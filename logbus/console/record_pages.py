@@ -142,7 +142,12 @@ async def _ask(visit: Visit, query: RecordQuery, rows: int, shown_bytes: int) ->
     at = f"/api/v1/topics/{segment(visit.names['topic'])}"
     if query.partition:
         at += f"/partitions/{segment(query.partition)}"
-    told: Answer = await visit.api.get(f"{at}/records", **query.parameters(rows, shown_bytes))
+    parameters = query.parameters(rows, shown_bytes)
+    if not query.partition and query.start == NEWEST and not query.filters:
+        # So many of each that all partitions have their share of the page.
+        partitions = (await visit.api.get(at))["partitions"]
+        parameters["newest"] = max(1, rows // max(1, partitions))
+    told: Answer = await visit.api.get(f"{at}/records", **parameters)
     return told
 
 
