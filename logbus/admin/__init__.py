@@ -50,6 +50,7 @@ Views:
 * ``loggers``: levels of loggers
 * ``partition_changes``: more partitions, fewer records, other leaders and replicas
 * ``acls``: ACLs
+* ``quotas``: quotas of users, client ids and addresses
 * ``records``: records: read, search, produce
 * ``groups``: groups
 * ``group_changes``: changes of groups: reset and delete offsets, delete a group

@@ -36,6 +36,7 @@ from logbus.admin.openapi import OpenApiView
 from logbus.admin.pages import NoPages, Pages
 from logbus.admin.partition_changes import PartitionChangeViews
 from logbus.admin.probes import ProbeViews
+from logbus.admin.quotas import QuotaViews
 from logbus.admin.record_reader import RecordReader
 from logbus.admin.record_writer import RecordWriter
 from logbus.admin.records import RecordViews
@@ -218,6 +219,7 @@ class AdminSite(ServerFactory):
                     self.streams,
                 ),
                 AclViews(self.requests),
+                QuotaViews(self.requests),
                 PartitionChangeViews(self.metadata, self.requests),
                 groups,
                 GroupChangeViews(self.metadata, groups, self.requests, reader, self.relay),

@@ -68,6 +68,8 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("GET", "/api/v1/groups/{group}"): (Op.DESCRIBE, (Kind.GROUP, "g")),
     ("POST", "/api/v1/topics/{topic}/partitions"): (Op.ALTER, ORDERS),
     ("DELETE", "/api/v1/topics/{topic}/partitions/{partition}/records"): (Op.DELETE, ORDERS),
+    ("GET", "/api/v1/quotas"): (Op.DESCRIBE_CONFIGS, CLUSTER),
+    ("PATCH", "/api/v1/quotas"): (Op.ALTER_CONFIGS, CLUSTER),
     ("GET", "/api/v1/acls"): (Op.DESCRIBE, CLUSTER),
     ("POST", "/api/v1/acls"): (Op.ALTER, CLUSTER),
     ("DELETE", "/api/v1/acls"): (Op.ALTER, CLUSTER),
@@ -95,6 +97,7 @@ AN_ACL = {
 }
 
 BODIES: dict[tuple[str, str], Any] = {
+    ("PATCH", "/api/v1/quotas"): {"entity": {"user": "bob"}, "quotas": {}},
     ("POST", "/api/v1/acls"): {"items": [AN_ACL]},
     ("PATCH", "/api/v1/configs/brokers"): {"log.cleaner.threads": 1},
     ("PATCH", "/api/v1/configs/brokers/{broker}"): {"log.cleaner.threads": 1},

@@ -1,0 +1,38 @@
+"""Tests of :mod:`logbus.admin.quotas`: quotas of a whole broker over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.admin.broker_kit import HttpBrokerCase
+
+QUOTAS = "/api/v1/quotas"
+
+
+class QuotaTests(HttpBrokerCase):
+    """Quotas."""
+
+    def alter(self, entity: Any, quotas: Any, **more: Any) -> Any:
+        return self.http.ask("PATCH", QUOTAS, {"entity": entity, "quotas": quotas, **more})
+
+    def test_change_and_list(self) -> None:
+        """Quotas are tried, set, listed and removed; null is the default of a type."""
+        bob, quotas = {"user": "bob", "client_id": None}, {"producer_byte_rate": 1000.0}
+        self.assertEqual(self.alter(bob, quotas, validate_only=True).status, 204)
+        self.assertEqual(self.http.get(QUOTAS), {"items": [], "total": 0})
+        self.assertEqual(self.alter(bob, quotas).status, 204)
+        self.assertEqual(self.http.get(QUOTAS), {"items": [{"entity": bob, "quotas": quotas}], "total": 1})
+        self.assertEqual(self.alter(bob, {"producer_byte_rate": None}).status, 204)
+        self.assertEqual(self.http.get(QUOTAS)["items"], [])
+
+    def test_what_is_wrong(self) -> None:
+        """Errors name what is wrong."""
+        for entity, quotas, told in [
+            ({}, {}, "user or client_id or ip"),
+            ({"user": "bob"}, {"speed": 1}, "speed"),
+            ({"user": "bob"}, {"producer_byte_rate": -1}, "producer_byte_rate"),
+            ({"user": "bob", "ip": "10.0.0.1"}, {"connection_creation_rate": 1}, ""),
+        ]:
+            answered = self.alter(entity, quotas)
+            self.assertEqual(answered.status, 400, answered.body)
+            self.assertIn(told, answered.json["detail"])
