@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import redirect_stderr
+from io import StringIO
 from unittest.mock import patch
 
 from click.testing import CliRunner
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.cli.app import run_app
 from logbus.cli.commands.simulate import simulate
 from logbus.storage import log_flusher
 from tests.cli.test_commands import run
@@ -16,7 +19,7 @@ SMALL = ("simulate", "--brokers", "1", "--seconds", "20", "--seeds", "1")
 
 
 class SimulateTests(SynchronousTestCase):
-    """As subprocesses, except for tests that plant a defect."""
+    """As subprocesses, except for tests that plant a defect, and for usage that is refused before anything runs."""
 
     def test_successful_run(self) -> None:
         """It prints what happened, for people and for scripts."""
@@ -71,6 +74,7 @@ class SimulateTests(SynchronousTestCase):
             (("--schedule", '[[1, "kill", {"broker": 1}]]'), "kill takes broker, down"),
             (("--seeds", "0"), "--seeds"),
         ):
-            result = run(*SMALL, *arguments)
-            self.assertEqual(result.status, 2, result.err)
-            self.assertIn(words, result.err)
+            with redirect_stderr(StringIO()) as shown:
+                status = run_app([*SMALL, *arguments])
+            self.assertEqual(status, 2, shown.getvalue())
+            self.assertIn(words, shown.getvalue())
