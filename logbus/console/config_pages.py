@@ -32,7 +32,7 @@ def settings_card(visit: Visit, entries: Sequence[Entry], path: str) -> Tag:
     wanted = visit.query.get("setting", "").strip().lower()
     shown = [each for each in entries if wanted in each["name"].lower()]
     shown.sort(key=lambda each: (each["source"] == "default", each["name"]))
-    rows = [
+    rows = (
         tags.tr(
             tags.th(
                 link(f"{path}/settings/{segment(each['name'])}", name(each["name"])),
@@ -44,7 +44,7 @@ def settings_card(visit: Visit, entries: Sequence[Entry], path: str) -> Tag:
             tags.td("at start" if each["read_only"] else "live"),
         )
         for each in shown
-    ]
+    )
     search = tags.form(
         tags.label("Filter settings", for_="setting-filter", class_="unseen"),
         tags.input(type="search", name="setting", id="setting-filter", value=wanted, placeholder="Filter settings"),
@@ -55,7 +55,7 @@ def settings_card(visit: Visit, entries: Sequence[Entry], path: str) -> Tag:
     )
     content = (
         table("Settings", ["Setting", "Value", "Source", "Changes"], rows, visit.pause)
-        if rows
+        if shown
         else empty(f"No setting has {shortened(wanted)!r} in its name.", link(f"{path}#settings", "Show all settings"))
     )
     return tags.section(tags.h2("Settings"), search, content, class_="card", id="settings")

@@ -7,7 +7,7 @@ around them, and shortened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from twisted.web.template import Tag, tags
@@ -55,13 +55,16 @@ def table(
         tags.th(text, scope="col", class_="number") if at in right else tags.th(text, scope="col")
         for at, text in enumerate(head)
     ]
-    body: list[Any] = []
-    for made, row in enumerate(rows, 1):
-        body.append(row)
-        if made % ROWS_A_TURN == 0:
-            body.append(pause())
+
+    def body() -> Generator[Any, None, None]:
+        # A generator, since each pause has to begin when the rows before it are written.
+        for made, row in enumerate(rows, 1):
+            yield row
+            if made % ROWS_A_TURN == 0:
+                yield pause()
+
     return tags.div(
-        tags.table(tags.caption(caption, class_="unseen"), tags.thead(tags.tr(heads)), tags.tbody(body)),
+        tags.table(tags.caption(caption, class_="unseen"), tags.thead(tags.tr(heads)), tags.tbody(body())),
         class_="scrolls",
         tabindex="0",
         role="region",
