@@ -30,6 +30,7 @@ from logbus.admin.group_changes import GroupChangeViews
 from logbus.admin.groups import GroupViews
 from logbus.admin.http_limits import HttpLimits
 from logbus.admin.kafka_requests import KafkaRequests
+from logbus.admin.log_dirs import LogDirViews
 from logbus.admin.loggers import LoggerViews
 from logbus.admin.metrics_view import Combine, MetricsView
 from logbus.admin.openapi import OpenApiView
@@ -218,6 +219,7 @@ class AdminSite(ServerFactory):
                     self.replicas,
                     self.streams,
                 ),
+                LogDirViews(self.metadata, self.broker.broker_id, self.requests),
                 AclViews(self.requests),
                 QuotaViews(self.requests),
                 PartitionChangeViews(self.metadata, self.requests),

@@ -70,6 +70,7 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("DELETE", "/api/v1/topics/{topic}/partitions/{partition}/records"): (Op.DELETE, ORDERS),
     ("GET", "/api/v1/quotas"): (Op.DESCRIBE_CONFIGS, CLUSTER),
     ("PATCH", "/api/v1/quotas"): (Op.ALTER_CONFIGS, CLUSTER),
+    ("GET", "/api/v1/brokers/{broker}/log-dirs"): (Op.DESCRIBE, CLUSTER),
     ("GET", "/api/v1/acls"): (Op.DESCRIBE, CLUSTER),
     ("POST", "/api/v1/acls"): (Op.ALTER, CLUSTER),
     ("DELETE", "/api/v1/acls"): (Op.ALTER, CLUSTER),
