@@ -20,6 +20,7 @@ from logbus.records.record import Record
 from logbus.storage import file_names
 from logbus.storage.checkpoints import (
     CLEAN_SHUTDOWN,
+    CLEANED_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
@@ -225,6 +226,7 @@ _SMALL: dict[str, Callable[[bytes, Path], list[Item]]] = {
     RECOVERY_POINTS: _offsets,
     LOG_START_OFFSETS: _offsets,
     HIGH_WATERMARKS: _offsets,
+    CLEANED_OFFSETS: _offsets,
     file_names.EPOCHS: _epochs,
     file_names.PARTITION_METADATA: _topic_id,
     META_PROPERTIES: _meta,

@@ -1,0 +1,70 @@
+"""The ``logbus verify`` command: checks the files of a log directory while no broker runs on it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+
+from logbus.cli.options import json_option
+from logbus.cli.output import Progress, quantity
+from logbus.cli.terminal_escapes import json_line
+
+_INTERVAL = 0.2
+"""Seconds between changes of the progress line."""
+
+
+@click.command("verify")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--read-only-while-in-use", "in_use", is_flag=True, help="Check it even if a broker runs on it.")
+@json_option
+@click.pass_context
+def verify(context: click.Context, directory: Path, in_use: bool, as_json: bool) -> None:
+    """Check a log directory, or the directory of one log: every record of every segment, indexes against their
+    segments, producer snapshots, and checkpoints, also against the ends of the logs. For each finding it says what a
+    broker does with it, and what to do. Nothing is changed. The exit status is 0 if nothing is wrong, 1 with findings,
+    2 if the directory cannot be checked.
+
+    \b
+    Example:
+      logbus verify logbus-data
+      logbus verify logbus-data/orders-0
+      logbus verify logbus-data --json | jq -r .file
+    """
+    from attrs import asdict
+
+    from logbus.cli.dump.directory_check import DirectoryInUse, check, files_of, locked
+
+    progress, started, shown = Progress(), time.monotonic(), 0.0
+    try:
+        with nullcontext() if in_use else locked(directory):
+            files = files_of(directory)
+            if not files:
+                raise click.UsageError(f"{directory} has no files of a log; give a directory of log.dirs, or one in it")
+            total = sum(size for _, size in files)
+
+            def show(path: Path, read: int) -> None:
+                nonlocal shown
+                now = time.monotonic()
+                if now - shown >= _INTERVAL:
+                    shown = now
+                    rate = read / max(now - started, 0.001)
+                    progress.show(f"{quantity(read)}B of {quantity(total)}B, {quantity(rate)}B/s: {path.name}")
+
+            count = 0
+            for each in check(files, show):
+                count += 1
+                progress.clear()
+                if as_json:
+                    click.echo(json_line(asdict(each)))
+                else:
+                    click.echo(f"{json_line(each.file)[1:-1]}: at {each.position}: {json_line(each.what)[1:-1]}")
+                    click.echo(f"  at the next start: {each.effect}\n  what to do: {each.remedy}")
+            progress.clear()
+    except (DirectoryInUse, OSError) as error:
+        raise click.UsageError(str(error)) from error
+    if not as_json:
+        click.echo(f"{len(files)} files, {quantity(total)}B: {count or 'no'} finding{'s' if count != 1 else ''}")
+    context.exit(1 if count else 0)

@@ -1,0 +1,161 @@
+"""
+Checks all files of a log directory for ``verify``, and says what a broker does with what is damaged.
+
+Each file is decoded by :mod:`logbus.cli.dump.file_dump`; the offsets in checkpoints are compared with the ends of the
+logs. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from attrs import frozen
+
+from logbus.cli.dump.file_dump import dump, is_dumpable
+from logbus.errors import LogbusError
+from logbus.model import TopicPartition
+from logbus.storage import checkpoints, file_names
+from logbus.storage.filesystem.disk import LOCK_FILE
+
+MAX_FINDINGS = 100
+"""Findings told of one file; of more only the number."""
+_REMOVED = (file_names.DELETE_SUFFIX, file_names.FUTURE_SUFFIX, file_names.LINKED_SUFFIX)
+_REPLICA = (
+    "If the partition has other replicas, let one of them lead, and copy the log from there; else keep a copy first."
+)
+_NOTHING = "Nothing: it is written again."
+_REBUILT = "It is built anew from the segment when the damage is noticed."
+_NOT_CLOSED = "The marker is ignored: all logs are scanned from their recovery points."
+
+_ADVICE: dict[str, tuple[str, str]] = {
+    file_names.LOG: (
+        "Below the recovery point nothing at a start. Above it, after an unclean stop, the log is cut here.",
+        _REPLICA,
+    ),
+    file_names.OFFSET_INDEX: (_REBUILT, "Remove the file while the broker is stopped."),
+    file_names.TIME_INDEX: (_REBUILT, "Remove the file while the broker is stopped."),
+    file_names.TRANSACTION_INDEX: (_REBUILT, "Remove the file while the broker is stopped."),
+    file_names.SNAPSHOT: ("It is not used: producers are read from an older one, and from the segments.", _NOTHING),
+    file_names.EPOCHS: ("It counts as empty; later batches add their epochs again.", _NOTHING),
+    file_names.PARTITION_METADATA: ("It is ignored, with a warning.", "Restore it from another replica."),
+    checkpoints.META_PROPERTIES: ("It does not start.", "Restore the file: broker.id and cluster.id of this broker."),
+    checkpoints.CLEAN_SHUTDOWN: (_NOT_CLOSED, _NOTHING),
+}
+_OFFSETS = ("It is ignored, with an error in the log: its offsets count as 0.", _NOTHING)
+_SHORT = (
+    "It tells of lost records in its log; replicas that have them lead before this one.",
+    "Start the other replicas first. Without any, the records are lost.",
+)
+
+
+class DirectoryInUse(LogbusError):
+    """A running broker holds the directory's lock."""
+
+
+@frozen
+class Finding:
+    """
+    Something wrong in a file.
+
+    :ivar effect: what a broker does with it at its next start.
+    :ivar remedy: what to do.
+    """
+
+    file: str
+    position: int
+    what: str
+    effect: str
+    remedy: str
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """
+    Keep brokers from starting on a directory, by a shared lock on what is there of lock files.
+
+    :raises DirectoryInUse: a broker has it.
+    """
+    with ExitStack() as held:
+        for path in (directory / LOCK_FILE, directory.absolute().parent / LOCK_FILE, *directory.glob(f"*/{LOCK_FILE}")):
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            except FileNotFoundError:
+                continue
+            held.callback(os.close, fd)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DirectoryInUse(
+                    f"a running broker holds {path}: stop it, or check a copy; with --read-only-while-in-use what it "
+                    "is writing may be reported as damage"
+                ) from None
+        yield
+
+
+def files_of(directory: Path) -> list[tuple[Path, int]]:
+    """Return the files to check, with their sizes, but for those that a start removes."""
+    found = []
+    for parent, directories, names in os.walk(directory):
+        directories[:] = sorted(each for each in directories if not each.endswith(_REMOVED))
+        for name in sorted(names):
+            path = Path(parent, name)
+            if is_dumpable(path) and path.is_file():
+                found.append((path, path.stat().st_size))
+    return found
+
+
+def check(files: list[tuple[Path, int]], progress: Callable[[Path, int], None]) -> Iterator[Finding]:
+    """
+    Yield what is wrong in files.
+
+    :param progress: called with the file that is read, and the bytes that were read of all.
+    """
+    ends: dict[Path, int] = {}
+    read = 0
+    for path, size in files:
+        found = 0
+        progress(path, read)
+        base = file_names.base_offset_of(path.name, file_names.LOG)
+        if base is not None:
+            ends[path.parent] = max(ends.get(path.parent, 0), base)
+        try:
+            for item in dump(path, deep=True):
+                position = item.get("position", 0)
+                if base is not None:
+                    progress(path, read + position)
+                if "damage" in item:
+                    found += 1
+                    if found <= MAX_FINDINGS:
+                        yield _finding(path, position, item["damage"])
+                elif base is not None:
+                    ends[path.parent] = max(ends[path.parent], item["last_offset"] + 1)
+        except (OSError, ValueError) as error:
+            yield _finding(path, 0, f"it cannot be read: {error}")
+        if found > MAX_FINDINGS:
+            yield _finding(path, 0, f"{found - MAX_FINDINGS} more")
+        read += size
+    for path, _ in files:
+        if path.name in (checkpoints.RECOVERY_POINTS, checkpoints.HIGH_WATERMARKS):
+            yield from _beyond_ends(path, ends)
+
+
+def _finding(path: Path, position: int, what: str) -> Finding:
+    effect, remedy = _ADVICE.get(path.name) or _ADVICE.get(path.suffix) or _OFFSETS
+    return Finding(str(path), position, what, effect, remedy)
+
+
+def _beyond_ends(path: Path, ends: dict[Path, int]) -> Iterator[Finding]:
+    """Yield the offsets of a checkpoint that are behind the end of their log: records are missing."""
+    try:
+        offsets = checkpoints.decode_offsets(path.read_bytes())
+    except (OSError, ValueError):
+        # Told already.
+        return
+    for partition, offset in offsets.items():
+        end = ends.get(path.parent / str(TopicPartition(*partition)))
+        if end is not None and offset > end:
+            yield Finding(str(path), 0, f"{partition} has offset {offset}, but its log ends at {end}", *_SHORT)
