@@ -42,6 +42,7 @@ Groups, transactions, files:
 * ``offline_users``: users of a cluster that does not run
 * ``groups``: groups, their offsets and lag
 * ``dump``: files of a data directory
+* ``doctor``: what to mend on a machine, in a configuration and in a cluster
 * ``hanging_transactions``: finds and aborts transactions that no coordinator will end
 * ``transaction_report``: transactions and producers as JSON and as tables
 

@@ -104,6 +104,10 @@ app = LazyGroup(
             "logbus.cli.commands.dump_log:dump_log",
             "Print the files of a log, and report damage.",
         ),
+        "doctor": (
+            "logbus.cli.commands.doctor:doctor",
+            "Say what to mend: machine, configuration, cluster.",
+        ),
         "verify": ("logbus.cli.commands.verify:verify", "Check the files of a log directory."),
         "bench": ("logbus.cli.commands.bench:bench", "Measure produce, fetch and latency of a broker."),
         "simulate": ("logbus.cli.commands.simulate:simulate", "Run simulated clusters with faults."),

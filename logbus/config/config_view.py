@@ -101,7 +101,7 @@ class ConfigView:
         view._origins = origins or {}
         for name, text in {**(file or {}), **(set or {})}.items():
             try:
-                warning = _check_static(name, text)
+                warning = check_static(name, text)
             except ConfigError as error:
                 raise view.located(name, error) from None
             if warning is None:
@@ -348,7 +348,7 @@ def _topic_config(values: Mapping[ConfigKey[Any], Any], overrides: Mapping[str, 
     return TopicConfig(**found)
 
 
-def _check_static(name: str, text: str) -> str | None:
+def check_static(name: str, text: str) -> str | None:
     """
     Validate a static setting; return a warning if it is a key of Kafka that is ignored, else None.
 
