@@ -19,6 +19,7 @@ The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a modul
 * ``cluster_shutdown_broker``: stop a broker in order
 * ``metadata``: export and import metadata
 * ``dump_log``: print the files of a log
+* ``doctor``: ``logbus doctor``
 * ``verify``: check the files of a log directory
 * ``audit``: compare published with consumed counts
 * ``bench``: measure a broker
