@@ -103,7 +103,8 @@ class SupervisorTests(SynchronousTestCase):
         self.addCleanup(self.end)
 
     def make(self) -> Supervisor:
-        config = ConfigView.load(set={"log.dirs": str(self.directory)})
+        # The ports behind the shared one may be others'.
+        config = ConfigView.load(set={"log.dirs": str(self.directory), "workers.first.port": "0"})
         return Supervisor(self.reactor, config, LISTENERS, 2, None, lambda: 0.0, self.lost.append)
 
     def end(self) -> None:
