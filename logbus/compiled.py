@@ -19,6 +19,7 @@ from types import ModuleType
 from zlib import crc32
 
 MODULES = (
+    "logbus.net.request_times",
     "logbus.records.batch_validation",
     "logbus.storage.appends.append_many",
     "logbus.wire.frame_buffer",

@@ -191,13 +191,18 @@ class Histogram(_Labelled[HistogramValue]):
     type = "histogram"
 
     def _render(self, labels: tuple[tuple[str, str], ...], child: HistogramValue) -> Iterator[Sample]:
-        running = 0
-        for bound, count in zip((*child.bounds, float("inf")), child.counts, strict=True):
-            running += count
-            text = "+Inf" if bound == float("inf") else repr(float(bound))
-            yield Sample(f"{self.name}_bucket", (*labels, ("le", text)), running)
-        yield Sample(f"{self.name}_sum", labels, child.sum)
-        yield Sample(f"{self.name}_count", labels, running)
+        return histogram_samples(self.name, labels, child)
+
+
+def histogram_samples(name: str, labels: tuple[tuple[str, str], ...], value: HistogramValue) -> Iterator[Sample]:
+    """Yield the samples of a histogram: its buckets, which are cumulative, its sum and its count."""
+    running = 0
+    for bound, count in zip((*value.bounds, float("inf")), value.counts, strict=True):
+        running += count
+        text = "+Inf" if bound == float("inf") else repr(float(bound))
+        yield Sample(f"{name}_bucket", (*labels, ("le", text)), running)
+    yield Sample(f"{name}_sum", labels, value.sum)
+    yield Sample(f"{name}_count", labels, running)
 
 
 def metric(name: str, help: str) -> Any:

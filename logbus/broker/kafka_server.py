@@ -30,6 +30,7 @@ from logbus.net.metrics import NetMetrics
 from logbus.net.request_budget import RequestBudget
 from logbus.net.shared_resources import SharedResources
 from logbus.settings import connection_ledger, connection_limits, request_memory
+from logbus.wire.messages import api_name
 
 
 class KafkaServer:
@@ -125,6 +126,8 @@ class KafkaServer:
         for counted in (self.net_metrics, self.produce_appender):
             env.registry.add_fields(counted)
         self.router.register_metrics(env.registry)
+        times = self.connections.times
+        env.registry.add_source(lambda: [times.family(api_name)])
         self._open_connections = env.registry.gauge(
             "logbus_listener_connections", "Open connections of Kafka clients and brokers by listener.", ("listener",)
         )

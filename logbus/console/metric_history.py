@@ -22,9 +22,11 @@ SAMPLES = 3600 // INTERVAL_SECONDS + 1
 RECEIVED, SENT = "logbus_received_bytes_total", "logbus_sent_bytes_total"
 REQUESTS, PRODUCED = "logbus_requests_total", "logbus_produced_records_total"
 LATENESS, LATENCY = "logbus_reactor_late_seconds", "logbus_request_seconds"
+# A Fetch waits for records as long as its client wants.
+PRODUCE_TIME, FETCH_TIME = "produce", "fetch"
+REQUEST_TIMES = {("Produce", "total"): PRODUCE_TIME, ("Fetch", "local"): FETCH_TIME}
 FREE, SIZE = "logbus_log_directory_free_bytes", "logbus_log_directory_size_bytes"
 SUMS = (RECEIVED, SENT, REQUESTS, PRODUCED)
-HISTOGRAMS = (LATENESS, LATENCY)
 GAUGES = (FREE, SIZE)
 
 Points = Sequence[float | None]
@@ -36,7 +38,7 @@ class Sampled:
     The metrics at one time.
 
     :ivar sums: counters, over all their labels.
-    :ivar buckets: cumulative counts by upper bound, over all labels, of each histogram.
+    :ivar buckets: cumulative counts by upper bound of ``LATENESS``, ``PRODUCE_TIME`` and ``FETCH_TIME``.
     """
 
     sums: Mapping[str, float]
@@ -85,8 +87,10 @@ class MetricHistory:
         for family in self.families():
             if family.name in SUMS:
                 sums[family.name] = sum(sample.value for sample in family.samples if sample is not None)
-            elif family.name in HISTOGRAMS:
-                buckets[family.name] = _buckets(family)
+            elif family.name == LATENESS:
+                buckets[LATENESS] = _buckets(family)
+            elif family.name == LATENCY:
+                buckets |= _request_times(family)
             elif family.name in GAUGES:
                 latest[family.name] = {
                     sample.labels[0][1]: sample.value for sample in family.samples if sample is not None
@@ -104,7 +108,11 @@ class MetricHistory:
         ]
 
     def quantiles(self, name: str, share: float) -> Points:
-        """Return a quantile of a histogram for each interval: the upper bound of its bucket; None: nothing happened."""
+        """
+        Return a quantile for each interval: the upper bound of its bucket; None: nothing happened.
+
+        :param name: of :attr:`Sampled.buckets`.
+        """
         return [
             _quantile(before.buckets.get(name, {}), after.buckets.get(name, {}), share)
             for before, after in self._pairs()
@@ -116,15 +124,22 @@ class MetricHistory:
 
 
 def _buckets(family: Family) -> dict[float, float]:
-    counts: dict[float, float] = {}
+    return {
+        float(dict(sample.labels)["le"]): sample.value
+        for sample in family.samples
+        if sample is not None and sample.name.endswith("_bucket")
+    }
+
+
+def _request_times(family: Family) -> dict[str, dict[float, float]]:
+    times: dict[str, dict[float, float]] = {}
     for sample in family.samples:
-        if sample is None or not sample.name.endswith("_bucket"):
-            continue
-        labels = dict(sample.labels)
-        if labels.get("phase", "total") == "total":
-            bound = float(labels["le"])
-            counts[bound] = counts.get(bound, 0.0) + sample.value
-    return counts
+        if sample is not None and sample.name.endswith("_bucket"):
+            labels = dict(sample.labels)
+            kind = REQUEST_TIMES.get((labels["api"], labels["phase"]))
+            if kind is not None:
+                times.setdefault(kind, {})[float(labels["le"])] = sample.value
+    return times
 
 
 def _quantile(before: Mapping[float, float], after: Mapping[float, float], share: float) -> float | None:

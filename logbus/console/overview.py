@@ -14,7 +14,17 @@ from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
 from logbus.console.elements import badge, card, empty, link, message, name, number_cell, refusal, table, tile
 from logbus.console.figures import count, moment, number, rate, seconds, shortened, size
-from logbus.console.metric_history import FREE, LATENCY, LATENESS, PRODUCED, RECEIVED, SENT, SIZE, MetricHistory
+from logbus.console.metric_history import (
+    FETCH_TIME,
+    FREE,
+    LATENESS,
+    PRODUCE_TIME,
+    PRODUCED,
+    RECEIVED,
+    SENT,
+    SIZE,
+    MetricHistory,
+)
 from logbus.console.page import Page, Visit
 from logbus.console.plot import plot
 
@@ -87,18 +97,17 @@ class OverviewPage:
 
     def _hour(self) -> Tag:
         history = self.history
-        latency = history.quantiles(LATENCY, 0.99)
-        last = (
-            plot("Request latency, 99th percentile", [("all requests", latency)], seconds)
-            if any(value is not None for value in latency)
-            else plot("Reactor lateness, 99th percentile", [("timers", history.quantiles(LATENESS, 0.99))], seconds)
-        )
         return card(
             "Last hour of this broker",
             tags.div(
                 plot("Throughput", [("in", history.rates(RECEIVED)), ("out", history.rates(SENT))], rate),
                 plot("Records produced", [("records", history.rates(PRODUCED))], lambda value: f"{number(value)}/s"),
-                last,
+                plot(
+                    "Time of requests, 99th percentile",
+                    [(kind, history.quantiles(kind, 0.99)) for kind in (PRODUCE_TIME, FETCH_TIME)],
+                    seconds,
+                ),
+                plot("Reactor lateness, 99th percentile", [("timers", history.quantiles(LATENESS, 0.99))], seconds),
                 class_="plots",
             ),
             id="hour",

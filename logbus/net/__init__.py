@@ -30,6 +30,7 @@ Servers:
 * ``request_context``: the peer of a request
 * ``shared_resources``: what the connections of all listeners share
 * ``request_budget``: memory of requests, over all connections
+* ``request_times``: how long requests take, by API and phase
 * ``memory_holder``: the interface between a connection's memory and the budget
 * ``memory_overdraft``: memory beyond the total, for frames that lack little
 * ``slow_frames``: finds frames that make hardly any progress

@@ -175,6 +175,8 @@ class KafkaServerProtocol(Protocol):
         """Bytes were received: serve whole frames, unless there is a reason to wait."""
         if not self._flow.stops:
             self._serve()
+        else:
+            self.dispatcher.held_back()
 
     def sent(self) -> None:
         """Fewer bytes are unsent than before: continue if that was the reason to wait."""

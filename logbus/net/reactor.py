@@ -8,6 +8,7 @@ name. Our transport and clients do not use that, and the context costs more than
 from __future__ import annotations
 
 from select import EPOLLIN, EPOLLOUT
+from time import monotonic
 from typing import Any
 
 from twisted.internet import tcp
@@ -55,6 +56,8 @@ class BrokerReactor(EPollReactor):
         turn = self.turn
         ready = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
         several = len(ready) > 1
+        if several:
+            turn.begun = monotonic()
         if self._sends is not None:
             self._sends.polled(ready)
         for fd, event in ready:
@@ -81,5 +84,6 @@ class BrokerReactor(EPollReactor):
         if several:
             turn.reading = None
             turn.end()
+            turn.begun = 0.0
 
     doIteration = doPoll

@@ -9,13 +9,15 @@ class ReadTurn:
     """
     One pass of the reactor over the connections that are ready.
 
+    :ivar begun: when they were found ready, by the monotonic clock, if there are several; else 0.
     :ivar reading: the transport whose connection may leave work; None: all work must be done at once.
     :ivar finish: does the work that was left; None: there is none.
     """
 
-    __slots__ = ("finish", "reading")
+    __slots__ = ("begun", "finish", "reading")
 
     def __init__(self) -> None:
+        self.begun = 0.0
         self.reading: object = None
         self.finish: Callable[[], None] | None = None
 

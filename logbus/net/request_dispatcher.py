@@ -22,6 +22,7 @@ from logbus.net.flow_control import BLOCKED, PENDING, PREPARING, FlowControl
 from logbus.net.produce_gatherer import GatheredProduceRouter, may_be_gathered
 from logbus.net.read_turn import ReadTurn
 from logbus.net.request_context import RequestContext
+from logbus.net.request_times import RequestTimes
 from logbus.net.response_order import AnyRequest, ResponseOrder, ResponseSlot
 from logbus.net.response_sender import ResponseSender
 from logbus.net.sasl_login import ConnectionLogin
@@ -122,17 +123,22 @@ class RequestDispatcher:
     _coalesced_router: CoalescedProduceRouter | None = field(default=None, init=False)
     _template: RequestTemplate | None = field(default=None, init=False)
     _blocker: ResponseSlot | None = field(default=None, init=False)
-    # A Produce that waits before it is served, and for what.
-    _preparing: tuple[Request, Deferred[None]] | None = field(default=None, init=False)
+    # A Produce that waits before it is served, for what, when it was received, and since when it waits.
+    _preparing: tuple[Request, Deferred[None], float, float] | None = field(default=None, init=False)
     _lost: bool = field(default=False, init=False)
     _quotas: QuotaManagers = field(init=False)
     _throttle: ClientThrottle = field(init=False)
     _turn: ReadTurn = field(init=False)
+    _times: RequestTimes = field(init=False)
+    # When the requests that are being served were received; and since when there are requests in the buffer, or 0.
+    _received: float = field(default=0.0, init=False)
+    _held_since: float = field(default=0.0, init=False)
 
     def __attrs_post_init__(self) -> None:
         shared = self._routing.shared
         self._quotas = shared.client_quotas
         self._turn = shared.turn
+        self._times = shared.times
         self._throttle = ClientThrottle(shared.client_quotas, self._flow)
         self.order = ResponseOrder(shared.limits.max_pending, shared.limits.max_unsent, shared.metrics)
 
@@ -158,6 +164,7 @@ class RequestDispatcher:
         last, left = before + shared.limits.turn_requests, shared.limits.turn_bytes
         is_open = self._login is None or self._login.session.is_open
         flow.serving = True
+        self._received = self._times.begin(self._held_since, turn.begun)
         if self._quotas.is_active:
             self._throttle.begin_turn()
         try:
@@ -197,17 +204,26 @@ class RequestDispatcher:
                         flow.end_turn()
         finally:
             flow.serving = False
+            if flow.stops:
+                self._held_since = self._received if frames.held else 0.0
+            elif self._held_since:
+                self._held_since = 0.0
             if self._quotas.is_active:
                 self._throttle.end_turn(self.context)
             shared.metrics.requests += self.requests - before
         return self.requests > before
+
+    def held_back(self) -> None:
+        """Bytes were received that are not served yet."""
+        if not self._held_since:
+            self._held_since = self._times.seconds()
 
     def connection_lost(self) -> None:
         """Cancel requests that only this peer waits for. A Produce whose records are in the log runs to its end."""
         self._lost = True
         self._throttle.flush()
         if self._preparing is not None:
-            _, waiting = self._preparing
+            waiting = self._preparing[1]
             self._preparing = None
             waiting.addErrback(lambda failure: failure.trap(CancelledError))
             waiting.cancel()
@@ -258,10 +274,13 @@ class RequestDispatcher:
             self._wait(request, answer)
         elif answer is not None:
             parts = routing.wire.respond(request, answer)
+            self._times.served(request.api_key, 1, self._received)
             if self.order:
                 self._append(ResponseSlot(request, None, parts))
             else:
                 self._sender.add(parts)
+        else:
+            self._times.served(request.api_key, 1, self._received)
 
     # Requests that wait before they are served.
 
@@ -272,7 +291,7 @@ class RequestDispatcher:
         waiting = preparer(self._context_for(request.client_id), request)
         if waiting is None:
             return False
-        self._preparing = request, waiting
+        self._preparing = request, waiting, self._received, self._times.mark
         self._flow.stop_reading(PREPARING)
         waiting.addCallback(lambda _: self._flow.resume(PREPARING))
         return True
@@ -280,7 +299,7 @@ class RequestDispatcher:
     def _serve_prepared(self) -> int:
         """Serve the request that waited; returns its bytes."""
         assert self._preparing is not None
-        (request, _), self._preparing = self._preparing, None
+        (request, _, self._received, self._times.mark), self._preparing = self._preparing, None
         self._route(request)
         return request.size
 
@@ -310,7 +329,9 @@ class RequestDispatcher:
         self.requests += 1
         if not isinstance(answer, list):
             self._wait(request, answer)
-        elif self.order:
+            return True
+        self._times.served(FETCH, 1, self._received)
+        if self.order:
             self._append(ResponseSlot(request, None, answer))
         else:
             self._sender.add(answer)
@@ -364,7 +385,7 @@ class RequestDispatcher:
         """Have requests answered that were left, and were served."""
         self._routing.templates.passed(run, self._frames)
         self._routing.shared.metrics.requests += len(run.batches)
-        self._answer_run(run, answer)
+        self._answer_run(run, answer, together=True)
 
     def _serve_run(self, run: CoalescedProduce) -> bool:
         """Have these requests answered together; False: the first one must be served by itself."""
@@ -378,12 +399,14 @@ class RequestDispatcher:
         self._answer_run(run, answer)
         return True
 
-    def _answer_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes]) -> None:
+    def _answer_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes], together: bool = False) -> None:
         count = len(run.batches)
         self.requests += count
         if not isinstance(answer, bytes):
             self._wait(run, answer, count)
-        elif self.order:
+            return
+        self._times.served(PRODUCE, count, self._received, together)
+        if self.order:
             self._append(ResponseSlot(run, None, [answer], count))
         else:
             self._sender.add_small(answer)
@@ -427,6 +450,8 @@ class RequestDispatcher:
 
     def _wait(self, request: AnyRequest, answer: Deferred[Answer], count: int = 1) -> None:
         slot = ResponseSlot(request, answer, [], count)
+        slot.received = self._received
+        slot.since = self._times.handed_over(request.api_key, count, slot.received)
         self._append(slot)
         answer.addCallbacks(self._answered, self._failed, callbackArgs=(slot,))
         if not slot.ready and (request.api_key != PRODUCE or request.exclusive):
@@ -476,6 +501,7 @@ class RequestDispatcher:
         if self._lost:
             return
         flow, sender = self._flow, self._sender
+        self._times.answered(slot.request.api_key, slot.count, slot.received, slot.since)
         for ready in self.order.settle(slot, parts):
             sender.parts += ready
         if sender.parts and not flow.serving:

@@ -25,9 +25,10 @@ class ResponseSlot:
     :ivar deferred: gives the response; None if it was ready at once.
     :ivar parts: the response, once it is ready; empty if nothing is to be sent.
     :ivar count: number of requests.
+    :ivar received: when they were received, and ``since``: since when they wait, as :class:`.RequestTimes` has it.
     """
 
-    __slots__ = ("count", "deferred", "parts", "ready", "request", "size")
+    __slots__ = ("count", "deferred", "parts", "ready", "received", "request", "since", "size")
 
     def __init__(self, request: AnyRequest, deferred: Deferred[Any] | None, parts: Parts, count: int = 1) -> None:
         self.request = request
@@ -35,6 +36,7 @@ class ResponseSlot:
         self.deferred = deferred
         self.parts = parts
         self.ready = deferred is None
+        self.received = self.since = 0.0
         self.size = total_length(parts)
 
 

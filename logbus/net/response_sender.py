@@ -8,6 +8,7 @@ from attrs import define, field
 from twisted.internet.interfaces import IDelayedCall
 
 from logbus.net.itransport import IFrameTransport
+from logbus.net.request_times import PhaseTimes
 from logbus.net.shared_resources import SharedResources
 from logbus.records.file_slice import Parts
 
@@ -32,6 +33,8 @@ class ResponseSender:
     _size: int = field(default=0, init=False)
     # This connection's part of what is unsent.
     _unsent: int = field(default=0, init=False)
+    # Since when responses are unsent, and which API's.
+    _sending: tuple[float, PhaseTimes] | None = field(default=None, init=False)
     _flush_call: IDelayedCall | None = field(default=None, init=False)
     _lost: bool = field(default=False, init=False)
 
@@ -56,6 +59,9 @@ class ResponseSender:
         unsent = transport.unsent
         if unsent or self._unsent:
             self._count(unsent)
+            if unsent and self._sending is None:
+                times = self._shared.times
+                self._sending = times.seconds(), times.last.send
             if unsent > self._allowed:
                 self._too_slow()
 
@@ -66,7 +72,11 @@ class ResponseSender:
 
     def sent(self) -> None:
         """The transport has fewer bytes unsent than before."""
-        self._count(self.transport.unsent)
+        unsent = self.transport.unsent
+        self._count(unsent)
+        if not unsent and self._sending is not None:
+            (since, phase), self._sending = self._sending, None
+            phase.observe(self._shared.times.seconds() - since, 1)
 
     @property
     def caught_up(self) -> bool:

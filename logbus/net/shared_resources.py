@@ -12,6 +12,7 @@ from logbus.net.metrics import NetMetrics
 from logbus.net.produce_gatherer import ProduceGatherer
 from logbus.net.read_turn import ReadTurn
 from logbus.net.request_budget import RequestBudget
+from logbus.net.request_times import RequestTimes
 from logbus.net.time_slices import SliceScheduler
 from logbus.quotas.connection_rates import ConnectionRates
 from logbus.quotas.quota_managers import QuotaManagers
@@ -29,6 +30,7 @@ class SharedResources:
     :ivar clock: the reactor, for later turns and deadlines.
     :ivar limits: of connections and peers.
     :ivar metrics: counters.
+    :ivar times: how long requests take.
     :ivar budget: memory for large frames.
     :ivar quotas: counts connections.
     :ivar unsent: replies that peers have not taken.
@@ -44,6 +46,7 @@ class SharedResources:
     clock: IReactorTime
     limits: ConnectionLimits = field(factory=ConnectionLimits)
     metrics: NetMetrics = field(factory=NetMetrics)
+    times: RequestTimes = field(factory=RequestTimes)
     budget: RequestBudget = field()
     quotas: ConnectionQuotas = field()
     unsent: UnsentReplies = field()

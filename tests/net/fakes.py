@@ -26,6 +26,7 @@ from logbus.net.factory import KafkaServerFactory
 from logbus.net.protocol import KafkaServerProtocol
 from logbus.net.reactor import BrokerReactor
 from logbus.net.request_context import RequestContext
+from logbus.net.request_times import RequestTimes
 from logbus.net.shared_resources import SharedResources
 from logbus.records.file_slice import FileSlice, joined
 from logbus.wire.connection import ClientConnection, Request
@@ -184,7 +185,8 @@ class Server:
     factory: KafkaServerFactory = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.factory = KafkaServerFactory(SERVED, self.handler, SharedResources(self.clock, self.limits))
+        shared = SharedResources(self.clock, self.limits, times=RequestTimes(self.clock.seconds))
+        self.factory = KafkaServerFactory(SERVED, self.handler, shared)
 
     def connect(self, host: str = "10.0.0.1") -> tuple[KafkaServerProtocol, StringTransport]:
         address = IPv4Address("TCP", host, 4000)
