@@ -222,6 +222,7 @@ EXTRAS = {
     "dev": "Style, types, layers, changelog: what developers run",
     "docs": "This documentation",
     "test": "The tests",
+    "browser": "The tests of the console in a browser",
 }
 """What the extras of setup.cfg are for."""
 

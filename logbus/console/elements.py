@@ -131,7 +131,8 @@ def field(
     if notes:
         attributes["aria-describedby"] = " ".join(notes)
     if error:
-        attributes["aria-invalid"] = "true"
+        # Of several, browsers take the first.
+        attributes |= {"aria-invalid": "true", "autofocus": "autofocus"}
     entry = (
         tags.textarea(printable_lines(value), name=name, id=f"field-{name}", **attributes)
         if kind == "area"

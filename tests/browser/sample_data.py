@@ -1,0 +1,73 @@
+"""What the broker holds whose console is looked at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+HOSTILE = "<script>document.title='broken into'</script>"
+"""A key, a value and a group that are script."""
+
+VARIABLES: Mapping[str, str] = MappingProxyType(
+    {"topic": "orders", "group": "billing", "broker": "0", "transaction": "payments"}
+)
+"""Names for the variable parts of paths; the setting depends on whose it is."""
+SETTINGS: Mapping[str, str] = MappingProxyType({"topics": "retention.ms", "brokers": "log.retention.ms"})
+
+
+def path_of(pattern: str) -> str:
+    """Fill the variable parts of a route's path."""
+    parts = pattern.split("/")
+    for at, part in enumerate(parts):
+        if part == "{key}":
+            parts[at] = SETTINGS[parts[2]]
+        elif part.startswith("{"):
+            parts[at] = VARIABLES[part[1:-1]]
+    return "/".join(parts)
+
+
+def fill(bootstrap: str, hostile: bool = True) -> None:
+    """
+    Make topics, records, a group that is behind, and a transactional id.
+
+    :param hostile: some names are script.
+    """
+    client: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap}
+    admin = AdminClient(client)
+    topics = [
+        NewTopic("orders", 3, 1),
+        NewTopic("payments", 2, 1),
+        NewTopic("clicks", 6, 1),
+        NewTopic("audit.log", 1, 1),
+    ]
+    for future in admin.create_topics(topics).values():
+        future.result(60)
+    producer = Producer(client)
+    for number in range(120):
+        order = {"order": number, "customer": f"c-{number % 17}", "total": round(3.99 * (number % 9 + 1), 2)}
+        producer.produce(
+            "orders", json.dumps(order), f"c-{number % 17}", headers={"source": b"shop", "trace": bytes([number, 255])}
+        )
+        producer.produce("clicks", f"/products/{number % 40}", f"visitor-{number % 23}")
+    if hostile:
+        producer.produce("orders", HOSTILE, HOSTILE, headers={HOSTILE: b"x"})
+    _all_written(producer)
+    for group in ("billing", HOSTILE) if hostile else ("billing",):
+        consumer = Consumer({**client, "group.id": group, "enable.auto.commit": False})
+        consumer.commit(offsets=[TopicPartition("orders", partition, 5) for partition in range(3)], asynchronous=False)
+        consumer.close()
+    transactional = Producer({**client, "transactional.id": "payments"})
+    transactional.init_transactions(60)
+    transactional.begin_transaction()
+    transactional.produce("payments", "paid", "c-1")
+    transactional.commit_transaction(60)
+
+
+def _all_written(producer: Producer) -> None:
+    left = producer.flush(60)
+    assert not left, f"{left} records were not written within a minute"
