@@ -29,5 +29,8 @@ Pages:
 * ``group_pages``: groups, their members and lag
 * ``group_change_pages``: reset the offsets of a group, with a preview; delete a group
 * ``transaction_pages``: transactional ids, the longest transaction first; abort one
+* ``access_page``: who may do what, and how much
+* ``acl_pages``: ACLs; create and delete them
+* ``quota_pages``: quotas of users, client ids and addresses; change them
 * ``link_pages``: links to the API, metrics and probes; keyboard shortcuts; sign-in
 """

@@ -142,6 +142,9 @@ DONE: Mapping[str, str] = MappingProxyType(
         "reset": "The offsets were reset.",
         "aborted": "The transaction was aborted.",
         "group-deleted": "The group was deleted.",
+        "acl-created": "The ACL was created.",
+        "acl-deleted": "The ACL was deleted.",
+        "quotas-changed": "The quotas were changed.",
     }
 )
 

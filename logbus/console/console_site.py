@@ -89,6 +89,8 @@ class ConsoleSite:
 
     def _parts(self) -> Any:
         if self._made is None:
+            from logbus.console.access_page import AccessPage
+            from logbus.console.acl_pages import AclPages
             from logbus.console.broker_pages import BrokerPages
             from logbus.console.config_pages import ConfigPages
             from logbus.console.group_change_pages import GroupChangePages
@@ -96,6 +98,7 @@ class ConsoleSite:
             from logbus.console.layout import Layout
             from logbus.console.link_pages import LinkPages
             from logbus.console.overview import OverviewPage
+            from logbus.console.quota_pages import QuotaPages
             from logbus.console.record_pages import RecordPages
             from logbus.console.static_files import StaticFiles
             from logbus.console.topic_pages import TopicPages
@@ -112,6 +115,9 @@ class ConsoleSite:
                     TransactionPages(),
                     BrokerPages(),
                     ConfigPages(),
+                    AccessPage(),
+                    AclPages(),
+                    QuotaPages(),
                     LinkPages(self.api, self.mounted, self.challenge),
                 ]
             )

@@ -19,6 +19,14 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
 """Names for the variable parts of paths; the setting depends on whose it is."""
 SETTINGS: Mapping[str, str] = MappingProxyType({"topics": "retention.ms", "brokers": "log.retention.ms"})
 
+QUERIES: Mapping[str, str] = MappingProxyType(
+    {
+        "/console/access/delete-acl": "resource_type=topic&resource_name=orders&pattern_type=literal&principal=User:ada"
+        "&host=*&operation=read&permission=allow"
+    }
+)
+"""Of paths that need one."""
+
 
 def path_of(pattern: str) -> str:
     """Fill the variable parts of a route's path."""
@@ -28,7 +36,8 @@ def path_of(pattern: str) -> str:
             parts[at] = SETTINGS[parts[2]]
         elif part.startswith("{"):
             parts[at] = VARIABLES[part[1:-1]]
-    return "/".join(parts)
+    query = QUERIES.get(pattern)
+    return "/".join(parts) + (f"?{query}" if query else "")
 
 
 def fill(bootstrap: str, hostile: bool = True) -> None:
