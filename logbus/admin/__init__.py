@@ -52,6 +52,7 @@ Views:
 * ``log_dirs``: log directories of brokers
 * ``acls``: ACLs
 * ``quotas``: quotas of users, client ids and addresses
+* ``users``: users that log in by SCRAM
 * ``records``: records: read, search, produce
 * ``groups``: groups
 * ``group_changes``: changes of groups: reset and delete offsets, delete a group

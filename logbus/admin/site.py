@@ -46,6 +46,7 @@ from logbus.admin.request_guard import RequestGuard
 from logbus.admin.routing import PendingResponse, Router
 from logbus.admin.topics import PartitionViews, TopicViews
 from logbus.admin.transactions import TransactionViews
+from logbus.admin.users import UserViews
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.replication.partition_metrics import partition_families
 from logbus.cluster.replication.replica_manager import ReplicaManager
@@ -222,6 +223,7 @@ class AdminSite(ServerFactory):
                 LogDirViews(self.metadata, self.broker.broker_id, self.requests),
                 AclViews(self.requests),
                 QuotaViews(self.requests),
+                UserViews(self.requests),
                 PartitionChangeViews(self.metadata, self.requests),
                 groups,
                 GroupChangeViews(self.metadata, groups, self.requests, reader, self.relay),

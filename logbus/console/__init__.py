@@ -31,6 +31,7 @@ Pages:
 * ``transaction_pages``: transactional ids, the longest transaction first; abort one
 * ``access_page``: who may do what, and how much
 * ``acl_pages``: ACLs; create and delete them
+* ``user_pages``: users that log in by SCRAM; set a password, delete a user
 * ``quota_pages``: quotas of users, client ids and addresses; change them
 * ``link_pages``: links to the API, metrics and probes; keyboard shortcuts; sign-in
 """

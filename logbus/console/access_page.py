@@ -1,5 +1,5 @@
 """
-The page of who may do what, and how much: ACLs and quotas.
+The page of who may do what, and how much: ACLs, quotas, and users that log in by SCRAM.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ from logbus.console.change import done_message
 from logbus.console.elements import button_link
 from logbus.console.page import Page, Visit
 from logbus.console.quota_pages import quota_card
+from logbus.console.user_pages import user_card
 
 
 @frozen
 class AccessPage:
-    """ACLs and quotas."""
+    """ACLs, quotas and users."""
 
-    @route("GET", "/console/access", "ACLs and quotas", rights="Shows what the user may see.")
+    @route("GET", "/console/access", "ACLs, quotas and users", rights="Shows what the user may see.")
     async def access(self, visit: Visit) -> Page:
         return Page(
             "Access",
             SECTION,
-            [done_message(visit), await acl_card(visit), await quota_card(visit)],
+            [done_message(visit), await acl_card(visit), await quota_card(visit), await user_card(visit)],
             actions=[
                 button_link(f"{SECTION}/new-acl", "Create an ACL", "primary"),
                 button_link(f"{SECTION}/quotas", "Set quotas"),
+                button_link(f"{SECTION}/password", "Add a user"),
             ],
         )

@@ -145,6 +145,8 @@ DONE: Mapping[str, str] = MappingProxyType(
         "acl-created": "The ACL was created.",
         "acl-deleted": "The ACL was deleted.",
         "quotas-changed": "The quotas were changed.",
+        "password-set": "The password was set.",
+        "user-deleted": "The user was deleted.",
     }
 )
 

@@ -103,6 +103,7 @@ class ConsoleSite:
             from logbus.console.static_files import StaticFiles
             from logbus.console.topic_pages import TopicPages
             from logbus.console.transaction_pages import TransactionPages
+            from logbus.console.user_pages import UserPages
 
             files, router = StaticFiles(), Router()
             router.add(
@@ -118,6 +119,7 @@ class ConsoleSite:
                     AccessPage(),
                     AclPages(),
                     QuotaPages(),
+                    UserPages(),
                     LinkPages(self.api, self.mounted, self.challenge),
                 ]
             )

@@ -22,7 +22,8 @@ SETTINGS: Mapping[str, str] = MappingProxyType({"topics": "retention.ms", "broke
 QUERIES: Mapping[str, str] = MappingProxyType(
     {
         "/console/access/delete-acl": "resource_type=topic&resource_name=orders&pattern_type=literal&principal=User:ada"
-        "&host=*&operation=read&permission=allow"
+        "&host=*&operation=read&permission=allow",
+        "/console/access/delete-user": "user=ada",
     }
 )
 """Of paths that need one."""

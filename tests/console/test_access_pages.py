@@ -139,6 +139,39 @@ class QuotaPagesTests(AccessCase):
             self.assertNotIn(SCRIPT.encode(), answered.body)
 
 
+class UserPagesTests(AccessCase):
+    """Users."""
+
+    def test_life_of_a_user(self) -> None:
+        """Added by a password that is typed twice, listed, and deleted when the name is typed."""
+        self.assertIn("There is no user", self.text())
+        fields = {"user": "bob", "password": "s3cret", "again": "s3cret"}
+        self.assertEqual(self.post("password", fields).status, 303)
+        self.assertIn("bob SCRAM-SHA-256, SCRAM-SHA-512", self.text())
+        asked = self.text(f"{SECTION}/delete-user?user=bob")
+        self.assertIn("logbus users delete bob", asked)
+        typed = {"user": "bob", "confirmed": "yes", "typed_name": "bo"}
+        self.assertEqual(self.post("delete-user", typed).status, 400)
+        self.assertEqual(self.post("delete-user", {**typed, "typed_name": "bob"}).status, 303)
+        self.assertEqual(self.http.get("/api/v1/users")["total"], 0)
+        self.assertEqual(self.post("delete-user", {**typed, "typed_name": "bob"}).status, 404)
+        self.assertEqual(self.post("delete-user", {}).status, 400)
+
+    def test_what_is_wrong(self) -> None:
+        """It is told beside its field; no page has the password."""
+        for fields, told in (
+            ({"password": "s3cret", "again": "s3cret"}, "Give the user's name."),
+            ({"user": SCRIPT}, "Give a password."),
+            ({"user": "bob", "password": "s3cret", "again": "s3creT"}, "not the same password"),
+            ({"user": "b" * 2000, "password": "s3cret", "again": "s3cret"}, "1000"),
+        ):
+            answered = self.post("password", fields)
+            self.assertEqual(answered.status, 400, fields)
+            self.assertIn(told, seen(answered).text)
+            self.assertNotIn(b"s3cret", answered.body)
+            self.assertNotIn(SCRIPT.encode(), answered.body)
+
+
 class WithoutAclsTests(HttpBrokerCase):
     """A broker that obeys no ACLs."""
 
