@@ -126,7 +126,8 @@ def run_app(arguments: Sequence[str] | None = None) -> int:
     try:
         result = app.main(args=arguments, prog_name="logbus", standalone_mode=False)
         status = result if isinstance(result, int) else 0
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may have been closed before the start
+            sys.stdout.flush()
     except click.ClickException as e:
         e.show()
         status = e.exit_code
@@ -147,8 +148,8 @@ def print_error(message: str) -> None:
     try:
         sys.stderr.write(f"logbus: {line}\n")
         sys.stderr.flush()
-    except OSError:
-        pass  # standard error is closed
+    except (OSError, AttributeError):
+        pass  # standard error is closed, now or since the start
 
 
 def os_error_text(error: OSError) -> str:
