@@ -23,9 +23,10 @@ _INTERVAL = 0.2
 @click.pass_context
 def verify(context: click.Context, directory: Path, in_use: bool, as_json: bool) -> None:
     """Check a log directory, or the directory of one log: every record of every segment, indexes against their
-    segments, producer snapshots, and checkpoints, also against the ends of the logs. For each finding it says what a
-    broker does with it, and what to do. Nothing is changed. The exit status is 0 if nothing is wrong, 1 with findings,
-    2 if the directory cannot be checked.
+    segments, producer snapshots, leader epochs and transaction indexes against the batches, and checkpoints against the
+    ends of the logs. For each finding it says what a broker does with it, and what to do; what an unclean stop left
+    unfinished is listed after that. Nothing is changed. The exit status is 0 if nothing is wrong, 1 with findings, 2 if
+    the directory cannot be checked.
 
     \b
     Example:
@@ -35,7 +36,7 @@ def verify(context: click.Context, directory: Path, in_use: bool, as_json: bool)
     """
     from attrs import asdict
 
-    from logbus.cli.dump.directory_check import DirectoryInUse, check, files_of, locked
+    from logbus.cli.dump.directory_check import DirectoryInUse, check, files_of, leftovers_of, locked
 
     progress, started, shown = Progress(), time.monotonic(), 0.0
     try:
@@ -63,6 +64,11 @@ def verify(context: click.Context, directory: Path, in_use: bool, as_json: bool)
                     click.echo(f"{json_line(each.file)[1:-1]}: at {each.position}: {json_line(each.what)[1:-1]}")
                     click.echo(f"  at the next start: {each.effect}\n  what to do: {each.remedy}")
             progress.clear()
+            for path, effect in leftovers_of(directory):
+                if as_json:
+                    click.echo(json_line({"file": str(path), "leftover": effect}))
+                else:
+                    click.echo(f"left over: {json_line(str(path))[1:-1]}: {effect}")
     except (DirectoryInUse, OSError) as error:
         raise click.UsageError(str(error)) from error
     if not as_json:

@@ -1,21 +1,23 @@
 """
 Checks all files of a log directory for ``verify``, and says what a broker does with what is damaged.
 
-Each file is decoded by :mod:`logbus.cli.dump.file_dump`; the offsets in checkpoints are compared with the ends of the
-logs. Nothing is written.
+Each file is decoded by :mod:`logbus.cli.dump.file_dump`; :mod:`logbus.cli.dump.log_check` compares those of a log, and
+the offsets in checkpoints are compared with the ends of the logs. Nothing is written.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from glob import escape as glob_escape
 from pathlib import Path
 
 from attrs import frozen
 
 from logbus.cli.dump.file_dump import dump, is_dumpable
+from logbus.cli.dump.log_check import LogCheck
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 from logbus.storage import checkpoints, file_names
@@ -50,6 +52,35 @@ _SHORT = (
     "It tells of lost records in its log; replicas that have them lead before this one.",
     "Start the other replicas first. Without any, the records are lost.",
 )
+
+
+_ABSENT = (
+    "It has no records of this partition, and copies them from the leader; alone, it leads an empty log.",
+    "If the topic was deleted or the log moved, nothing. Else restore the directory before a start.",
+)
+_CONFLICTS: dict[str, tuple[str, str]] = {
+    "": (
+        "Replicas and consumers that were cut off may be told a wrong end of an epoch, and go on at a wrong offset.",
+        "If the partition has other replicas, let one of them lead, and copy the log from there.",
+    ),
+    file_names.SNAPSHOT: (
+        "A duplicate of this producer may be taken, or its next batch refused.",
+        "Remove the log's snapshots while the broker is stopped: producers are read from the segments.",
+    ),
+    file_names.TRANSACTION_INDEX: (
+        "Consumers of committed records get records of the aborted transaction.",
+        "If the partition has other replicas, let one of them lead, and copy the log from there.",
+    ),
+}
+_LEFTOVERS = {
+    file_names.DELETED: "A start removes it.",
+    file_names.CLEANED: "A start removes it.",
+    file_names.TEMPORARY: "A start removes it.",
+    file_names.SWAP: "A start completes the replacement.",
+    file_names.DELETE_SUFFIX: "A start removes it.",
+    file_names.LINKED_SUFFIX: "A start removes it.",
+    file_names.FUTURE_SUFFIX: "A start goes on copying, or removes it.",
+}
 
 
 class DirectoryInUse(LogbusError):
@@ -99,13 +130,30 @@ def locked(directory: Path) -> Iterator[None]:
 def files_of(directory: Path) -> list[tuple[Path, int]]:
     """Return the files to check, with their sizes, but for those that a start removes."""
     found = []
-    for parent, directories, names in os.walk(directory):
-        directories[:] = sorted(each for each in directories if not each.endswith(_REMOVED))
-        for name in sorted(names):
-            path = Path(parent, name)
-            if is_dumpable(path) and path.is_file():
+    for path in _walk(directory):
+        if is_dumpable(path):
+            # A broker that runs may have removed it meanwhile.
+            with suppress(FileNotFoundError):
                 found.append((path, path.stat().st_size))
     return found
+
+
+def leftovers_of(directory: Path) -> list[tuple[Path, str]]:
+    """Return what a broker has not finished, files and directories, with what a start does with each."""
+    found = []
+    for parent, directories, names in os.walk(directory):
+        for name in sorted([*directories, *names]):
+            effect = next((effect for suffix, effect in _LEFTOVERS.items() if name.endswith(suffix)), None)
+            if effect is not None:
+                found.append((Path(parent, name), effect))
+        directories[:] = sorted(each for each in directories if not each.endswith(_REMOVED))
+    return found
+
+
+def _walk(directory: Path) -> Iterator[Path]:
+    for parent, directories, names in os.walk(directory):
+        directories[:] = sorted(each for each in directories if not each.endswith(_REMOVED))
+        yield from (Path(parent, name) for name in sorted(names))
 
 
 def check(files: list[tuple[Path, int]], progress: Callable[[Path, int], None]) -> Iterator[Finding]:
@@ -114,14 +162,18 @@ def check(files: list[tuple[Path, int]], progress: Callable[[Path, int], None]) 
 
     :param progress: called with the file that is read, and the bytes that were read of all.
     """
-    ends: dict[Path, int] = {}
+    logs: dict[Path, LogCheck] = {}
+    checkpoints_of: dict[Path, dict[TopicPartition, int]] = {}
     read = 0
     for path, size in files:
         found = 0
         progress(path, read)
         base = file_names.base_offset_of(path.name, file_names.LOG)
+        log = logs.get(path.parent)
+        if log is None:
+            log = logs[path.parent] = LogCheck(path.parent)
         if base is not None:
-            ends[path.parent] = max(ends.get(path.parent, 0), base)
+            log.begin_segment(base)
         try:
             for item in dump(path, deep=True):
                 position = item.get("position", 0)
@@ -132,7 +184,9 @@ def check(files: list[tuple[Path, int]], progress: Callable[[Path, int], None]) 
                     if found <= MAX_FINDINGS:
                         yield _finding(path, position, item["damage"])
                 elif base is not None:
-                    ends[path.parent] = max(ends[path.parent], item["last_offset"] + 1)
+                    log.batch(base, item)
+                else:
+                    log.other(path, item)
         except (OSError, ValueError) as error:
             yield _finding(path, 0, f"it cannot be read: {error}")
         if found > MAX_FINDINGS:
@@ -140,7 +194,19 @@ def check(files: list[tuple[Path, int]], progress: Callable[[Path, int], None]) 
         read += size
     for path, _ in files:
         if path.name in (checkpoints.RECOVERY_POINTS, checkpoints.HIGH_WATERMARKS):
-            yield from _beyond_ends(path, ends)
+            try:
+                checkpoints_of[path] = checkpoints.decode_offsets(path.read_bytes())
+            except (OSError, ValueError):
+                continue  # Told already.
+            yield from _beyond_ends(path, checkpoints_of[path], logs)
+    for directory, log in logs.items():
+        points = checkpoints_of.get(directory.parent / checkpoints.RECOVERY_POINTS, {})
+        partition = file_names.partition_of(directory.name)
+        for told, (wrong, what) in enumerate(log.conflicts(points.get(partition) if partition else None)):
+            if told == MAX_FINDINGS:
+                yield Finding(str(directory), 0, "more of this kind", *_CONFLICTS[wrong.suffix])
+                break
+            yield Finding(str(wrong), 0, what, *_CONFLICTS[wrong.suffix])
 
 
 def _finding(path: Path, position: int, what: str) -> Finding:
@@ -148,14 +214,17 @@ def _finding(path: Path, position: int, what: str) -> Finding:
     return Finding(str(path), position, what, effect, remedy)
 
 
-def _beyond_ends(path: Path, ends: dict[Path, int]) -> Iterator[Finding]:
+def _beyond_ends(path: Path, offsets: Mapping[TopicPartition, int], logs: Mapping[Path, LogCheck]) -> Iterator[Finding]:
     """Yield the offsets of a checkpoint that are behind the end of their log: records are missing."""
-    try:
-        offsets = checkpoints.decode_offsets(path.read_bytes())
-    except (OSError, ValueError):
-        # Told already.
-        return
     for partition, offset in offsets.items():
-        end = ends.get(path.parent / str(TopicPartition(*partition)))
-        if end is not None and offset > end:
-            yield Finding(str(path), 0, f"{partition} has offset {offset}, but its log ends at {end}", *_SHORT)
+        directory = path.parent / str(TopicPartition(*partition))
+        log = logs.get(directory)
+        if log is not None and offset > log.end:
+            yield Finding(str(path), 0, f"{partition} has offset {offset}, but its log ends at {log.end}", *_SHORT)
+        elif log is None and offset > 0 and not _is_leaving(directory):
+            yield Finding(str(path), 0, f"{partition} has offset {offset}, but its log is not here", *_ABSENT)
+
+
+def _is_leaving(directory: Path) -> bool:
+    """Whether a log's directory was renamed to be removed."""
+    return any(True for suffix in _REMOVED for _ in directory.parent.glob(f"{glob_escape(directory.name)}*{suffix}"))

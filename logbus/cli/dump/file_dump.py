@@ -109,6 +109,8 @@ def _segment(path: Path, name: str, deep: bool, with_records: bool) -> Iterator[
                     problem = f"its records cannot be read: {e}"
             if problem is None and header.base_offset < expected:
                 problem = f"its offset {header.base_offset} is below {expected}, where it should begin at the earliest"
+            if header.control and found and (marker := _marker(found[0])):
+                item["marker"] = marker
             if with_records and found:
                 item["records"] = [_record(header, each, words) for each in found]
             if problem is not None:
@@ -152,6 +154,15 @@ def _batch(pos: int, header: BatchHeader) -> Item:
     if header.delete_horizon is not None:
         item["delete_horizon"] = header.delete_horizon
     return item
+
+
+def _marker(record: Record) -> str:
+    """The type of a marker, ``commit`` or ``abort``; empty: it is none."""
+    try:
+        marker = decode_marker(record)
+    except LogbusError:
+        return ""
+    return "" if marker is None else marker.type.name.lower()
 
 
 def _record(header: BatchHeader, record: Record, words: RecordDecoder | None) -> Item:

@@ -30,6 +30,11 @@ UNCOVERED = {*range(8), *range(12, 16)}
 PARTITION = TopicPartition("orders", 0)
 
 
+def _batch(offset: int, epoch: int) -> bytes:
+    """A batch of one record."""
+    return encode_batch([Record(0, 1000 + offset, b"k", b"v%d" % offset)], base_offset=offset, leader_epoch=epoch)
+
+
 class VerifyTests(SynchronousTestCase):
     def setUp(self) -> None:
         scratch = TemporaryDirectory()
@@ -97,6 +102,54 @@ class VerifyTests(SynchronousTestCase):
         result = self.verify()
         self.assertEqual(result.exit_code, 1)
         self.assertIn("orders-0 has offset 9, but its log ends at 3", result.output)
+
+    def test_a_lost_log(self) -> None:
+        """A checkpoint that names a log that is not here is told, unless the log was about to be removed."""
+        offsets = {PARTITION: 3, TopicPartition("gone", 1): 7, TopicPartition("empty", 0): 0}
+        (self.root / checkpoints.HIGH_WATERMARKS).write_bytes(checkpoints.encode_offsets(offsets))
+        result = self.verify()
+        self.assertEqual(result.exit_code, 1)
+        self.assertIn("gone-1 has offset 7, but its log is not here", result.output)
+        self.assertIn("1 finding", result.output)
+        (self.root / f"gone-1.{'a' * 32}-delete").mkdir()
+        self.assertEqual(self.verify().exit_code, 0)
+
+    def test_leader_epochs(self) -> None:
+        """An epoch that the batches do not have is told; one that is not saved yet is not."""
+        path = self.log / "leader-epoch-checkpoint"
+        path.write_bytes(LeaderEpochCache([(0, 0), (2, 1)]).encode())
+        result = self.verify()
+        self.assertEqual(result.exit_code, 0, result.output)
+        (self.log / f"{NAME}.log").write_bytes(b"".join(_batch(n, epoch) for n, epoch in enumerate((0, 1, 3))))
+        result = self.verify()
+        self.assertEqual(result.exit_code, 1)
+        self.assertIn("offset 1 has epoch 2 there, but 1 in the log", result.output)
+        path.write_bytes(LeaderEpochCache([(0, 0), (1, 1)]).encode())
+        self.assertEqual(self.verify().exit_code, 0)
+
+    def test_leftovers(self) -> None:
+        """What a start removes or completes is listed, and is no finding."""
+        for name in (f"{NAME}.log.swap", f"{NAME}.index.cleaned", f"{NAME}.log.deleted"):
+            (self.log / name).write_bytes(b"")
+        (self.root / f"old-0.{'b' * 32}-delete").mkdir()
+        result = self.verify()
+        self.assertEqual((result.exit_code, result.output.count("left over: ")), (0, 4), result.output)
+        self.assertIn(".log.swap: A start completes the replacement.", result.output)
+        told = [json.loads(line) for line in self.verify("--json").output.splitlines()]
+        self.assertEqual(
+            {each["leftover"] for each in told}, {"A start removes it.", "A start completes the replacement."}
+        )
+
+    def test_workers(self) -> None:
+        """The directories of workers are checked each against its own checkpoints."""
+        worker = self.root / "worker-1"
+        (worker / "orders-1").mkdir(parents=True)
+        (worker / "orders-1" / f"{NAME}.log").write_bytes(SEGMENT)
+        points = {TopicPartition("orders", 1): 4}
+        (worker / checkpoints.RECOVERY_POINTS).write_bytes(checkpoints.encode_offsets(points))
+        result = self.verify()
+        self.assertEqual(result.exit_code, 1)
+        self.assertIn("orders-1 has offset 4, but its log ends at 3", result.output)
 
     def test_many_findings(self) -> None:
         """Of a file that is damaged throughout, the first findings are told, and the number of the rest."""
