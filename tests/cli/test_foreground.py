@@ -18,7 +18,9 @@ from logbus.ilogbus import Listener
 from logbus.listener_config import resolve_listeners
 
 SECONDS = 300
-LOGBUS = [sys.executable, "-c", "from logbus.cli import main; main()", "start"]
+# A shell starts what it does not wait for with SIGINT ignored, and so would be what the tests start.
+HEARS_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+LOGBUS = [sys.executable, "-c", f"{HEARS_CTRL_C}; from logbus.cli import main; main()", "start"]
 
 
 def test_on_a_terminal(tmp_path: Path) -> None:
