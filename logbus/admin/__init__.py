@@ -18,6 +18,7 @@ The HTTP server:
 * ``verified_passwords``: remembers right passwords for a short time
 * ``authorization``: what the sender may do
 * ``routing``: the table of routes
+* ``schema_registry``: what the console asks the schema registry
 * ``relay``: passes requests on to the brokers that serve them, and merges lists of all brokers
 * ``pages``: what pages for browsers are to this package
 * ``response_stream``: sends an answer while it is made

@@ -177,6 +177,11 @@ class AdminSite(ServerFactory):
         """First path segments of plugins' resources."""
         return sorted(path.decode() for path in self._mounted)
 
+    def mounted_resource(self, path: str) -> IResource | None:
+        """Return the resource of a plugin, by the first segment of its path; None if there is none."""
+        found = self._mounted.get(path.encode())
+        return None if found is None else found.resource
+
     def buildProtocol(self, addr: IAddress | None) -> Protocol | None:
         if self._http is None:
             self._http = self._build()

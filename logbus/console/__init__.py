@@ -17,6 +17,7 @@ layout puts these into the frame. Forms come back through form_body and change, 
 * ``metric_history``: the last hour of a few metrics in memory
 * ``record_query``: what the record browser's form asks for (pure)
 * ``record_content``: keys and values as people read them (pure)
+* ``schema_text``: schemas with indentation, and what differs between two of them (pure)
 * ``static_files``: the style sheet and the script
 
 Pages:
@@ -33,5 +34,7 @@ Pages:
 * ``acl_pages``: ACLs; create and delete them
 * ``user_pages``: users that log in by SCRAM; set a password, delete a user
 * ``quota_pages``: quotas of users, client ids and addresses; change them
+* ``schema_pages``: subjects of the schema registry, their versions, and what differs between two
+* ``schema_change_pages``: check and register a schema; change the compatibility level; delete a subject or a version
 * ``link_pages``: links to the API, metrics and probes; keyboard shortcuts; sign-in
 """

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Generator, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from attrs import field, frozen
 from twisted.internet.defer import Deferred
@@ -18,7 +18,10 @@ from twisted.logger import Logger
 from logbus.admin.authorization import HttpAccess
 from logbus.admin.problem_details import problem
 from logbus.admin.routing import Router, failure_response
+from logbus.admin.schema_registry import ISchemaRegistry
 
+REGISTRY = "/registry/"
+"""Paths below it are the schema registry's."""
 MOST_BYTES = 2_000_000
 """The longest answer a page is made from: parsing it takes about 20 ms."""
 
@@ -45,11 +48,13 @@ class ApiClient:
 
     :ivar access: what the user may do.
     :ivar cooperator: runs answers that are made in slices.
+    :ivar registry: answers at paths below ``/registry/``.
     """
 
     router: Router
     access: HttpAccess
     cooperator: Cooperator
+    registry: ISchemaRegistry | None = None
     _log: Logger = field(factory=Logger, init=False)
 
     async def get(self, path: str, **query: str | int) -> Any:
@@ -74,6 +79,8 @@ class ApiClient:
         given = urlencode({name: value for name, value in query.items() if value != ""})
         target = f"{path}?{given}" if given else path
         data = b"" if body is None else json.dumps(body).encode("utf-8", "surrogatepass")
+        if path.startswith(REGISTRY):
+            return await self._ask_registry(method, path.removeprefix(REGISTRY), query, data)
         try:
             answer = self.router.answer(method, target, {}, data, self.access)
             if isinstance(answer, Deferred):
@@ -85,6 +92,20 @@ class ApiClient:
         told = json.loads(whole) if whole else None
         if answer.status >= HTTPStatus.BAD_REQUEST:
             raise ApiRefusal(answer.status, told or {}, answer.headers)
+        return told
+
+    async def _ask_registry(self, method: str, path: str, query: Mapping[str, str | int], data: bytes) -> Any:
+        if self.registry is None:
+            detail = "This broker has no schema registry: its plugin was left out, for a reason that is in the log."
+            raise ApiRefusal(HTTPStatus.NOT_FOUND, {"detail": detail}, {})
+        parts = [unquote(part) for part in path.split("/")]
+        given = {name: str(value) for name, value in query.items()}
+        status, answer = await self.registry.ask(method, parts, given, data, self.access)
+        if len(answer) > MOST_BYTES:
+            raise _too_long()
+        told = json.loads(answer)
+        if status >= HTTPStatus.BAD_REQUEST:
+            raise ApiRefusal(HTTPStatus(status), {"detail": f"{told['message']} ({told['error_code']})"}, {})
         return told
 
     async def _whole(self, pieces: Callable[[], Iterator[bytes | Deferred[None]]]) -> bytes:

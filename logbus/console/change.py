@@ -147,6 +147,10 @@ DONE: Mapping[str, str] = MappingProxyType(
         "quotas-changed": "The quotas were changed.",
         "password-set": "The password was set.",
         "user-deleted": "The user was deleted.",
+        "schema-registered": "The schema was registered.",
+        "level-changed": "The compatibility level was changed.",
+        "schema-deleted": "It was deleted; it can be read until it is deleted for good.",
+        "schema-gone": "It was deleted for good.",
     }
 )
 

@@ -19,6 +19,7 @@ from twisted.logger import Logger
 from logbus.admin.authorization import HttpAccess
 from logbus.admin.problem_details import HttpProblem, problem_of
 from logbus.admin.routing import Headers, PendingResponse, Router, ViewResponse
+from logbus.admin.schema_registry import ISchemaRegistry
 from logbus.admin.site import AdminSite
 from logbus.console.metric_history import MetricHistory
 from logbus.metrics import Family
@@ -33,12 +34,14 @@ class ConsoleSite:
 
     :ivar api: the routes of the HTTP API.
     :ivar mounted: returns first path segments of plugins' resources.
+    :ivar schemas: returns the schema registry, if there is one.
     :ivar families: returns the metrics of this broker.
     :ivar challenge: makes the error that has a browser ask for a password.
     """
 
     api: Router
     mounted: Callable[[], Sequence[str]]
+    schemas: Callable[[], ISchemaRegistry | None]
     families: Callable[[], Iterable[Family]]
     challenge: Callable[[str], HttpProblem]
     broker_id: int
@@ -61,6 +64,7 @@ class ConsoleSite:
         return cls(
             api=site.router,
             mounted=lambda: site.mounted_paths,
+            schemas=lambda: ISchemaRegistry(site.mounted_resource("registry"), None),
             families=site.registry.collect,
             challenge=site.authentication.challenge,
             broker_id=site.broker.broker_id,
@@ -100,6 +104,8 @@ class ConsoleSite:
             from logbus.console.overview import OverviewPage
             from logbus.console.quota_pages import QuotaPages
             from logbus.console.record_pages import RecordPages
+            from logbus.console.schema_change_pages import SchemaChangePages
+            from logbus.console.schema_pages import SchemaPages
             from logbus.console.static_files import StaticFiles
             from logbus.console.topic_pages import TopicPages
             from logbus.console.transaction_pages import TransactionPages
@@ -120,6 +126,8 @@ class ConsoleSite:
                     AclPages(),
                     QuotaPages(),
                     UserPages(),
+                    SchemaPages(),
+                    SchemaChangePages(),
                     LinkPages(self.api, self.mounted, self.challenge),
                 ]
             )
@@ -167,7 +175,7 @@ class ConsoleSite:
         except UnicodeDecodeError:
             raise HttpProblem(HTTPStatus.BAD_REQUEST, "The form is not UTF-8.") from None
         visit = Visit(
-            api=ApiClient(self.api, access, self._cooperator),
+            api=ApiClient(self.api, access, self._cooperator, self.schemas()),
             path=path,
             names=dict(zip(chosen.variables, values, strict=True)),
             query=read_form(query, "The query"),

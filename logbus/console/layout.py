@@ -22,6 +22,7 @@ SECTIONS: tuple[tuple[str, str, str], ...] = (
     ("/console/groups", "Groups", "g"),
     ("/console/transactions", "Transactions", "x"),
     ("/console/brokers", "Brokers", "b"),
+    ("/console/schemas", "Schemas", "s"),
     ("/console/access", "Access", "a"),
     ("/console/links", "Links", "l"),
 )

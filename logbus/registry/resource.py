@@ -6,21 +6,24 @@ twisted.web and the registry are imported with the first request, so that an unu
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
+from logbus.admin.schema_registry import ISchemaRegistry
 from logbus.ilogbus import IAdminResource, IBroker
 from logbus.registry.limits import RegistryLimits
 
 if TYPE_CHECKING:
     from twisted.web.resource import IResource
 
+    from logbus.admin.authorization import HttpAccess
     from logbus.registry.requests import RegistryRequest, RegistryResponse
     from logbus.registry.service import RegistryService
 
@@ -47,6 +50,7 @@ class RegistryPlugin:
         return made  # type: ignore[return-value]
 
 
+@implementer(ISchemaRegistry)
 @define(eq=False)
 class RegistryResource:
     """A leaf resource that answers all paths below its own."""
@@ -68,6 +72,21 @@ class RegistryResource:
     def answer_broker(self, data: bytes) -> Deferred[bytes]:
         """Answer a request of another broker."""
         return self.service.answer_broker(data)
+
+    def ask(
+        self, method: str, path: Sequence[str], query: Mapping[str, str], body: bytes, access: HttpAccess
+    ) -> Deferred[tuple[int, bytes]]:
+        """Answer pages of this process."""
+        from logbus.registry.errors import RegistryRefusal
+        from logbus.registry.requests import RegistryRequest, RegistryResponse
+        from logbus.registry.rights import check_rights
+
+        request = RegistryRequest(method, tuple(path), query, body)
+        try:
+            check_rights(request, access)
+        except RegistryRefusal as e:
+            return succeed(_parts(RegistryResponse.refusal(e)))
+        return self.service.answer(request).addCallback(_parts)
 
     def render(self, http: Any) -> Any:
         """Answer an HTTP request."""
@@ -100,6 +119,10 @@ class RegistryResource:
             http.setHeader(b"Retry-After", b"1")
         http.write(answer.body)
         http.finish()
+
+
+def _parts(answer: RegistryResponse) -> tuple[int, bytes]:
+    return answer.status, answer.body
 
 
 def _request(http: Any) -> RegistryRequest:

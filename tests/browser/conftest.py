@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from logbus.testing import Broker
 from tests.browser.chromium import EXECUTABLE, PATIENCE_MS, chromium
-from tests.browser.sample_data import fill
+from tests.browser.sample_data import fill, register_schemas
 
 expect.set_options(timeout=PATIENCE_MS)
 SMALL, LARGE = 360, 1600
@@ -38,6 +38,7 @@ def broker() -> Iterator[Broker]:
     """A broker with the sample data, which no test changes."""
     with Broker() as started:
         fill(started.bootstrap)
+        register_schemas(started.admin_url)
         yield started
 
 

@@ -16,13 +16,14 @@ from playwright.sync_api import Page
 
 from logbus.testing import Broker
 from tests.browser.chromium import PATIENCE_MS, chromium
-from tests.browser.sample_data import fill
+from tests.browser.sample_data import fill, register_schemas
 
 PICTURES = {
     "overview": "/",
     "topic": "/console/topics/orders",
     "records": "/console/topics/orders/records",
     "group": "/console/groups/billing",
+    "schema": "/console/schemas/subject?subject=orders-value&against=1",
 }
 SECONDS = 180
 SIZE = {"width": 1100, "height": 700}
@@ -54,6 +55,7 @@ def main(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with Broker() as broker, chromium() as browser:
         fill(broker.bootstrap, hostile=False)
+        register_schemas(broker.admin_url)
         _be_busy(broker.bootstrap)
         page = browser.new_page(viewport={"width": SIZE["width"], "height": SIZE["height"]}, color_scheme="light")
         page.set_default_timeout(PATIENCE_MS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
+from urllib.request import Request, urlopen
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -24,6 +25,8 @@ QUERIES: Mapping[str, str] = MappingProxyType(
         "/console/access/delete-acl": "resource_type=topic&resource_name=orders&pattern_type=literal&principal=User:ada"
         "&host=*&operation=read&permission=allow",
         "/console/access/delete-user": "user=ada",
+        "/console/schemas/subject": "subject=orders-value&against=1",
+        "/console/schemas/delete": "subject=orders-value",
     }
 )
 """Of paths that need one."""
@@ -76,6 +79,18 @@ def fill(bootstrap: str, hostile: bool = True) -> None:
     transactional.begin_transaction()
     transactional.produce("payments", "paid", "c-1")
     transactional.commit_transaction(60)
+
+
+def register_schemas(admin_url: str) -> None:
+    """Make two versions of a subject."""
+    item = {"name": "item", "type": "string"}
+    gift = {"name": "gift", "type": "boolean", "default": False}
+    for fields in ([item], [item, gift]):
+        schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
+        body = json.dumps({"schema": schema}).encode()
+        url = f"{admin_url}/registry/subjects/orders-value/versions"
+        with urlopen(Request(url, body, {"Content-Type": "application/json"}), timeout=60) as answer:
+            answer.read()
 
 
 def _all_written(producer: Producer) -> None:
