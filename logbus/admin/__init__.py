@@ -50,6 +50,7 @@ Views:
 * ``configs``: configuration of topics and brokers
 * ``loggers``: levels of loggers
 * ``partition_changes``: more partitions, fewer records, other leaders and replicas
+* ``snapshots``: snapshots of brokers' files, for backups
 * ``log_dirs``: log directories of brokers
 * ``acls``: ACLs
 * ``quotas``: quotas of users, client ids and addresses

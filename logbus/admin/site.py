@@ -44,9 +44,11 @@ from logbus.admin.records import RecordViews
 from logbus.admin.relay import Relay, RelayedRequest
 from logbus.admin.request_guard import RequestGuard
 from logbus.admin.routing import PendingResponse, Router
+from logbus.admin.snapshots import SnapshotViews
 from logbus.admin.topics import PartitionViews, TopicViews
 from logbus.admin.transactions import TransactionViews
 from logbus.admin.users import UserViews
+from logbus.cluster.broker_snapshots import BrokerSnapshots
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.replication.partition_metrics import partition_families
 from logbus.cluster.replication.replica_manager import ReplicaManager
@@ -97,6 +99,7 @@ class AdminSite(ServerFactory):
     :ivar topics: creates, deletes and configures topics.
     :ivar lags: the groups this broker coordinates, and their lags.
     :ivar transactions: the transactional ids this broker coordinates.
+    :ivar snapshots: makes snapshots of this broker's files, for backups.
     :ivar requests: serves Kafka requests for clients of HTTP.
     :ivar replication: the metrics of replication.
     :ivar config: this broker's configuration, with the ``admin.*`` keys.
@@ -124,6 +127,7 @@ class AdminSite(ServerFactory):
     topics: TopicAdminForwarder
     lags: GroupLags
     transactions: TransactionCoordinator
+    snapshots: BrokerSnapshots
     requests: KafkaRequests
     replication: ReplicationMetrics
     config: ConfigView
@@ -226,6 +230,7 @@ class AdminSite(ServerFactory):
                     self.streams,
                 ),
                 LogDirViews(self.metadata, self.broker.broker_id, self.requests),
+                SnapshotViews(self.metadata, self.broker.broker_id, self.snapshots),
                 AclViews(self.requests),
                 QuotaViews(self.requests),
                 UserViews(self.requests),

@@ -24,6 +24,7 @@ from logbus.broker.environment import Environment
 from logbus.broker.readiness import Readiness
 from logbus.broker.replication import Replication
 from logbus.broker.security import BrokerSecurity
+from logbus.cluster.broker_snapshots import BrokerSnapshots
 from logbus.conditions import Conditions
 from logbus.console.console_site import ConsoleSite
 from logbus.handlers.authorization.access import Authorization
@@ -53,6 +54,7 @@ class AdminServer:
     _authorization: Authorization | None
     _router: RequestRouter
     _security: BrokerSecurity
+    _snapshots: BrokerSnapshots
     stop_process: Callable[[], object] | None = field(default=None, init=False)
     combine_metrics: Combine | None = field(default=None, init=False)
     _site: AdminSite | None = field(default=None, init=False)
@@ -77,6 +79,7 @@ class AdminServer:
             topics=self._control.topics_anywhere,
             lags=self._coordinators.group_lags,
             transactions=self._coordinators.transactions,
+            snapshots=self._snapshots,
             requests=KafkaRequests(
                 router, lambda: router.served, listener.name, self._env.reactor, self._env.slice_scheduler
             ),

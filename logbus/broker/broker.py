@@ -57,6 +57,7 @@ from logbus.broker.plugin_services import PluginServices
 from logbus.broker.readiness import Readiness
 from logbus.broker.replication import Replication
 from logbus.broker.security import BrokerSecurity
+from logbus.cluster.broker_snapshots import BrokerSnapshots
 from logbus.cluster.peers import ConnectTo, tcp
 from logbus.config import ConfigView, keys
 from logbus.config.listener_address import HTTP, HTTPS, ListenerAddress
@@ -200,6 +201,7 @@ class Broker(OrderedService):
             self.kafka_server.authorization,
             self.kafka_server.router,
             self.security,
+            BrokerSnapshots(self.logs, self.member.store),
         )
         self.plugin_services = PluginServices(
             self.broker_id,

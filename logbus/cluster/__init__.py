@@ -22,6 +22,7 @@ What a broker knows of the cluster:
 * ``security_nodes``: users, quotas, ACLs and delegation tokens, as bytes by path. Pure.
 * ``security_node_loader``: loads them from the metadata store.
 * ``replication_metrics``: metrics of the partitions that this broker leads, and of all if it is the controller.
+* ``broker_snapshots``: snapshots of this broker's logs and the cluster's metadata, for backups.
 * ``controller_epoch_store``: the highest controller epoch seen, on disk.
 
 Requests between brokers:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from logbus.errors import LogbusError
 from logbus.metastore.imetastore import IMetadataStore
-from logbus.metastore.metadata_file import Metadata
+from logbus.metastore.metadata_file import BadMetadataFile, Metadata, check
 from logbus.metastore.operations import ROOT, Create, MultiFailed, NoNode
 from logbus.metastore.pipelined_reads import get_all, in_turn
 from logbus.metastore.znodes import BROKER_IDS, BROKER_INCARNATIONS, CLUSTER_ID
@@ -18,6 +18,8 @@ from logbus.metastore.znodes import BROKER_IDS, BROKER_INCARNATIONS, CLUSTER_ID
 BATCH_NODES = 500
 BATCH_BYTES = 500_000
 """Of one transaction; ZooKeeper takes 1 MB."""
+READINGS = 5
+"""Of metadata that change meanwhile."""
 SKIPPED_PATHS = frozenset({"/zookeeper", BROKER_INCARNATIONS})
 """Not copied: ZooKeeper's own nodes, and broker epochs, which are transaction numbers of that store."""
 
@@ -34,6 +36,30 @@ async def read_all(store: IMetadataStore) -> dict[str, bytes]:
     """
     await store.sync()
     await _refuse_brokers(store)
+    return await _read_nodes(store)
+
+
+async def read_running(store: IMetadataStore) -> dict[str, bytes]:
+    """
+    Every persistent node but the root, while brokers run: what two readings in a row agree on, or else the last one.
+
+    :raise NotCopied: the nodes did not belong together in any of them.
+    """
+    await store.sync()
+    previous: dict[str, bytes] = {}
+    for _ in range(READINGS):
+        found = await _read_nodes(store)
+        if found == previous:
+            break
+        previous = found
+    try:
+        check(Metadata(found))
+    except BadMetadataFile as e:
+        raise NotCopied(f"the metadata changed {READINGS} times while they were read; try again ({e})") from None
+    return found
+
+
+async def _read_nodes(store: IMetadataStore) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     level = [ROOT]
     while level:

@@ -33,9 +33,12 @@ FUTURE_SUFFIX = "-future"
 """Suffix of a directory that a log is being copied to (KIP-113)."""
 LINKED_SUFFIX = "-linked"
 """Suffix of a directory with a linked copy of a log, until another worker has it; removed at a start."""
+SNAPSHOT_SUFFIX = "-snapshot"
+"""Suffix of a directory with a snapshot of all logs; removed at a start."""
 MAX_NAME = 255
 
 _DIRECTORY = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
+_SNAPSHOT = re.compile("[0-9a-f]{32}" + SNAPSHOT_SUFFIX)
 
 
 def segment_file(base_offset: int, suffix: str) -> str:
@@ -83,6 +86,16 @@ def linked_directory(partition: TopicPartition, unique: uuid.UUID) -> str:
     """``<topic>-<partition>.<uuid>-linked``, with the topic shortened as by :func:`deleted_directory`."""
     suffix = f"-{partition.partition}.{unique.hex}{LINKED_SUFFIX}"
     return partition.topic[: MAX_NAME - len(suffix)] + suffix
+
+
+def snapshot_directory(unique: uuid.UUID) -> str:
+    """``<uuid>-snapshot``."""
+    return f"{unique.hex}{SNAPSHOT_SUFFIX}"
+
+
+def is_snapshot_directory(name: str) -> bool:
+    """Whether a directory of that name has a snapshot of all logs."""
+    return _SNAPSHOT.fullmatch(name) is not None
 
 
 def future_directory(partition: TopicPartition, unique: uuid.UUID) -> str:

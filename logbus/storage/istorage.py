@@ -193,12 +193,13 @@ class IDisk(Interface):
         :raises FileNotFoundError: it does not exist.
         """
 
-    def replace(path: str, data: bytes, sync: bool = True, sync_name: bool = True) -> None:
+    def replace(path: str, data: bytes, sync: bool = True, sync_name: bool = True, private: bool = False) -> None:
         """
         Replace a file by ``data`` atomically: after a crash there is the old content or the new.
 
         :param sync: sync the content before it gets the name.
         :param sync_name: with ``sync``, sync the name, too, before returning.
+        :param private: only the broker's user may read it.
         """
 
     def make_directory(path: str) -> None:

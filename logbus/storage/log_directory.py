@@ -96,7 +96,7 @@ class LogDirectory:
         progress = Progress(self._seconds)
         count = recovered = 0
         for name in self.disk.names(""):
-            if name.endswith(file_names.DELETE_SUFFIX):
+            if name.endswith(file_names.DELETE_SUFFIX) or file_names.is_snapshot_directory(name):
                 self.leftovers.append(name)
                 continue
             if name.endswith(file_names.LINKED_SUFFIX):

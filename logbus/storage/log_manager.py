@@ -34,6 +34,7 @@ from logbus.storage.log import Log
 from logbus.storage.log_directory import LogDirectory, rename_for_good
 from logbus.storage.log_linker import LogLinker
 from logbus.storage.log_mover import LogMover, Swap, settle_moves
+from logbus.storage.log_snapshots import LogSnapshots
 from logbus.storage.log_truncator import LogTruncator
 from logbus.storage.repair.damage import DamageReports
 from logbus.storage.repair.log_repairer import LogRepairer
@@ -104,6 +105,7 @@ class LogManager:
     mover: LogMover = field(init=False)
     truncator: LogTruncator = field(init=False)
     linker: LogLinker = field(init=False)
+    snapshots: LogSnapshots = field(init=False)
     _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
     _log = Logger()
 
@@ -153,6 +155,16 @@ class LogManager:
             self.housekeeping.remove_trees_later,
             self._unique,
             lambda name, reason: self.user.directory_failed([name], reason),
+        )
+        self.snapshots = LogSnapshots(
+            self.directories,
+            timers,
+            self.cleaner,
+            self.repairer,
+            self.truncator,
+            self._high_watermark_of,
+            self.housekeeping.remove_trees_later,
+            self._unique,
         )
 
     def _swap_log(self, name: TopicPartition, swap: Swap) -> Awaitable[None]:
@@ -320,6 +332,7 @@ class LogManager:
     @returns_deferred
     async def close(self) -> None:
         """Sync and close all logs, and write the markers of a clean shutdown."""
+        await self.snapshots.stop()
         await self.linker.stop()
         await self.scrubber.stop()
         await self.repairer.stop()

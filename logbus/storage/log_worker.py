@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
@@ -22,7 +23,7 @@ class LogWorker(ABC):
     _directories: Sequence[LogDirectory]
     _timers: Timers
     _throttler: Throttler = field(init=False)
-    _paused: list[Log] = field(factory=list, init=False)
+    _paused: Counter[Log] = field(factory=Counter, init=False)
     _current: Log | None = field(default=None, init=False)
     _idle: list[Deferred[None]] = field(factory=list, init=False)
 
@@ -56,14 +57,14 @@ class LogWorker(ABC):
     @asynccontextmanager
     async def paused(self, logs: Collection[Log]) -> AsyncIterator[None]:
         """Do not work on some logs, which are about to change; entered when none of them is being worked on."""
-        self._paused += logs
+        self._paused.update(logs)
         try:
             if self._current in logs:
                 await self._until_idle()
             yield
         finally:
-            for log in logs:
-                self._paused.remove(log)
+            self._paused.subtract(logs)
+            self._paused = +self._paused
 
     async def _checkpoint(self, log: Log) -> None:
         """Checkpoint up to where the logs of its directory are clean."""

@@ -43,6 +43,7 @@ from logbus.net.request_context import RequestContext
 from logbus.security.sasl.mechanism import Login
 from logbus.security.sasl.scram_credential import ScramCredential
 from logbus.security.sasl.scram_server import ScramAccount
+from logbus.storage.log_snapshots import NoSnapshot
 from logbus.wire.connection import Request
 
 NOW = 1_700_000_000.0
@@ -332,6 +333,21 @@ def _no_handlers(context: RequestContext, request: Request) -> NoReturn:
     raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
 
 
+class NoSnapshots:
+    """Snapshots of a broker that has none, and cannot make one."""
+
+    current = None
+
+    async def make(self, kept_seconds: float) -> NoReturn:
+        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE)
+
+    def renew(self, name: str, kept_seconds: float) -> NoReturn:
+        raise NoSnapshot(name)
+
+    def release(self, name: str) -> NoReturn:
+        raise NoSnapshot(name)
+
+
 @define(eq=False)
 class World:
     """A site with its fakes."""
@@ -377,6 +393,7 @@ class World:
             topics=cast(Any, self.topics),
             lags=GroupLags(cast(Any, self.groups), cast(Any, self.replicas)),
             transactions=cast(Any, self.transactions),
+            snapshots=cast(Any, NoSnapshots()),
             requests=KafkaRequests(
                 _no_handlers, lambda: dict.fromkeys(range(100), (0, 20)), "admin", cast(Any, self.clock)
             ),

@@ -74,6 +74,10 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("GET", "/api/v1/users"): (Op.DESCRIBE, CLUSTER),
     ("PUT", "/api/v1/users/{user}"): (Op.ALTER, CLUSTER),
     ("DELETE", "/api/v1/users/{user}"): (Op.ALTER, CLUSTER),
+    ("GET", "/api/v1/brokers/{broker}/snapshots"): (Op.DESCRIBE, CLUSTER),
+    ("POST", "/api/v1/brokers/{broker}/snapshots"): (Op.ALTER, CLUSTER),
+    ("PUT", "/api/v1/brokers/{broker}/snapshots/{name}"): (Op.ALTER, CLUSTER),
+    ("DELETE", "/api/v1/brokers/{broker}/snapshots/{name}"): (Op.ALTER, CLUSTER),
     ("GET", "/api/v1/acls"): (Op.DESCRIBE, CLUSTER),
     ("POST", "/api/v1/acls"): (Op.ALTER, CLUSTER),
     ("DELETE", "/api/v1/acls"): (Op.ALTER, CLUSTER),
@@ -104,6 +108,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PATCH", "/api/v1/quotas"): {"entity": {"user": "bob"}, "quotas": {}},
     ("POST", "/api/v1/acls"): {"items": [AN_ACL]},
     ("PUT", "/api/v1/users/{user}"): {"password": "secret"},
+    ("POST", "/api/v1/brokers/{broker}/snapshots"): {},
+    ("PUT", "/api/v1/brokers/{broker}/snapshots/{name}"): {},
     ("PATCH", "/api/v1/configs/brokers"): {"log.cleaner.threads": 1},
     ("PATCH", "/api/v1/configs/brokers/{broker}"): {"log.cleaner.threads": 1},
     ("POST", "/api/v1/topics/{topic}/partitions"): {"count": 9},
@@ -156,7 +162,7 @@ class AuthorizationCase(SynchronousTestCase):
 
     def call(self, method: str, path: str, token: str = "t") -> Answered:
         """Call a route."""
-        target = path.format(broker=0, topic="orders", partition=0, group="g", transaction="t", user="bob")
+        target = path.format(broker=0, topic="orders", partition=0, group="g", transaction="t", user="bob", name="s")
         if method == "DELETE":
             target += f"?{DELETIONS.get(path) or 'confirm=' + target.rpartition('/')[2]}"
         return self.ask(method, target, BODIES.get((method, path)), token)

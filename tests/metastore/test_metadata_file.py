@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.metastore.cluster_znodes import BrokerIncarnationsZnode, ClusterIdZnode
 from logbus.metastore.memory_store import MemoryEnsemble, MemoryStore
-from logbus.metastore.metadata_copy import NotCopied, read_all, write_all
+from logbus.metastore.metadata_copy import NotCopied, read_all, read_running, write_all
 from logbus.metastore.metadata_file import BadMetadataFile, Metadata, check, dump, load
 from logbus.metastore.operations import Create
 from logbus.metastore.znodes import (
@@ -166,3 +166,26 @@ class CopyingTests(SynchronousTestCase):
         self.successResultOf(self.store.create(BrokerIdZnode.path(5), data, ephemeral=True))
         for copied in (read_all(self.store), write_all(self.store, Metadata(nodes_of()))):
             self.assertIn("broker 5 is registered", str(self.failureResultOf(copied, NotCopied).value))
+
+    def test_beside_brokers(self) -> None:
+        """A copy for a backup is one of nodes that belong together: it is read again while they change."""
+        self.successResultOf(write_all(self.store, Metadata(nodes_of())))
+        data = BrokerIdZnode.encode(Registration(5, {}, UUID(int=1), 0))
+        self.successResultOf(self.store.create(BrokerIdZnode.path(5), data, ephemeral=True))
+        self.assertEqual(self.successResultOf(read_running(self.store)), nodes_of())
+        changes = [nodes_of(2), nodes_of(3)]
+        children, missing = self.store.children, dict[str, bytes]()
+
+        def changing(path: str) -> Any:
+            if path == "/" and changes:
+                missing.update((path, data) for path, data in changes.pop(0).items() if path not in nodes_of())
+                for new in sorted(missing):
+                    if self.successResultOf(self.store.exists(new)) is None:
+                        self.successResultOf(self.store.create(new, missing[new]))
+            return children(path)
+
+        self.patch(type(self.store), "children", lambda store, path: changing(path))
+        self.assertEqual(self.successResultOf(read_running(self.store)), nodes_of() | missing)
+        self.successResultOf(self.store.delete(CONTROLLER_EPOCH))
+        failure = self.failureResultOf(read_running(self.store), NotCopied)
+        self.assertIn(f"{CONTROLLER_EPOCH} is missing", str(failure.value))

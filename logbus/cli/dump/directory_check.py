@@ -25,7 +25,12 @@ from logbus.storage.filesystem.disk import LOCK_FILE
 
 MAX_FINDINGS = 100
 """Findings told of one file; of more only the number."""
-_REMOVED = (file_names.DELETE_SUFFIX, file_names.FUTURE_SUFFIX, file_names.LINKED_SUFFIX)
+_REMOVED = (
+    file_names.DELETE_SUFFIX,
+    file_names.FUTURE_SUFFIX,
+    file_names.LINKED_SUFFIX,
+    file_names.SNAPSHOT_SUFFIX,
+)
 _REPLICA = (
     "If the partition has other replicas, let one of them lead, and copy the log from there; else keep a copy first."
 )
@@ -79,6 +84,7 @@ _LEFTOVERS = {
     file_names.SWAP: "A start completes the replacement.",
     file_names.DELETE_SUFFIX: "A start removes it.",
     file_names.LINKED_SUFFIX: "A start removes it.",
+    file_names.SNAPSHOT_SUFFIX: "A start removes it.",
     file_names.FUTURE_SUFFIX: "A start goes on copying, or removes it.",
 }
 

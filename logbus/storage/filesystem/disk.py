@@ -392,13 +392,13 @@ class Disk:
         with self._doing(f"read {path}", FileNotFoundError), open(self._at(path), "rb") as file:
             return file.read()
 
-    def replace(self, path: str, data: bytes, sync: bool = True, sync_name: bool = True) -> None:
+    def replace(self, path: str, data: bytes, sync: bool = True, sync_name: bool = True, private: bool = False) -> None:
         """Replace a file atomically."""
         if self.failure is not None:
             raise self.offline()
         temporary = self._at(path) + ".tmp"
         with self._doing(f"write {path}"):
-            with open(temporary, "wb") as file:
+            with open(temporary, "wb", opener=_open_private if private else None) as file:
                 file.write(data)
                 if sync:
                     file.flush()
@@ -524,6 +524,10 @@ class Disk:
             ending.append(self._writes.stop())
         self._pools, self._syncs, self._writes = {}, None, None
         return gatherResults(ending).addCallback(unlock)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def disks_at(paths: Sequence[str], reactor: IReactorFromThreads) -> list[Disk]:

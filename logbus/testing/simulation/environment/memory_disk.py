@@ -360,7 +360,7 @@ class MemoryDisk:
             raise FileNotFoundError(errno.ENOENT, path)
         return entry.content()
 
-    def replace(self, path: str, data: bytes, sync: bool = True, sync_name: bool = True) -> None:
+    def replace(self, path: str, data: bytes, sync: bool = True, sync_name: bool = True, private: bool = False) -> None:
         self.check()
         self.plain_step("replace", path)
         parent, name = self._parent(path)
