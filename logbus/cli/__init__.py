@@ -10,6 +10,7 @@ From the shell to the cluster and back:
 * ``commands``: the commands, a module each
 * ``app``: the table of commands, the exit status and its line of error
 * ``runner``: runs a command's coroutine on the reactor, with a client's connections
+* ``admin_api``: the HTTP API of a broker
 * ``client_security``: the options of TLS and SASL
 * ``options``: options and argument types that commands share
 * ``output``: tables, JSON, progress
@@ -40,6 +41,7 @@ Groups, transactions, files:
 
 * ``password``: passwords from a file or the terminal
 * ``offline_users``: users of a cluster that does not run
+* ``backup``: backups, and what is restored from them
 * ``groups``: groups, their offsets and lag
 * ``dump``: files of a data directory
 * ``doctor``: what to mend on a machine, in a configuration and in a cluster

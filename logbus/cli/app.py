@@ -98,6 +98,8 @@ app = LazyGroup(
         ),
         "log-dirs": ("logbus.cli.commands.log_dirs:log_dirs", "Show log directories; move partitions between them."),
         "metadata": ("logbus.cli.commands.metadata:metadata", "Move metadata between a data directory and ZooKeeper."),
+        "backup": ("logbus.cli.commands.backup:backup", "Copy the data of a broker while it runs."),
+        "restore": ("logbus.cli.commands.restore:restore", "Make a data directory of a backup."),
         "audit": ("logbus.cli.commands.audit:audit", "Compare consumed with published records."),
         "pipeline": ("logbus.cli.commands.pipeline:pipeline", "Load, count, join and check topics with Spark."),
         "dump-log": (

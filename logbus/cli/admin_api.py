@@ -1,0 +1,126 @@
+"""
+The HTTP API of a broker, for commands: options that say where it is and who asks, and requests.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import click
+from attrs import frozen
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FAILURES = (OSError, http.client.HTTPException, ValueError)
+"""What a request raises if there is no answer, or one that is not a broker's."""
+
+
+def admin_options(command: F) -> F:
+    """Add the options ``--admin``, ``--user``, ``--password-file`` and ``--ca``."""
+    for option in reversed(
+        (
+            click.option(
+                "--admin",
+                metavar="URL",
+                default="http://127.0.0.1:8080",
+                show_default=True,
+                help="HTTP address of the admin listener of this broker, or of another one.",
+            ),
+            click.option("--user", metavar="NAME", default="", help="Log in as this user; the password is asked for."),
+            click.option(
+                "--password-file",
+                type=click.Path(path_type=Path),
+                default=None,
+                help="Read the password from here; -: from standard input.",
+            ),
+            click.option(
+                "--ca",
+                type=click.Path(path_type=Path),
+                default=None,
+                help="Certificates of authorities to trust, for https; else the system's.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@frozen
+class AdminApi:
+    """
+    An admin listener.
+
+    :ivar user: whose password is in ``headers``; empty: nobody's.
+    """
+
+    host: str
+    port: int
+    has_tls: bool
+    ca: Path | None
+    user: str
+    headers: Mapping[str, str]
+    timeout: float
+
+    @classmethod
+    def of(cls, admin: str, user: str, password_file: Path | None, ca: Path | None, timeout: float) -> AdminApi:
+        """
+        Return the listener that the options name.
+
+        :raise click.ClickException: an option is wrong.
+        """
+        from logbus.cli.password import read_password
+
+        url = urlsplit(admin if "//" in admin else f"//{admin}")
+        has_tls = url.scheme == "https"
+        try:
+            host, port = url.hostname, url.port or (443 if has_tls else 80)
+        except ValueError:
+            host, port = None, 0
+        if host is None or url.scheme not in ("", "http", "https"):
+            raise click.BadParameter(f"{admin!r} is not an address such as http://127.0.0.1:8080", param_hint="--admin")
+        if ca is not None and not has_tls:
+            raise click.BadParameter("only https has certificates", param_hint="--ca")
+        headers = {"Content-Type": "application/json"}
+        if user:
+            password = read_password(password_file, f"user {user}", confirm=False)
+            headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+        return cls(host, port, has_tls, ca, user, headers, timeout)
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+        """
+        Send a request; return the status and the JSON object that was answered, or an empty one.
+
+        :raise OSError, http.client.HTTPException, ValueError: see :data:`FAILURES`.
+        """
+        connection = self._connect()
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), dict(self.headers))
+            response = connection.getresponse()
+            data = response.read()
+            answer = json.loads(data) if data else {}
+            return response.status, answer if isinstance(answer, dict) else {}
+        finally:
+            connection.close()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if not self.has_tls:
+            return http.client.HTTPConnection(self.host, self.port, timeout=self.timeout)
+        import ssl
+
+        context = ssl.create_default_context(cafile=self.ca)
+        return http.client.HTTPSConnection(self.host, self.port, timeout=self.timeout, context=context)
+
+    def no_answer(self, error: Exception) -> str:
+        """Return what to tell of a failure."""
+        return f"{self.host}:{self.port}: {error}; is this the admin listener of a broker?"
+
+    def refusal(self, status: int, answer: Mapping[str, Any]) -> str:
+        """Return what to tell of an answer that is an error."""
+        why = str(answer.get("detail", status))
+        return f"{why} Log in with --user." if status == http.client.UNAUTHORIZED and not self.user else why
