@@ -21,6 +21,8 @@ The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a modul
 * ``dump_log``: print the files of a log
 * ``doctor``: ``logbus doctor``
 * ``verify``: check the files of a log directory
+* ``backup``: copies the data of a broker while it runs
+* ``restore``: makes a data directory of a backup
 * ``audit``: compare published with consumed counts
 * ``bench``: measure a broker
 * ``simulate``: run simulated clusters
