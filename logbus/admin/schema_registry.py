@@ -4,15 +4,35 @@ What the console asks the schema registry, in one process with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from attrs import frozen
 from zope.interface import Interface
+
+from logbus.errors import LogbusError
 
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from logbus.admin.authorization import HttpAccess
+
+
+class SchemaNotUsed(LogbusError):
+    """A schema cannot be used to show values; the message says why."""
+
+
+@frozen
+class ValueSchema:
+    """
+    A schema, for values to be shown.
+
+    :ivar form: of its values: ``Avro`` or ``JSON``.
+    :ivar read: makes JSON of the bytes of a value, or raises ValueError if they are none; None: they are JSON.
+    """
+
+    form: str
+    read: Callable[[bytes], Any] | None = None
 
 
 class ISchemaRegistry(Interface):
@@ -26,4 +46,11 @@ class ISchemaRegistry(Interface):
 
         :param path: the decoded segments below ``/registry``.
         :raise HttpProblem: the client has not logged in, which may help.
+        """
+
+    def value_schema(number: int, access: HttpAccess) -> Deferred[ValueSchema | None]:
+        """
+        Return the schema of an id; None if there is none.
+
+        :raise SchemaNotUsed: (in the Deferred) it cannot be used, or the client may not see it.
         """

@@ -17,6 +17,7 @@ layout puts these into the frame. Forms come back through form_body and change, 
 * ``metric_history``: the last hour of a few metrics in memory
 * ``record_query``: what the record browser's form asks for (pure)
 * ``record_content``: keys and values as people read them (pure)
+* ``value_schemas``: schemas of keys and values, from the registry
 * ``schema_text``: schemas with indentation, and what differs between two of them (pure)
 * ``static_files``: the style sheet and the script
 

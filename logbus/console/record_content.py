@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from attrs import frozen
 
@@ -15,6 +16,7 @@ from logbus.console.figures import printable, size
 
 FORMS = {"auto": "Fitting", "text": "Text", "hex": "Hexadecimal"}
 HEX_BYTES = 1024
+FRAME = 5
 _DEEP = 60
 
 
@@ -32,14 +34,47 @@ class Content:
     note: str = ""
 
 
-def content_of(shown: Mapping[str, Any] | None, form: str = "auto") -> Content:
-    """Return bytes as the HTTP API gives them for people."""
+class ValueSchema(Protocol):
+    """
+    A schema of the registry.
+
+    :ivar form: of its values: ``Avro`` or ``JSON``.
+    :ivar read: makes JSON of the bytes of a value, or raises ValueError if they are none; None: they are JSON.
+    """
+
+    @property
+    def form(self) -> str: ...
+
+    @property
+    def read(self) -> Callable[[bytes], Any] | None: ...
+
+
+Schemas = Mapping[int, ValueSchema | str | None]
+"""Schemas by id; a text: why there is none; None: there is none of that id."""
+
+
+def content_of(shown: Mapping[str, Any] | None, form: str = "auto", schemas: Schemas = MappingProxyType({})) -> Content:
+    """
+    Return bytes as the HTTP API gives them for people.
+
+    :param schemas: those that values may be of, by the ids in front of them.
+    """
     if shown is None:
         return Content("null", "null")
     cut = f"the first bytes of {size(shown['size'])}" if shown["cut"] else size(shown["size"])
     data = b64decode(shown["base64"]) if "base64" in shown else shown["text"].encode("utf-8", "replace")
-    schema = f", schema id {int.from_bytes(data[1:5], 'big')}" if len(data) > 5 and data[0] == 0 else ""
-    if form == "hex" or (form != "text" and "base64" in shown):
+    found = schema_id(shown)
+    schema = "" if found is None else f", schema id {found}"
+    if found is not None and form == "auto" and not shown["cut"] and (known := schemas.get(found)) is not None:
+        if isinstance(known, str):
+            schema += f": {known}"
+        else:
+            try:
+                value = read_json(data[FRAME:].decode()) if known.read is None else known.read(data[FRAME:])
+                return Content(_json(value), known.form, cut + schema)
+            except ValueError as e:
+                schema += f", of which it is no value: {e}"
+    if form == "hex" or (form != "text" and ("base64" in shown or found is not None)):
         return Content(_hex(data[:HEX_BYTES]), "hex", cut + schema)
     text = data.decode("utf-8", "replace")
     if form == "auto" and not shown["cut"] and text[:1] in ("{", "["):
@@ -49,17 +84,37 @@ def content_of(shown: Mapping[str, Any] | None, form: str = "auto") -> Content:
     return Content("\n".join(map(printable, text.split("\n"))), "cut text" if shown["cut"] else "text", cut + schema)
 
 
+def schema_id(shown: Mapping[str, Any] | None) -> int | None:
+    """Return the id of the schema that bytes may be of: behind a byte 0, in four bytes (Confluent's wire format)."""
+    if shown is None:
+        return None
+    data = b64decode(shown["base64"]) if "base64" in shown else shown["text"].encode("utf-8", "replace")
+    return int.from_bytes(data[1:FRAME], "big") if len(data) > FRAME and data[0] == 0 else None
+
+
 def _indented(text: str) -> str | None:
+    try:
+        return _json(read_json(text))
+    except ValueError:
+        return None
+
+
+def read_json(text: str) -> Any:
+    """
+    Read JSON that is not nested so deeply that its indentation would be far longer than it is.
+
+    :raise ValueError: it is, or is no JSON.
+    """
     depth = 0
     for character in text:
         depth += (character in "[{") - (character in "]}")
         if depth > _DEEP:
-            return None
-    try:
-        value = json.loads(text)
-        return "\n".join(map(printable, json.dumps(value, indent=2, ensure_ascii=False).split("\n")))
-    except (ValueError, RecursionError):
-        return None
+            raise ValueError(f"it is nested more than {_DEEP} deep")
+    return json.loads(text)
+
+
+def _json(value: Any) -> str:
+    return "\n".join(map(printable, json.dumps(value, indent=2, ensure_ascii=False).split("\n")))
 
 
 def _hex(data: bytes) -> str:

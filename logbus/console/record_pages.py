@@ -33,8 +33,9 @@ from logbus.console.elements import (
 )
 from logbus.console.figures import count, moment, number, shortened
 from logbus.console.page import Download, Page, PageResult, Visit
-from logbus.console.record_content import FORMS, content_of
+from logbus.console.record_content import FORMS, Schemas, content_of
 from logbus.console.record_query import NEWEST, OFFSET, ROWS, STARTS, RecordQuery
+from logbus.console.value_schemas import schemas_of
 
 SECTION = "/console/topics"
 MOST_HEADERS = 20
@@ -59,7 +60,9 @@ class RecordPages:
         else:
             try:
                 told = await _ask(visit, query, ROWS, 4096)
-                content = _found(visit, topic, query, told)
+                values = (each[part] for each in told["items"] for part in ("key", "value"))
+                schemas = await schemas_of(visit.api, values) if query.shown == "auto" else {}
+                content = _found(visit, topic, query, told, schemas)
             except ApiRefusal as e:
                 status, content = e.status, [refusal(e)]
         return Page(
@@ -161,7 +164,7 @@ def _written(path: str, told: Answer) -> str:
     return f"{path}/records?{urlencode(at)}"
 
 
-def _found(visit: Visit, topic: str, query: RecordQuery, told: Answer) -> list[Any]:
+def _found(visit: Visit, topic: str, query: RecordQuery, told: Answer, schemas: Schemas) -> list[Any]:
     items: Sequence[Answer] = told["items"]
     if query.start == NEWEST:
         items = sorted(items, key=lambda each: (-each["timestamp"], each["partition"], -each["offset"]))
@@ -169,7 +172,7 @@ def _found(visit: Visit, topic: str, query: RecordQuery, told: Answer) -> list[A
     following = _following(query, told)
     onward = f"{path}?{urlencode(following)}" if following else ""
     older = _older(query, told)
-    rows = [_row(each, query.shown, path) for each in items]
+    rows = [_row(each, query.shown, path, schemas) for each in items]
     progress = tags.p(_progress(told, bool(query.filters)), class_="note", id="progress", role="status")
     continued = (
         tags.p(
@@ -236,8 +239,8 @@ def _progress(told: Answer, filters: bool) -> str:
     return f"{found}; at offset {number(told['offset'])} of {number(told['end_offset'])} in {where}."
 
 
-def _row(each: Answer, form: str, path: str) -> Tag:
-    key, value = content_of(each["key"], form), content_of(each["value"], form)
+def _row(each: Answer, form: str, path: str, schemas: Schemas) -> Tag:
+    key, value = content_of(each["key"], form, schemas), content_of(each["value"], form, schemas)
     at = urlencode({"partition": each["partition"], "from": OFFSET, "at": each["offset"]})
     headers = [
         tags.div(name(header["name"], 60), ": ", tags.code(shortened(content_of(header["value"], form).text, 200)))

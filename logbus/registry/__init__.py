@@ -28,6 +28,8 @@ Schemas:
 * ``parsed_schema``: parses and validates a schema with its references
 * ``json_text``: parses and normalizes JSON
 * ``compatibility``: compares a schema with earlier versions
+* ``value_schemas``: schemas as what reads values
+* ``avro_values``: Avro values as people read them
 * ``avro_schema``: Avro schemas
 * ``avro_compatibility``: compatibility of Avro schemas
 * ``json_schema``: JSON Schemas

@@ -6,7 +6,9 @@ twisted.web and the registry are imported with the first request, so that an unu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -16,7 +18,8 @@ from twisted.logger import Logger
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
-from logbus.admin.schema_registry import ISchemaRegistry
+from logbus.admin.problem_details import HttpProblem
+from logbus.admin.schema_registry import ISchemaRegistry, SchemaNotUsed, ValueSchema
 from logbus.ilogbus import IAdminResource, IBroker
 from logbus.registry.limits import RegistryLimits
 
@@ -87,6 +90,29 @@ class RegistryResource:
         except RegistryRefusal as e:
             return succeed(_parts(RegistryResponse.refusal(e)))
         return self.service.answer(request).addCallback(_parts)
+
+    def value_schema(self, number: int, access: HttpAccess) -> Deferred[ValueSchema | None]:
+        """Return what reads values for pages of this process."""
+        from logbus.registry.value_schemas import value_schema
+
+        async def get(*path: str) -> Mapping[str, Any]:
+            status, data = await self.ask("GET", path, {"deleted": "true"}, b"", access)
+            told: Mapping[str, Any] = json.loads(data)
+            if status == HTTPStatus.NOT_FOUND:
+                raise LookupError
+            if status != HTTPStatus.OK:
+                raise SchemaNotUsed(f"it cannot be looked up: {told['message']}")
+            return told
+
+        async def found() -> ValueSchema | None:
+            try:
+                return await value_schema(get, number)
+            except LookupError:
+                return None
+            except HttpProblem as e:
+                raise SchemaNotUsed(f"it cannot be looked up: {e.detail}") from None
+
+        return Deferred.fromCoroutine(found())
 
     def render(self, http: Any) -> Any:
         """Answer an HTTP request."""
