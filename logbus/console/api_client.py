@@ -97,7 +97,7 @@ class ApiClient:
     async def _ask_registry(self, method: str, path: str, query: Mapping[str, str | int], data: bytes) -> Any:
         if self.registry is None:
             detail = "This broker has no schema registry: its plugin was left out, for a reason that is in the log."
-            raise ApiRefusal(HTTPStatus.NOT_FOUND, {"detail": detail}, {})
+            raise ApiRefusal(HTTPStatus.NOT_IMPLEMENTED, {"detail": detail}, {})
         parts = [unquote(part) for part in path.split("/")]
         given = {name: str(value) for name, value in query.items()}
         status, answer = await self.registry.ask(method, parts, given, data, self.access)

@@ -207,5 +207,5 @@ class WithoutRegistryTests(SynchronousTestCase):
 
     def test_it_is_told(self) -> None:
         answered = console(plugins=[]).ask("GET", SECTION)
-        self.assertEqual(answered.status, 404)
+        self.assertEqual(answered.status, 501)
         self.assertIn("has no schema registry", seen(answered).text)
