@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -10,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.ilogbus import Listener
 from logbus.records.batch import ControlType, Marker, Record, encode_batch
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.testing.simulation.environment.memory_disk import IOPool, MemoryDisk, broken, no_space
 from tests.handlers.kit import MemoryBroker, a_batch, content, fetch_request, produce_request
 
@@ -198,6 +200,31 @@ class FailingDirectories(SynchronousTestCase):
         before = sum(self.metric("logbus_listener_connections"))
         self.server.connect()
         self.assertEqual(sum(self.metric("logbus_listener_connections")), before + 1)
+
+    def test_how_long_syncs_take(self) -> None:
+        """Each sync that was done counts, by the directory it was in; one that failed does not."""
+
+        def counted() -> dict[str, float]:
+            families = {family.name: family for family in self.server.broker.registry.collect()}
+            return {
+                dict(sample.labels)["directory"]: sample.value
+                for sample in families["logbus_log_flush_seconds"].samples
+                if sample is not None and sample.name.endswith("_count")
+            }
+
+        before = counted()
+        logs = [self.server.broker.replication.replicas.get("t", n).log for n in range(4)]
+        for log in logs:
+            append_as_leader(log, a_batch(b"x"), log.leader_epoch)
+            self.successResultOf(log.flush())
+        homes = Counter(log.disk.root for log in logs)
+        self.assertEqual({root: count - before[root] for root, count in counted().items()}, homes)
+        self.bad.faults = lambda op, path: broken() if op == "sync" else None
+        hit = next(log for log in logs if log.disk is self.bad)
+        append_as_leader(hit, a_batch(b"y"), hit.leader_epoch)
+        now = counted()
+        self.failureResultOf(hit.flush(), StorageError)
+        self.assertEqual(counted(), now)
 
     def metric(self, name: str) -> list[float]:
         """The values of a metric's series."""

@@ -117,6 +117,8 @@ class IDisk(Interface):
         "Tells one run of the machine from the next: what was not synced in another one is gone. None: not known."
     )
 
+    flush_times: Any = Attribute("""How long syncs took: a :class:`.HistogramValue`, in seconds.""")
+
     def on_failure(listener: Callable[[StorageError], None]) -> None:
         """Call ``listener`` once, on the reactor thread, when the directory goes offline."""
 

@@ -14,6 +14,7 @@ without them ("fsyncgate"). The directory goes offline, and all waiting callers 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import monotonic
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, fail, gatherResults, succeed
@@ -259,7 +260,10 @@ class LogFlusher:
         epochs.saved = True
         log.topic_id_saved = topic_id_saved or log.topic_id is not None
 
+        begun = monotonic()
+
         def done(_: object) -> None:
+            log.disk.flush_times.observe(monotonic() - begun)
             if generation == self._generation and not is_split:
                 self._settled(covered)
                 log.flushed_end_offset = max(log.flushed_end_offset, target)

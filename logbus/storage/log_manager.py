@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 from logbus.config.topic_config import TopicConfig
 from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
-from logbus.metrics import Registry
+from logbus.metrics import Family, Registry, histogram_samples
 from logbus.model import TopicPartition
 from logbus.storage import checkpoints, file_names
 from logbus.storage.checkpoints import MetaProperties
@@ -204,6 +204,17 @@ class LogManager:
         for part in (self.space, self.damage, self.cleaner):
             part.register_metrics(registry)
         registry.add_fields(self.scrubber)
+        registry.add_source(self._flush_families)
+
+    def _flush_families(self) -> Iterator[Family]:
+        name = "logbus_log_flush_seconds"
+        help = "How long it took until records of a log were on stable storage, by log directory."
+        samples = (
+            sample
+            for directory in self.directories
+            for sample in histogram_samples(name, (("directory", directory.disk.root),), directory.disk.flush_times)
+        )
+        yield Family(name, help, "histogram", samples)
 
     def __len__(self) -> int:
         return sum(len(directory.logs) for directory in self.directories)

@@ -31,6 +31,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
+from logbus.metrics import LATENCY_BUCKETS, HistogramValue
 from logbus.records.checksum import Buffer
 from logbus.storage import file_names
 from logbus.storage.disk_space import DiskSpace
@@ -208,6 +209,7 @@ class Disk:
     :ivar boot_id: the kernel's, of the machine's current run.
     :ivar page_cache: the page cache, as far as its files are concerned.
     :ivar reads: its cold reads.
+    :ivar flush_times: how long it took until records were on stable storage.
     :ivar slow_writes: whether large writes wait for the device.
     """
 
@@ -218,6 +220,7 @@ class Disk:
     page_cache: PageCache = field(factory=PageCache, init=False)
     reads: ReadAhead = field(init=False)
     slow_writes: SlowWrites = field(factory=SlowWrites, init=False)
+    flush_times: HistogramValue = field(factory=lambda: HistogramValue(LATENCY_BUCKETS), init=False)
     _listeners: list[Callable[[StorageError], None]] = field(factory=list, init=False)
     _space_listeners: list[Callable[[ApiError], None]] = field(factory=list, init=False)
     _pools: dict[IOPool, IOThreads] = field(factory=dict, init=False)

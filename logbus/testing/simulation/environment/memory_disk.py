@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from zope.interface import implementer
 
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
+from logbus.metrics import LATENCY_BUCKETS, HistogramValue
 from logbus.records.checksum import Buffer
 from logbus.storage.disk_space import DiskSpace
 from logbus.storage.filesystem.disk import NoSpace, refusal, sync_each
@@ -148,6 +149,7 @@ class MemoryDisk:
         self.ahead: list[MemoryWriteAhead] | None = None
         self.loads: MutableSequence[tuple[str, int, int, int]] = []
         self.reads = ReadAhead(self)
+        self.flush_times = HistogramValue(LATENCY_BUCKETS)
         self.open_files = 0
         self.done: MutableSequence[tuple[str, str]] = []
         self.locked = False
