@@ -31,6 +31,7 @@ from logbus.attrs_code import kept_attrs_code
 with kept_attrs_code():
     from logbus.compiled import IS_USED
     from logbus.config import ConfigView, keys
+    from logbus.config.key_table import broker_key
     from logbus.config.properties import numbered_properties
     from logbus.errors import ConfigError, LogbusError
     from logbus.ilogbus import Listener
@@ -293,8 +294,12 @@ class ProcessRunner(Service):
         """
         raise NotImplementedError
 
-    def _hung_up(self) -> None:
-        """Read certificates again."""
+    def _hung_up(self, changed: Mapping[str, str | None]) -> None:
+        """
+        Read certificates again.
+
+        :param changed: settings that were read again; None: those of the defaults.
+        """
         raise NotImplementedError
 
     def setServiceParent(self, parent: Any) -> None:
@@ -351,12 +356,26 @@ class ProcessRunner(Service):
         self._tell(ServiceManager.reloading)
         if self._log_output is not None:
             self._log_output.reopen()
-        try:
-            process_levels.configure(load(self._options)[0].get(keys.LOGGER_LEVELS))
-        except ConfigError as e:
-            _log.error("the levels of loggers are left as they are: {reason}", reason=e)
-        self._hung_up()
+        self._hung_up(self._reload_config())
         self._tell(ServiceManager.ready)
+
+    def _reload_config(self) -> Mapping[str, str | None]:
+        """Read the configuration again; return what has changed."""
+        try:
+            given = load(self._options)[0]
+            process_levels.configure(given.get(keys.LOGGER_LEVELS))
+            changed, later = self.config.reload(given.static)
+        except ConfigError as e:
+            _log.error("the configuration is left as it is: {reason}", reason=e)
+            return {}
+        except ExceptionGroup:
+            _log.failure("the configuration was read again, but not all of it is in use")
+            return {}
+        for name, text in changed.items():
+            _log.info("{name} is {text} now", name=name, text=shown_setting(name, text))
+        if rest := [name for name in later if name != keys.LOGGER_LEVELS.name]:
+            _log.warn("{names}: used after the next start", names=", ".join(rest))
+        return changed
 
     def _tell(self, what: Callable[[ServiceManager], None]) -> None:
         if self._manager is not None:
@@ -407,7 +426,7 @@ class BrokerRunner(ProcessRunner):
         broker.when_asked_to_stop(stop)
         return broker
 
-    def _hung_up(self) -> None:
+    def _hung_up(self, changed: Mapping[str, str | None]) -> None:
         if self._service is not None and self._service.running:
             self._service.security.reload()
 
@@ -426,9 +445,17 @@ class SupervisorRunner(ProcessRunner):
         supervisor.stop_process = stop
         return supervisor
 
-    def _hung_up(self) -> None:
+    def _hung_up(self, changed: Mapping[str, str | None]) -> None:
         if self._service is not None:
-            self._service.hang_up()
+            self._service.hang_up(changed)
+
+
+def shown_setting(name: str, text: str | None) -> str:
+    """Return a setting's text for the log, which must not have secrets."""
+    key = broker_key(name)
+    if text is None:
+        return "the default"
+    return "another one" if key is None or key.sensitive else repr(text)
 
 
 def _exit_with_failure() -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 import twisted.internet
@@ -483,6 +484,41 @@ def test_log_file(tmp_path: Path, workers: str) -> None:
         wait_for_file(log, SECONDS)
         stop(process)
     assert "stopped" not in log.read_text(), "less than a warning is logged"
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_settings_are_read_again(tmp_path: Path, workers: str) -> None:
+    """SIGHUP: what may change is in use at once, what may not is named, and a wrong file changes nothing."""
+    config = tmp_path / "server.properties"
+    config.write_text("log.retention.ms=70000\nbroker.rack=a\n")
+
+    def retentions() -> list[str]:
+        found = []
+        for broker in range(int(workers)):
+            with urlopen(f"http://{address}/api/v1/configs/brokers/{broker}", timeout=SECONDS) as answer:
+                items = json.load(answer)["items"]
+            found += [each["value"] for each in items if each["name"] == "log.retention.ms"]
+        return found
+
+    def read_again(text: str, pattern: str) -> str:
+        config.write_text(text)
+        process.send_signal(signal.SIGHUP)
+        return read_until(process, pattern)
+
+    with twistd(tmp_path, "--config", str(config), "--workers", workers, *FREE) as process:
+        match = re.search(r"admin=(\S+)", read_until(process, r"ready: .*admin="))
+        assert match is not None
+        address = match[1]
+        assert retentions() == ["70000"] * int(workers)
+        read_again("log.retention.ms=80000\nbroker.rack=b\n", r"broker\.rack: used after the next start")
+        end = time.monotonic() + SECONDS
+        while retentions() != ["80000"] * int(workers):
+            assert time.monotonic() < end
+        said = read_again("log.retention.ms=never\n", "the configuration is left as it is: ")
+        assert "server.properties, line 1: log.retention.ms: 'never' is not valid" in said
+        assert retentions() == ["80000"] * int(workers)
+        rest = stop(process)
+        assert "Traceback" not in rest
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

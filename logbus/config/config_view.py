@@ -58,6 +58,18 @@ _FIELDS: tuple[tuple[str, str, ConfigKey[Any]], ...] = tuple(
 )
 
 
+class Reloaded(NamedTuple):
+    """
+    What has changed when a configuration was read again.
+
+    :ivar changed: texts by name; None: it is not set any more.
+    :ivar later: names of keys that are used from the next start on.
+    """
+
+    changed: Mapping[str, str | None]
+    later: tuple[str, ...]
+
+
 @define(eq=False)
 class ConfigView:
     """
@@ -227,6 +239,29 @@ class ConfigView:
                 layers[source], more = _read_dynamic(overrides, source is Source.CLUSTER)
                 warnings += more
         return warnings + self._adopt(layers)
+
+    def reload(self, static: Mapping[str, str]) -> Reloaded:
+        """
+        Adopt a static layer that was read again, as far as keys may be changed while the broker runs. Calls the
+        subscribers of changed keys.
+
+        :returns: what has changed.
+        :raises ConfigError: the values do not fit together; nothing has changed.
+        :raises ExceptionGroup: as of :meth:`update`.
+        """
+        old, changed, later = self.static, dict[str, str | None](), list[str]()
+        for name in sorted({*old, *static}):
+            if old.get(name) != static.get(name):
+                key = broker_key(name)
+                if key is None or key.dynamic is Dynamic.NO:
+                    later.append(name)
+                else:
+                    changed[name] = static.get(name)
+        if changed:
+            kept = {name: text for name, text in old.items() if name not in changed}
+            given = {name: text for name, text in changed.items() if text is not None}
+            self._adopt({**self._layers, Source.STATIC: kept | given})
+        return Reloaded(changed, tuple(later))
 
     def with_broker_overrides(self, overrides: Mapping[str, str | None]) -> ConfigView:
         """

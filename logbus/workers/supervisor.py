@@ -15,12 +15,12 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
@@ -40,7 +40,7 @@ from logbus.workers.earlier_workers import LOCK_FILE
 from logbus.workers.fork_client import ForkClient
 from logbus.workers.port_reservation import PortReservation
 from logbus.workers.worker_link import Kind, WorkerLink, adopt
-from logbus.workers.worker_plan import WorkerPlan, address, at_port, own_ports, plan_workers
+from logbus.workers.worker_plan import WorkerPlan, address, at_port, own_ports, plan_workers, with_changes
 
 PING_SECONDS = 1.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 15.0
@@ -233,11 +233,16 @@ class Supervisor(Service):
             self._lock.truncate(0)
             self._lock.close()
 
-    def hang_up(self) -> None:
-        """Have all workers read certificates again."""
+    def hang_up(self, changed: Mapping[str, str | None]) -> None:
+        """
+        Have all workers read certificates again.
+
+        :param changed: settings that are others now; None: those of the defaults.
+        """
         for worker in self._workers:
+            worker.plan = evolve(worker.plan, settings=with_changes(worker.plan.settings, changed))
             if worker.link is not None:
-                worker.link.tell(Kind.HANGUP)
+                worker.link.tell(Kind.HANGUP, json.dumps(changed))
 
     # The start.
 

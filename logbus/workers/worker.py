@@ -16,14 +16,15 @@ from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
 from twisted.logger import LogEvent, Logger, PredicateResult, eventAsJSON, globalLogBeginner
 from twisted.python.failure import Failure
 
-from logbus.errors import LogbusError
+from logbus.errors import ConfigError, LogbusError
 from logbus.log_levels import process_levels
 from logbus.metrics import Family
 from logbus.workers.worker_link import LONGEST_EVENT, Kind, WorkerLink, adopt
 from logbus.workers.worker_metrics import decode_families, encode_families, merge_families
-from logbus.workers.worker_plan import WorkerPlan
+from logbus.workers.worker_plan import WorkerPlan, with_changes
 
 if TYPE_CHECKING:
+    from logbus.broker import Broker
     from logbus.metastore.local_store import LocalStore
 
 _log = Logger(namespace="logbus.workers")
@@ -106,7 +107,15 @@ class Worker:
         elif kind is Kind.STOP:
             self.stop()
         elif kind is Kind.HANGUP and self._broker is not None and self._broker.running:
-            self._broker.security.reload()
+            self._reload(self._broker, json.loads(text))
+
+    def _reload(self, broker: Broker, changed: dict[str, str | None]) -> None:
+        config = broker.config
+        try:
+            config.reload(with_changes(config.static, changed))
+        except (ConfigError, ExceptionGroup):
+            _log.failure("the configuration was read again, but not all of it is in use")
+        broker.security.reload()
 
     def stop(self) -> None:
         """Stop in order."""

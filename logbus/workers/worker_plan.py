@@ -179,3 +179,9 @@ def _listeners(listeners: Iterable[Listener], own: Mapping[str, Sequence[int]], 
                 advertised = (advertised[0], advertised[1] + port - address(listener)[1])
             yield evolve(at_port(listener, port), advertised=advertised, reuse_port=True)
         yield evolve(listener, shared=True)
+
+
+def with_changes(settings: Mapping[str, str], changed: Mapping[str, str | None]) -> dict[str, str]:
+    """Return settings of which some are others, or, where they are None, not set."""
+    kept = {name: text for name, text in settings.items() if name not in changed}
+    return kept | {name: text for name, text in changed.items() if text is not None}

@@ -229,6 +229,46 @@ class ChangesTests(SynchronousTestCase):
         self.assertEqual(len(problems), 2)
 
 
+class ReloadTests(SynchronousTestCase):
+    """A file that is read again while the broker runs."""
+
+    def setUp(self) -> None:
+        self.view = ConfigView.load(
+            {"log.retention.ms": "7", "num.partitions": "3", "broker.rack": "a", "log.segment.bytes": "2000"}
+        )
+        self.told: list[int] = []
+        self.view.subscribe([keys.LOG_RETENTION_MS], lambda view: self.told.append(view.get(keys.LOG_RETENTION_MS)))
+
+    def test_what_may_change(self) -> None:
+        """What may change while the broker runs is effective, the rest is named and stays."""
+        self.view.update(cluster={"log.segment.bytes": "9000"})
+        changed, later = self.view.reload(
+            {"log.retention.ms": "8", "num.partitions": "4", "log.segment.bytes": "3000", "log.roll.ms": "5"}
+        )
+        self.assertEqual(changed, {"log.retention.ms": "8", "log.segment.bytes": "3000", "log.roll.ms": "5"})
+        self.assertEqual(later, ("broker.rack", "num.partitions"))
+        self.assertEqual(self.told, [8])
+        self.assertEqual(self.view.get(keys.NUM_PARTITIONS), 3)
+        self.assertEqual(self.view.get(keys.LOG_SEGMENT_BYTES), 9000, "the dynamic layer wins")
+        self.assertEqual(self.view.reload(self.view.static), ({}, ()))
+
+    def test_not_set_any_more(self) -> None:
+        """It has its default again."""
+        changed, later = self.view.reload({"num.partitions": "3", "broker.rack": "a", "log.segment.bytes": "2000"})
+        self.assertEqual((changed, later), ({"log.retention.ms": None}, ()))
+        self.assertEqual(self.view.get(keys.LOG_RETENTION_MS), keys.LOG_RETENTION_MS.default)
+
+    def test_what_does_not_fit(self) -> None:
+        """Nothing has changed."""
+        static = dict(self.view.static)
+        with self.assertRaises(ConfigError):
+            self.view.reload({**static, "log.retention.ms": "never"})
+        with self.assertRaises(ConfigError):
+            self.view.reload({**static, "log.retention.ms": "9", "log.segment.bytes": "3"})
+        self.assertEqual(self.view.static, static)
+        self.assertEqual(self.told, [])
+
+
 class TopicOverridesTests(SynchronousTestCase):
     """Overrides of topics."""
 

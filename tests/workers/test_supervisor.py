@@ -279,10 +279,18 @@ class SupervisorTests(SynchronousTestCase):
         self.say(1, Kind.STOP_ALL)
         self.assertEqual(asked, [True])
 
-    def test_certificates(self) -> None:
-        """All workers read them again."""
-        self.supervisor.hang_up()
-        self.assertEqual((self.told(0), self.told(1)), ([("hangup", "")], [("hangup", "")]))
+    def test_reload(self) -> None:
+        """All workers read certificates again, and get what has changed, as those that are started later do."""
+        before = [worker.plan.settings for worker in self.supervisor._workers]
+        self.assertIn("log.dirs", before[0])
+        changed = {"log.retention.ms": "5", "log.dirs": None}
+        self.supervisor.hang_up(changed)
+        told = [("hangup", json.dumps(changed))]
+        self.assertEqual((self.told(0), self.told(1)), (told, told))
+        for worker, settings in zip(self.supervisor._workers, before, strict=True):
+            wanted = {**settings, "log.retention.ms": "5"}
+            del wanted["log.dirs"]
+            self.assertEqual(worker.plan.settings, wanted)
 
     def test_another_supervisor(self) -> None:
         """A directory has one."""
