@@ -145,6 +145,7 @@ DONE: Mapping[str, str] = MappingProxyType(
         "acl-created": "The ACL was created.",
         "acl-deleted": "The ACL was deleted.",
         "quotas-changed": "The quotas were changed.",
+        "level-set": "The level was changed.",
         "password-set": "The password was set.",
         "user-deleted": "The user was deleted.",
         "schema-registered": "The schema was registered.",

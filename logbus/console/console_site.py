@@ -101,6 +101,7 @@ class ConsoleSite:
             from logbus.console.group_pages import GroupPages
             from logbus.console.layout import Layout
             from logbus.console.link_pages import LinkPages
+            from logbus.console.logger_pages import LoggerPages
             from logbus.console.overview import OverviewPage
             from logbus.console.quota_pages import QuotaPages
             from logbus.console.record_pages import RecordPages
@@ -126,6 +127,7 @@ class ConsoleSite:
                     AclPages(),
                     QuotaPages(),
                     UserPages(),
+                    LoggerPages(),
                     SchemaPages(),
                     SchemaChangePages(),
                     LinkPages(self.api, self.mounted, self.challenge),

@@ -272,6 +272,21 @@ class WithBrokerTests(SynchronousTestCase):
         self.assertIn("log.dirs", self.run_ok("configs", "describe", "broker", "0"))
         self.assertIn("retention.mss", self.refused("configs", "set", "topic", "settings", "retention.mss=1"))
 
+    def test_loggers(self) -> None:
+        """
+        Levels of a broker's loggers are set, shown and restored; a wrong name, level or broker is refused.
+        """
+        logger = "logbus.storage"
+        self.run_ok("configs", "set", "logger", "0", f"{logger}=FATAL")
+        self.assertIn(f"{logger}", shown := self.run_ok("configs", "describe", "logger", "0"))
+        self.assertIn("FATAL", shown)
+        self.run_ok("configs", "delete", "logger", "0", logger)
+        self.assertNotIn("FATAL", self.run_ok("configs", "describe", "logger", "0"))
+        self.assertIn("is not a level", self.refused("configs", "set", "logger", "0", f"{logger}=LOUD"))
+        self.assertIn("no logger", self.refused("configs", "set", "logger", "0", "nothing=INFO"))
+        wrong = run("configs", "describe", "logger", "all", "--bootstrap", self.broker.bootstrap)
+        self.assertEqual((wrong.status, "not a broker's id" in wrong.err), (2, True), wrong.err)
+
     def test_cluster(self) -> None:
         """
         The broker, its address, and that it is the controller.

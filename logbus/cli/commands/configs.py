@@ -14,21 +14,22 @@ from logbus.errors import ApiError
 if TYPE_CHECKING:
     from logbus.client.admin.config_admin import Resource
 
-_KINDS = click.Choice(["topic", "broker", "group"])
+_KINDS = click.Choice(["topic", "broker", "group", "logger"])
 
 
 @click.group()
 def configs() -> None:
     """Show and change settings.
 
-    KIND is topic, broker or group. NAME is the name of the topic or group, or the broker's id; "all" means the defaults
-    of all brokers.
+    KIND is topic, broker, group, or logger for what a broker logs, until it is started again. NAME is the name of the
+    topic or group, or the broker's id; "all" means the defaults of all brokers.
 
     \b
     Example:
       logbus configs describe topic orders
       logbus configs set topic orders retention.ms=60000
       logbus configs delete topic orders retention.ms
+      logbus configs set logger 0 logbus.cluster=DEBUG
     """
 
 
@@ -144,6 +145,10 @@ def _resource(kind: str, name: str) -> Resource:
 
     if kind in ("topic", "group"):
         return Resource(ResourceType[kind.upper()], name)
+    if kind == "logger" and name.isascii() and name.isdigit():
+        return Resource(ResourceType.LOGGER, name)
+    if kind == "logger":
+        raise click.BadParameter(f"{name!r} is not a broker's id, such as 0", param_hint="NAME")
     if name != "all" and not (name.isascii() and name.isdigit()):
         raise click.BadParameter(f"{name!r} is not a broker's id, such as 0, nor 'all'", param_hint="NAME")
     return Resource(ResourceType.BROKER, "" if name == "all" else name)

@@ -30,11 +30,12 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    LOGGER = 8
     GROUP = 32
 
 
 class Resource(NamedTuple):
-    """A topic or consumer group by name, or a broker by id; the name ``""`` stands for all brokers."""
+    """A topic or consumer group by name, or a broker, or its loggers, by id; the name ``""`` stands for all brokers."""
 
     type: ResourceType
     name: str
@@ -42,6 +43,8 @@ class Resource(NamedTuple):
     def __str__(self) -> str:
         if self.type is ResourceType.BROKER and not self.name:
             return "brokers"
+        if self.type is ResourceType.LOGGER:
+            return f"loggers of broker {self.name}"
         return f"{self.type.name.lower()} {self.name}"
 
 
@@ -168,7 +171,7 @@ class ConfigAdmin:
         groups: dict[int | None, list[Resource]] = {}
         for each in resources:
             node_id = None
-            if each.type is ResourceType.BROKER and each.name:
+            if each.type is ResourceType.LOGGER or (each.type is ResourceType.BROKER and each.name):
                 if not each.name.isdigit():
                     raise LogbusError(f"{each.name!r} is not a broker's id; it is a number, such as 0")
                 node_id = int(each.name)
