@@ -4,8 +4,10 @@ A change that a user asks for: shown with its command first, carried out once it
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from hashlib import sha256
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +21,8 @@ from logbus.console.page import Page, PageResult, SeeOther, Visit
 
 CONFIRMED = "confirmed"
 TYPED = "typed_name"
+SEEN = "seen"
+"""The field of a form with a digest of what it shows, see :func:`seen`."""
 
 
 @frozen
@@ -128,6 +132,20 @@ def _question(visit: Visit, change: Change, error: str = "", refused: ApiRefusal
             ),
         ],
         status=status if refused is None else refused.status,
+    )
+
+
+def seen(value: Any) -> str:
+    """Return a digest of what a form shows, by which it is noticed that somebody else has changed it meanwhile."""
+    return sha256(json.dumps(value).encode()).hexdigest()[:32]
+
+
+def outdated(what: str) -> Tag:
+    """Return what to tell then."""
+    return message(
+        "bad",
+        tags.strong(f"Somebody has changed {what} since you opened the form. "),
+        "What it is now is shown here, and what you typed is kept: send it again if it is still right.",
     )
 
 

@@ -5,6 +5,7 @@ Pages of settings: of topics and brokers, with the source of each value; a form 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -14,8 +15,8 @@ from twisted.web.template import Tag, tags
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
-from logbus.console.change import Change, carry_out
-from logbus.console.elements import badge, button_link, card, empty, facts, field, link, name, refusal, table
+from logbus.console.change import SEEN, Change, carry_out, outdated, seen
+from logbus.console.elements import badge, button_link, card, empty, facts, field, hidden, link, name, refusal, table
 from logbus.console.figures import shortened
 from logbus.console.page import Page, PageResult, Visit
 
@@ -99,12 +100,24 @@ def _api_path(kind: str, owner: str) -> str:
     return f"/api/v1/configs/{kind}s/{segment(owner)}"
 
 
-async def _setting_page(visit: Visit, kind: str, owner: str, refused: ApiRefusal | None = None) -> Page:
-    entries = (await visit.api.get(_api_path(kind, owner)))["items"]
+async def _entry(visit: Visit, kind: str, owner: str) -> Entry:
+    entries: Sequence[Entry] = (await visit.api.get(_api_path(kind, owner)))["items"]
     key = visit.names["key"]
     entry = next((each for each in entries if each["name"] == key), None)
     if entry is None:
         raise HttpProblem(HTTPStatus.NOT_FOUND, f"There is no setting {key[:200]!r} of a {kind}.")
+    return entry
+
+
+async def _setting_page(
+    visit: Visit, kind: str, owner: str, refused: ApiRefusal | None = None, *, is_outdated: bool = False
+) -> Page:
+    """
+    Return the form.
+
+    :param is_outdated: somebody else has changed the setting since the user saw it.
+    """
+    key, entry = visit.names["key"], await _entry(visit, kind, owner)
     title = f"{kind.title()} {owner}" if kind == "broker" else owner
     plural = f"{kind}s"
     own_sources = ("topic",) if kind == "topic" else ("broker", "cluster")
@@ -122,6 +135,7 @@ async def _setting_page(visit: Visit, kind: str, owner: str, refused: ApiRefusal
         form = empty("This setting is read at start: change it in the configuration file, and restart the broker.")
     else:
         form = tags.form(
+            hidden({SEEN: seen([entry["value"], entry["source"]])}),
             field(
                 "New value",
                 VALUE,
@@ -147,6 +161,7 @@ async def _setting_page(visit: Visit, kind: str, owner: str, refused: ApiRefusal
         key,
         f"/console/{plural}",
         [
+            outdated("this setting") if is_outdated else "",
             card(
                 "Now",
                 facts([("Value", tags.code(value_text(entry))), ("Source", entry["source"]), ("Type", entry["type"])]),
@@ -158,7 +173,7 @@ async def _setting_page(visit: Visit, kind: str, owner: str, refused: ApiRefusal
             else "",
         ],
         trail=[(plural.title(), f"/console/{plural}"), (title, f"/console/{plural}/{segment(owner)}#settings")],
-        status=HTTPStatus.OK if refused is None else refused.status,
+        status=HTTPStatus.CONFLICT if is_outdated else HTTPStatus.OK if refused is None else refused.status,
     )
 
 
@@ -191,4 +206,9 @@ async def _change(visit: Visit, kind: str, owner: str) -> PageResult:
         except ApiRefusal:  # may change it, but not see it
             return Page(key, f"/console/{kind}s", [refusal(error)], status=error.status)
 
+    if SEEN in visit.form:
+        with suppress(ApiRefusal):  # as above
+            entry = await _entry(visit, kind, owner)
+            if visit.form[SEEN] != seen([entry["value"], entry["source"]]):
+                return await _setting_page(visit, kind, owner, is_outdated=True)
     return await carry_out(visit, change, again)

@@ -16,8 +16,8 @@ from twisted.web.template import Tag, tags
 
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal
-from logbus.console.change import CONFIRMED, Change, carry_out
-from logbus.console.elements import button_link, card, empty, field, link, name, refusal, table
+from logbus.console.change import CONFIRMED, SEEN, Change, carry_out, outdated, seen
+from logbus.console.elements import button_link, card, empty, facts, field, hidden, link, name, refusal, table
 from logbus.console.figures import count
 from logbus.console.page import Page, PageResult, Visit
 
@@ -75,6 +75,8 @@ class QuotaPages:
         entity = _entity(visit.query)
         now = await _quotas_of(visit, entity) if entity else {}
         shown = {**visit.query, **{key: _text(value) for key, value in now.items()}}
+        if entity:
+            shown[SEEN] = seen(sorted(now.items()))
         return _page(evolve(visit, form=shown), {}, None)
 
     @route("POST", "/console/access/quotas", "Change quotas", rights="Needs AlterConfigs on the Cluster.")
@@ -95,6 +97,8 @@ class QuotaPages:
             return _page(visit, wrong, None)
         try:
             now = await _quotas_of(visit, entity)
+            if form.get(SEEN, found := seen(sorted(now.items()))) != found:
+                return _page(evolve(visit, form={**form, SEEN: found}), {}, None, now)
             quotas = {key: value for key, value in quotas.items() if now.get(key) != value}
             quotas |= {key: None for key in now if not form.get(key, "").strip()}
             if not quotas:
@@ -192,7 +196,17 @@ def _commands(entity: Entity, quotas: Mapping[str, float | None]) -> list[list[s
     return [*commands, ["quotas", "delete", *options, *removed]] if removed else commands
 
 
-def _page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) -> Page:
+def _page(
+    visit: Visit,
+    wrong: Mapping[str, str],
+    refused: ApiRefusal | None,
+    changed: Mapping[str, float] | None = None,
+) -> Page:
+    """
+    Return the form.
+
+    :param changed: the quotas that somebody else has set since the user saw them; None: nobody has.
+    """
     form = visit.form
     status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
     parts: list[Any] = []
@@ -218,7 +232,17 @@ def _page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) ->
         SECTION,
         [
             "" if refused is None else refusal(refused),
+            "" if changed is None else outdated("these quotas"),
+            ""
+            if changed is None
+            else card(
+                "Now",
+                facts([(KEYS[key], _text(value)) for key, value in sorted(changed.items())])
+                if changed
+                else empty("There is no quota."),
+            ),
             tags.form(
+                hidden({SEEN: form[SEEN]}) if SEEN in form else "",
                 card("Of whom", tags.p("A user, a client id, both together, or an address.", class_="note"), *parts),
                 card("Limits", tags.p("Empty: no limit.", class_="note"), *limits),
                 tags.div(
@@ -231,5 +255,5 @@ def _page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) ->
             ),
         ],
         trail=[("Access", SECTION)],
-        status=status if refused is None else refused.status,
+        status=HTTPStatus.CONFLICT if changed is not None else status if refused is None else refused.status,
     )

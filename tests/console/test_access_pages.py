@@ -122,6 +122,24 @@ class QuotaPagesTests(AccessCase):
             self.command(removed), "logbus quotas delete --user bob --client-id-default request_percentage"
         )
 
+    def test_two_people(self) -> None:
+        """The form of one who saw other quotas sets none."""
+        bob = {"user": "bob", "confirmed": "yes"}
+        self.assertEqual(self.post("quotas", {**bob, "producer_byte_rate": "1000"}).status, 303)
+        form = seen(self.http.ask("GET", f"{SECTION}/quotas?user=bob"))
+        mine = {**bob, "seen": form.having("input", name="seen")[0]["value"] or "", "producer_byte_rate": "5"}
+        self.assertEqual(self.post("quotas", {**bob, "request_percentage": "9"}).status, 303)
+        answered = self.post("quotas", mine)
+        self.assertEqual(answered.status, 409)
+        page = seen(answered)
+        self.assertIn("Somebody has changed these quotas", page.text)
+        self.assertIn("Percent of a processor's time 9", page.text)
+        self.assertEqual(page.having("input", name="producer_byte_rate")[0]["value"], "5")
+        self.assertEqual(self.http.get("/api/v1/quotas")["items"][0]["quotas"], {"request_percentage": 9})
+        again = {**mine, "seen": page.having("input", name="seen")[0]["value"] or ""}
+        self.assertEqual(self.post("quotas", again).status, 303)
+        self.assertEqual(self.http.get("/api/v1/quotas")["items"][0]["quotas"], {"producer_byte_rate": 5})
+
     def test_what_is_wrong(self) -> None:
         """It is told on the form, before anything is asked or changed."""
         for fields, told in (

@@ -313,6 +313,26 @@ class ChangeTests(SynchronousTestCase):
         self.assertEqual(post(self.world, path, {"restore": "yes", "confirmed": "yes"}).status, 303)
         self.assertEqual(self.world.metadata.topics["orders"].configs, {})
 
+    def test_two_people(self) -> None:
+        """Who changes what somebody else has changed meanwhile is told so, on the form and when they confirm."""
+        path = "/console/topics/orders/settings/retention.ms"
+        shown = seen(self.world.ask("GET", path)).having("input", name="seen")[0]["value"] or ""
+        form = {"value": "7", "seen": shown}
+        asked = seen(post(self.world, path, form))
+        self.assertEqual(asked.having("input", name="seen")[0]["value"], shown)
+        self.assertEqual(post(self.world, path, {"value": "5", "confirmed": "yes"}).status, 303)
+        for more in ({}, {"confirmed": "yes"}):
+            answered = post(self.world, path, {**form, **more})
+            self.assertEqual(answered.status, 409)
+            page = seen(answered)
+            self.assertIn("Somebody has changed this setting since you opened the form.", page.text)
+            self.assertIn("Value 5", page.text)
+            self.assertEqual(page.having("input", name="value")[0]["value"], "7")
+        self.assertEqual(self.world.metadata.topics["orders"].configs, {"retention.ms": "5"})
+        form["seen"] = page.having("input", name="seen")[0]["value"] or ""
+        self.assertEqual(post(self.world, path, {**form, "confirmed": "yes"}).status, 303)
+        self.assertEqual(self.world.metadata.topics["orders"].configs, {"retention.ms": "7"})
+
     def test_done_is_not_free_text(self) -> None:
         """A link cannot put words into the console's mouth."""
         page = seen(self.world.ask("GET", "/console/topics?done=All+is+lost"))
