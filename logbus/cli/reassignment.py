@@ -5,6 +5,7 @@ Moves replicas by plans for ``cluster reassign``, with a throttle: rates of brok
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def read_file(file: Path) -> Plan:
     :raise CommandFailed: the file is not a plan.
     """
     try:
-        return read_plan(file.read_text(encoding="utf-8"))
+        return read_plan(sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8"))
     except InvalidPlan as e:
         raise CommandFailed(f"{file}: {e}") from None
     except UnicodeDecodeError as e:

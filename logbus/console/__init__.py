@@ -35,6 +35,7 @@ Pages:
 * ``acl_pages``: ACLs; create and delete them
 * ``user_pages``: users that log in by SCRAM; set a password, delete a user
 * ``quota_pages``: quotas of users, client ids and addresses; change them
+* ``partition_pages``: a partition's replicas; elect its leader, move it
 * ``logger_pages``: what a broker logs; change levels
 * ``schema_pages``: subjects of the schema registry, their versions, and what differs between two
 * ``schema_change_pages``: check and register a schema; change the compatibility level; delete a subject or a version

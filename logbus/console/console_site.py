@@ -103,6 +103,7 @@ class ConsoleSite:
             from logbus.console.link_pages import LinkPages
             from logbus.console.logger_pages import LoggerPages
             from logbus.console.overview import OverviewPage
+            from logbus.console.partition_pages import PartitionPages
             from logbus.console.quota_pages import QuotaPages
             from logbus.console.record_pages import RecordPages
             from logbus.console.schema_change_pages import SchemaChangePages
@@ -128,6 +129,7 @@ class ConsoleSite:
                     QuotaPages(),
                     UserPages(),
                     LoggerPages(),
+                    PartitionPages(),
                     SchemaPages(),
                     SchemaChangePages(),
                     LinkPages(self.api, self.mounted, self.challenge),

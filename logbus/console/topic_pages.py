@@ -149,7 +149,7 @@ class TopicPages:
                     table(
                         f"Partitions of {topic}",
                         ["Partition", "State", "Leader", "Replicas", "In sync", "First offset", "End offset", "Size"],
-                        [_partition(each) for each in partitions["items"]],
+                        [_partition(each, path) for each in partitions["items"]],
                         visit.pause,
                         (0, 5, 6, 7),
                     ),
@@ -321,7 +321,7 @@ def _overrides(configs: Mapping[str, str] | None) -> Any:
     return [[each, " "] for each in shown] + ([f"and {more} more"] if more > 0 else [])
 
 
-def _partition(each: Mapping[str, Any]) -> Tag:
+def _partition(each: Mapping[str, Any], path: str) -> Tag:
     local, behind = each["local"], set(each["replicas"]) - set(each["isr"])
     if each["leader"] is None:
         state = badge("offline", "bad")
@@ -339,7 +339,7 @@ def _partition(each: Mapping[str, Any]) -> Tag:
         ]
     )
     return tags.tr(
-        tags.th(str(each["partition"]), scope="row", class_="number"),
+        tags.th(link(f"{path}/partitions/{each['partition']}", str(each["partition"])), scope="row", class_="number"),
         tags.td(state),
         tags.td("none" if each["leader"] is None else link(f"/console/brokers/{each['leader']}", str(each["leader"]))),
         tags.td(", ".join(map(str, each["replicas"]))),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import urllib.request
 from typing import Any
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
 
 from logbus.testing import Cluster
 from logbus.testing.cluster import ClusterBroker
@@ -66,3 +68,27 @@ def test_any_broker(cluster: Cluster, topic: str) -> None:
         assert sorted(item["value"]["text"] for item in tailed(broker, name, len(expected))) == expected
         bounds = ask(broker, "GET", f"topics/{name}/partitions/1/offsets")
         assert (bounds["earliest"], bounds["latest"]) == (0, len(cluster.brokers))
+
+
+def test_moved_by_the_console(cluster: Cluster, topic: str) -> None:
+    """A form moves a partition to another broker, which any broker can be told, and elects it."""
+    first, other = cluster.brokers[0], cluster.brokers[1]
+    name = ask(first, "POST", "topics", {"name": f"{topic}-moved", "partitions": 1, "replication_factor": 1})["name"]
+
+    def partition() -> Any:
+        return ask(first, "GET", f"topics/{name}/partitions/0")
+
+    (before,) = cluster.wait_until(lambda: partition()["isr"], "the partition", SECONDS)
+    ids = [each["id"] for each in ask(first, "GET", "brokers")["items"]]
+    target = next(each for each in ids if each != before)
+
+    def post(action: str, **fields: str) -> str:
+        url = f"{other.admin_url}/console/topics/{name}/partitions/0/{action}"
+        data = urlencode({**fields, "confirmed": "yes"}).encode()
+        with urlopen(Request(url, data, {"Origin": other.admin_url}), timeout=SECONDS) as answer:
+            return str(answer.read().decode())
+
+    assert "It is being moved." in post("move", replicas=f"{target}, {before}")
+    cluster.wait_until(lambda: sorted(partition()["isr"]) == sorted([target, before]), "the copy", SECONDS)
+    assert "The election was held." in post("elect")
+    cluster.wait_until(lambda: partition()["leader"] == target, "the leader", SECONDS)

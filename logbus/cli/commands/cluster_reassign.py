@@ -12,14 +12,14 @@ from logbus.cli.options import bootstrap_options, json_option
 from logbus.cli.output import print_json, print_table
 from logbus.model import TopicPartition
 
-plan_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+plan_file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 
 
 @click.command()
 @click.option("--generate", is_flag=True, help="Print a plan that spreads replicas evenly.")
 @click.option("--topics", help="With --generate: the topics, separated by commas. Default: all.")
 @click.option("--to", "brokers", help="With --generate: the brokers to use, such as 1,2,3. Default: all live ones.")
-@click.option("--execute", type=plan_file, metavar="FILE", help="Execute a plan.")
+@click.option("--execute", type=plan_file, metavar="FILE", help="Execute a plan; -: from standard input.")
 @click.option("--throttle", type=click.IntRange(min=1), help="With --execute: most bytes a second for each broker.")
 @click.option(
     "--rollback", type=click.Path(path_type=Path), help="With --execute: write the current assignment to a new file."
@@ -78,7 +78,8 @@ def reassign(
             raise CommandFailed(f"{rollback} exists already; choose another name")
         target = reassignment.read_file(execute)
         moving = with_admin(bootstrap, timeout, lambda admin: reassignment.execute(admin, target, throttle, rollback))
-        click.echo(f"{moving} partitions are being moved; see how far: logbus cluster reassign --verify {execute}")
+        follow = "--list" if str(execute) == "-" else f"--verify {execute}"
+        click.echo(f"{moving} partitions are being moved; see how far: logbus cluster reassign {follow}")
     elif verify is not None:
         target = reassignment.read_file(verify)
         _print_states(with_admin(bootstrap, timeout, lambda admin: reassignment.verify(admin, target)), as_json)
