@@ -70,4 +70,4 @@ class PartitionPageTests(HttpBrokerCase):
             self.assertEqual(answered.status, 400)
             self.assertEqual(len(seen(answered).having("div", role="alert")), 1)
         self.assertEqual(self.http.ask("GET", "/console/topics/t/partitions/9").status, 404)
-        self.assertEqual(self.http.ask("GET", "/console/topics/t/partitions/x").status, 404)
+        self.assertEqual(self.http.ask("GET", "/console/topics/t/partitions/x").status, 400)
