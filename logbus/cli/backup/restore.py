@@ -127,6 +127,15 @@ class Restore:
                 shutil.copyfile(source / name, target / name)
         os.sync()
 
+    def undo(self) -> None:
+        """Empty the directories again, after :meth:`check` has found them empty."""
+        for target in self.targets:
+            for made in target.iterdir() if target.is_dir() else ():
+                if made.is_dir():
+                    shutil.rmtree(made, ignore_errors=True)
+                else:
+                    made.unlink(missing_ok=True)
+
     def _directories(self) -> Iterator[tuple[Path, Path]]:
         """Yield each log directory of the backup, and where it goes."""
         for broker in self.backup.brokers:

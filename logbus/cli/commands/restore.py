@@ -33,6 +33,9 @@ def restore(backup: Path, directories: tuple[Path, ...], check: bool) -> None:
     from logbus.cli.runner import CommandFailed
     from logbus.metastore.metadata_copy import write_all
 
+    async def write(store: IMetadataStore) -> int:
+        return await write_all(store, metadata)
+
     progress = Progress()
     try:
         work = Restore(
@@ -41,15 +44,15 @@ def restore(backup: Path, directories: tuple[Path, ...], check: bool) -> None:
         work.check()
         metadata = work.metadata()
         if not check:
-            work.copy()
-            progress.clear()
-            if work.backup.embedded:
-
-                async def write(store: IMetadataStore) -> int:
-                    return await write_all(store, metadata)
-
-                with opened_store(directories[0], None, must_exist=False) as run:
-                    run(write)
+            try:
+                work.copy()
+                progress.clear()
+                if work.backup.embedded:
+                    with opened_store(directories[0], None, must_exist=False) as run:
+                        run(write)
+            except BaseException:
+                work.undo()
+                raise
     except (BackupError, OSError) as e:
         raise CommandFailed(str(e)) from None
     finally:

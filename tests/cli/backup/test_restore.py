@@ -1,0 +1,97 @@
+"""Restoring a backup: what it makes, and that it leaves nothing half done."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from logbus.cli.app import app
+from logbus.cli.backup.backup_format import BACKUP, Backup, BrokerBackup, LogFiles
+from logbus.cli.backup.file_copy import FileCopy
+from logbus.cli.backup.restore import SKIPPED_PRODUCER_IDS, Restore
+from logbus.cluster.broker_snapshots import METADATA
+from logbus.metastore.cluster_znodes import ProducerIdBlock, ProducerIdBlockZnode
+from logbus.metastore.metadata_file import Metadata, dump
+from logbus.metastore.znodes import PRODUCER_ID_BLOCK
+from logbus.model import TopicPartition
+from logbus.storage import checkpoints
+from logbus.storage.checkpoints import MetaProperties
+from logbus.storage.log_snapshots import MANIFEST
+from tests.metastore.test_metadata_file import nodes_of
+
+LOG = LogFiles("t0-0", TopicPartition("t0", 0), 0, 9, 9, 0, 0, {"00000000000000000000.log": 700})
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    """A backup of one log of a broker that had two log directories."""
+    made = tmp_path / "backup"
+    names = ["broker-0/0", "broker-0/1"]
+    for name, logs in zip(names, ([LOG], []), strict=True):
+        directory = made / name
+        directory.mkdir(parents=True)
+        (directory / MANIFEST).write_text("".join(log.encode() for log in logs))
+        for checkpoint in (
+            checkpoints.RECOVERY_POINTS,
+            checkpoints.LOG_START_OFFSETS,
+            checkpoints.HIGH_WATERMARKS,
+            checkpoints.CLEANED_OFFSETS,
+        ):
+            (directory / checkpoint).write_bytes(checkpoints.encode_offsets({}))
+        (directory / checkpoints.META_PROPERTIES).write_bytes(MetaProperties(0, "c" * 22).encode())
+        (directory / checkpoints.BOOT_ID).write_bytes(b"restored")
+    (made / "broker-0/0/t0-0").mkdir()
+    (made / "broker-0/0/t0-0/00000000000000000000.log").write_bytes(b"x" * 700)
+    block = ProducerIdBlockZnode.encode(ProducerIdBlock(0, 5000, 5999))
+    (made / METADATA).write_text(dump(Metadata(nodes_of(1, **{PRODUCER_ID_BLOCK: block}))))
+    described = Backup("2026-01-01", "c" * 22, True, [BrokerBackup(0, 0, names, ["/one", "/two"])])
+    (made / BACKUP).write_text(described.encode())
+    return made
+
+
+def restored(*words: Path) -> None:
+    """Run the command in a process of its own, with a reactor of its own."""
+    logbus = [sys.executable, "-c", "from logbus.cli import main; main()", "restore"]
+    done = subprocess.run([*logbus, *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_restored(backup: Path, tmp_path: Path) -> None:
+    """The directories have the logs and checkpoints, and the first the metadata."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    restored(backup, one, two)
+    assert (one / "t0-0/00000000000000000000.log").read_bytes() == b"x" * 700
+    assert {checkpoints.META_PROPERTIES, checkpoints.RECOVERY_POINTS} < {each.name for each in two.iterdir()}
+    assert (one / "metadata.db").exists()
+    assert not (two / "metadata.db").exists()
+    assert not (one / MANIFEST).exists()
+
+
+def test_producer_ids(backup: Path, tmp_path: Path) -> None:
+    """Those that were given out after the backup are given to nobody else."""
+    nodes = Restore(backup, [tmp_path / "one", tmp_path / "two"], lambda done, total: None).metadata().nodes
+    block = ProducerIdBlockZnode.decode(nodes[PRODUCER_ID_BLOCK])
+    assert (block.first, block.last) == (5000 + SKIPPED_PRODUCER_IDS, 5999 + SKIPPED_PRODUCER_IDS)
+
+
+def test_full_disk(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left where there was nothing, so that it can be tried again."""
+
+    def full(copy: FileCopy, source: Path, target: Path, size: int, earlier: Path | None = None) -> None:
+        target.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device", str(target))
+
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(FileCopy, "copy", full)
+        done = CliRunner().invoke(app, ["restore", str(backup), str(one), str(two)])
+    assert done.exit_code != 0
+    assert "No space left on device" in str(done.exception)
+    assert not list(one.iterdir())
+    restored(backup, one, two)
