@@ -161,7 +161,17 @@ class ReadableTests(SynchronousTestCase):
             old, new = jsonschema.Draft7Validator(narrow), jsonschema.Draft7Validator(wide)
             for _ in range(10):
                 value = data.draw(values)
-                self.assertTrue(not old.is_valid(value) or new.is_valid(value), value)
+                self.assertTrue(not accepts(old, value) or accepts(new, value), value)
+
+
+def accepts(validator: Any, value: Any) -> bool:
+    """Whether a value is valid, by jsonschema."""
+    try:
+        return bool(validator.is_valid(value))
+    except TypeError:
+        # It fails at "additionalItems" beside "items" that are true or false (jsonschema 4.26).
+        assume(False)
+        raise
 
 
 values = st.recursive(
