@@ -21,6 +21,7 @@ from logbus.admin.topics import OFFSET, TOPIC_NAME, UNANSWERED, page, page_of, p
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.coordination.group import Group
 from logbus.coordination.group_coordinator import OFFSETS_TOPIC
+from logbus.coordination.group_lag_history import INTERVAL_SECONDS, LagHistory
 from logbus.coordination.group_lags import GroupLags, Lag
 from logbus.coordination.group_offsets import CommittedOffset
 from logbus.errors import ApiError, ErrorCode
@@ -72,6 +73,22 @@ DETAIL = object_schema(
     assignor=string("The assignor; empty until one is chosen."),
     offsets=array("Committed offsets by topic and partition.", COMMITTED_OFFSET),
 )
+LAG_SAMPLE = object_schema(
+    "The lag of a group at one time.",
+    at=integer("When, in ms since 1970."),
+    lag=nullable(integer("Records still to read; null: some are of topics that you may not see.")),
+    partitions=array(
+        "The partitions farthest behind, the largest lag first.",
+        object_schema(
+            "A partition.", topic=TOPIC_NAME, partition=integer("Number of the partition."), lag=integer("Its lag.")
+        ),
+    ),
+)
+LAGS = object_schema(
+    "The lag of a group over the last hour; empty if many groups are farther behind.",
+    interval_seconds=integer("Seconds between samples."),
+    items=array("Samples, the oldest first.", LAG_SAMPLE),
+)
 PAGE = page(
     "groups",
     GROUP,
@@ -91,6 +108,7 @@ class GroupViews:
 
     metadata: ClusterMetadata
     lags: GroupLags
+    history: LagHistory
 
     @route(
         "GET",
@@ -149,6 +167,41 @@ class GroupViews:
                 "offsets": lambda: self._readings(offsets),
             }
         )
+
+    @route(
+        "GET",
+        "/api/v1/groups/{group}/lag",
+        "The lag of a group over the last hour",
+        answer=LAGS,
+        parameters={"group": GROUP_ID},
+        right=Right(AclOperation.DESCRIBE, ResourceType.GROUP, "group"),
+        rights="Needs Describe on the Group; topics without Describe are left out.",
+        served_by=lambda self, call: self.coordinator_of(call.path["group"]),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+    )
+    def lag_history(self, call: ViewRequest) -> dict[str, Any]:
+        group_id = call.path["group"]
+        self._existing(group_id)
+        is_visible = call.access.filter(AclOperation.DESCRIBE, ResourceType.TOPIC)
+        samples = self.history.of(group_id)
+        topics = {each.topic for each in self._committed(group_id, None)}
+        topics |= {partition.topic for sample in samples for partition, _ in sample.partitions}
+        visible = {topic for topic in topics if is_visible is None or is_visible(topic)}
+        return {
+            "interval_seconds": INTERVAL_SECONDS,
+            "items": [
+                {
+                    "at": sample.at_ms,
+                    "lag": sample.sum if visible == topics else None,
+                    "partitions": [
+                        {"topic": partition.topic, "partition": partition.partition, "lag": lag}
+                        for partition, lag in sample.partitions
+                        if partition.topic in visible
+                    ],
+                }
+                for sample in samples
+            ],
+        }
 
     def coordinator_of(self, group_id: str) -> int | None:
         """

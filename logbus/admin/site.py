@@ -57,6 +57,7 @@ from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.conditions import Conditions
 from logbus.config import keys
 from logbus.config.config_view import ConfigView, usable_topic_overrides
+from logbus.coordination.group_lag_history import LagHistory
 from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.exposition import process_families
@@ -98,6 +99,7 @@ class AdminSite(ServerFactory):
     :ivar relay: passes requests on to the brokers that serve them.
     :ivar topics: creates, deletes and configures topics.
     :ivar lags: the groups this broker coordinates, and their lags.
+    :ivar lag_history: these lags over the last hour.
     :ivar transactions: the transactional ids this broker coordinates.
     :ivar snapshots: makes snapshots of this broker's files, for backups.
     :ivar requests: serves Kafka requests for clients of HTTP.
@@ -126,6 +128,7 @@ class AdminSite(ServerFactory):
     replicas: ReplicaManager
     topics: TopicAdminForwarder
     lags: GroupLags
+    lag_history: LagHistory
     transactions: TransactionCoordinator
     snapshots: BrokerSnapshots
     requests: KafkaRequests
@@ -204,7 +207,7 @@ class AdminSite(ServerFactory):
         router, config = Router(self.relay), self.config
         self.relay.serve = self._relayed
         reader = RecordReader(self.requests, self.metadata, self.clock)
-        groups = GroupViews(self.metadata, self.lags)
+        groups = GroupViews(self.metadata, self.lags, self.lag_history)
         router.add(
             [
                 ProbeViews(self.not_ready),

@@ -78,6 +78,7 @@ class AdminServer:
             replicas=self._replication.replicas,
             topics=self._control.topics_anywhere,
             lags=self._coordinators.group_lags,
+            lag_history=self._coordinators.lag_history,
             transactions=self._coordinators.transactions,
             snapshots=self._snapshots,
             requests=KafkaRequests(

@@ -13,6 +13,7 @@ from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config import keys
 from logbus.coordination.group_cleanup import GroupCleanup
 from logbus.coordination.group_coordinator import GroupCoordinator
+from logbus.coordination.group_lag_history import LagHistory
 from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.internal_topics import InternalTopics
 from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
@@ -37,6 +38,7 @@ class Coordinators:
         self.groups = GroupCoordinator(replicas, metadata, config, reactor, wall_ms, env.random)
         self.group_cleanup = GroupCleanup(self.groups)
         self.group_lags = GroupLags(self.groups, replicas)
+        self.lag_history = LagHistory(self.group_lags, reactor, env.wall_clock)
         self.marker_writer = MarkerWriter(
             replicas,
             self.groups.transaction_completed,

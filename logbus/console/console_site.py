@@ -22,6 +22,7 @@ from logbus.admin.routing import Headers, PendingResponse, Router, ViewResponse
 from logbus.admin.schema_registry import ISchemaRegistry
 from logbus.admin.site import AdminSite
 from logbus.console.metric_history import MetricHistory
+from logbus.coordination.group_lag_history import LagHistory
 from logbus.metrics import Family
 
 HTML = "text/html; charset=utf-8"
@@ -35,6 +36,7 @@ class ConsoleSite:
     :ivar api: the routes of the HTTP API.
     :ivar mounted: returns first path segments of plugins' resources.
     :ivar schemas: returns the schema registry, if there is one.
+    :ivar lags: the lag of groups over the last hour, kept while the pages are served.
     :ivar families: returns the metrics of this broker.
     :ivar challenge: makes the error that has a browser ask for a password.
     """
@@ -42,6 +44,7 @@ class ConsoleSite:
     api: Router
     mounted: Callable[[], Sequence[str]]
     schemas: Callable[[], ISchemaRegistry | None]
+    lags: LagHistory
     families: Callable[[], Iterable[Family]]
     challenge: Callable[[str], HttpProblem]
     broker_id: int
@@ -65,6 +68,7 @@ class ConsoleSite:
             api=site.router,
             mounted=lambda: site.mounted_paths,
             schemas=lambda: ISchemaRegistry(site.mounted_resource("registry"), None),
+            lags=site.lag_history,
             families=site.registry.collect,
             challenge=site.authentication.challenge,
             broker_id=site.broker.broker_id,
@@ -74,10 +78,12 @@ class ConsoleSite:
     def start(self) -> None:
         """Begin to keep the last hour."""
         self._history.start()
+        self.lags.start()
 
     def stop(self) -> None:
         """Stop doing so."""
         self._history.stop()
+        self.lags.stop()
 
     def serves(self, path: str) -> bool:
         """Whether a path is one of the console's."""

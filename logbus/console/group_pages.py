@@ -4,7 +4,7 @@ Pages of groups: the list, and one with its members and the lag of each partitio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
@@ -29,10 +29,14 @@ from logbus.console.elements import (
     table,
     tile,
 )
-from logbus.console.figures import count, moment, number
+from logbus.console.figures import count, moment, number, shortened
+from logbus.console.metric_history import Points
 from logbus.console.page import Page, Visit
+from logbus.console.plot import plot
+from logbus.coordination.group_lag_history import SAMPLES
 
 SECTION = "/console/groups"
+PLOTTED_PARTITIONS = 3
 ROWS, PARTITION_ROWS, MEMBER_ROWS = 50, 200, 100
 LONGEST_LINK = 2000
 """A path must be shorter than 8192 bytes, of which each character may take twelve."""
@@ -81,6 +85,7 @@ class GroupPages:
         offsets = sorted(group["offsets"], key=lambda each: -(each["lag"] or 0))
         rows = [_offset(each) for each in offsets[:PARTITION_ROWS]]
         more = len(offsets) - len(rows)
+        history = (await visit.api.get(f"/api/v1/groups/{segment(visit.names['group'])}/lag"))["items"]
         members = [_member(each) for each in group["members"][:MEMBER_ROWS]]
         return Page(
             visit.names["group"],
@@ -97,6 +102,7 @@ class GroupPages:
                     id="state",
                     **{"data-live": ""},
                 ),
+                card("Lag over the last hour", _lag_plots(history), id="history"),
                 card(
                     "Lag by partition",
                     table(
@@ -131,6 +137,28 @@ class GroupPages:
                 button_link(f"{SECTION}/{segment(visit.names['group'])}/delete", "Delete …", "danger"),
             ],
         )
+
+
+def _lag_plots(samples: Sequence[Mapping[str, Any]]) -> Tag:
+    """Return plots of the whole lag, and of that of the partitions that are farthest behind now."""
+    if not samples:
+        return empty("No samples yet: one is taken every minute, of the groups that are farthest behind.")
+    plots = [_lag_plot("All partitions", [each["lag"] for each in samples])]
+    for farthest in samples[-1]["partitions"][:PLOTTED_PARTITIONS]:
+        points = [
+            next((other["lag"] for other in each["partitions"] if _place(other) == _place(farthest)), None)
+            for each in samples
+        ]
+        plots.append(_lag_plot(f"{shortened(farthest['topic'], 60)}-{farthest['partition']}", points))
+    return tags.div(plots, class_="plots")
+
+
+def _lag_plot(title: str, points: Points) -> Tag:
+    return plot(title, [("still to read", points)], lambda value: number(int(value)), SAMPLES)
+
+
+def _place(each: Mapping[str, Any]) -> tuple[str, int]:
+    return each["topic"], each["partition"]
 
 
 def group_link(group: str) -> Any:

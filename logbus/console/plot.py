@@ -17,11 +17,14 @@ WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 560, 150, 4, 22, 20
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
-def plot(title: str, series: Sequence[tuple[str, Points]], shown: Callable[[float], str]) -> Tag:
+def plot(
+    title: str, series: Sequence[tuple[str, Points]], shown: Callable[[float], str], hour: int = SAMPLES - 1
+) -> Tag:
     """
     Return a plot of the last hour with its legend; the newest values are in words.
 
     :param shown: returns a value with its unit.
+    :param hour: points of an hour.
     """
     highest = max((value for _, points in series for value in points if value is not None), default=0.0)
     top = ceiling(highest)
@@ -33,7 +36,7 @@ def plot(title: str, series: Sequence[tuple[str, Points]], shown: Callable[[floa
         class_="legend",
     )
     if not any(value is not None for _, points in series for value in points):
-        return _figure(title, tags.p("No values yet: samples are taken every ten seconds.", class_="note"))
+        return _figure(title, tags.p("No values yet.", class_="note"))
     words = "; ".join(f"{label}: now {_now(points, shown)}" for label, points in series)
     # Tags that twisted.web.template does not know are made by hand.
     drawing = Tag("svg")(
@@ -47,7 +50,7 @@ def plot(title: str, series: Sequence[tuple[str, Points]], shown: Callable[[floa
         [
             Tag("polyline")(points=run, class_=f"line line{at}")
             for at, (_, points) in enumerate(series)
-            for run in _runs(points, top)
+            for run in _runs(points, top, hour)
         ],
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
@@ -86,9 +89,9 @@ def _line(share: float, kind: str) -> Tag:
     return Tag("line")(x1="0", x2=str(WIDTH), y1=y, y2=y, class_=kind)
 
 
-def _runs(points: Points, top: float) -> list[str]:
+def _runs(points: Points, top: float, hour: int) -> list[str]:
     """Return the lines between gaps; a value alone is a short line."""
-    step = (WIDTH - 2 * LEFT) / (SAMPLES - 2)
+    step = (WIDTH - 2 * LEFT) / (hour - 1)
     start = WIDTH - LEFT - (len(points) - 1) * step
     runs: list[list[str]] = [[]]
     for at, value in enumerate(points):

@@ -28,6 +28,7 @@ Committed offsets:
 * ``txn_offset_commits``: TxnOffsetCommit
 * ``offset_target``: the target of an offset reset, and the offset it gives (pure)
 * ``group_lags``: the lags of groups, also as metrics
+* ``group_lag_history``: these over the last hour
 * ``group_cleanup``: removes expired offsets, offsets of deleted topics, and groups
 
 The log of groups:

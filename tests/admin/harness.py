@@ -30,6 +30,7 @@ from logbus.admin.site import AdminSite
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, PartitionImage
 from logbus.conditions import Conditions
 from logbus.config.config_view import ConfigView
+from logbus.coordination.group_lag_history import LagHistory
 from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.group_offsets import CommittedOffset
 from logbus.coordination.transactions.transaction_loader import TransactionCoordinatorMetrics
@@ -385,13 +386,15 @@ class World:
         add_topic(self.metadata, "orders", ORDERS, 3, {"retention.ms": "1000"})
         self.replicas.add(replica("orders", 0))
         self.topics = MadeUpTopics(self.metadata, self.view)
+        lags = GroupLags(cast(Any, self.groups), cast(Any, self.replicas))
         self.site = AdminSite(
             broker=cast(Any, MadeUpBroker(self.broker_id)),
             relay=Relay(self.broker_id, self.metadata, self.ask_other, cast(Any, self.clock)),
             metadata=self.metadata,
             replicas=cast(Any, self.replicas),
             topics=cast(Any, self.topics),
-            lags=GroupLags(cast(Any, self.groups), cast(Any, self.replicas)),
+            lags=lags,
+            lag_history=LagHistory(lags, cast(Any, self.clock), lambda: NOW),
             transactions=cast(Any, self.transactions),
             snapshots=cast(Any, NoSnapshots()),
             requests=KafkaRequests(

@@ -71,6 +71,7 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("GET", "/api/v1/quotas"): (Op.DESCRIBE_CONFIGS, CLUSTER),
     ("PATCH", "/api/v1/quotas"): (Op.ALTER_CONFIGS, CLUSTER),
     ("GET", "/api/v1/brokers/{broker}/log-dirs"): (Op.DESCRIBE, CLUSTER),
+    ("GET", "/api/v1/groups/{group}/lag"): (Op.DESCRIBE, (Kind.GROUP, "g")),
     ("GET", "/api/v1/users"): (Op.DESCRIBE, CLUSTER),
     ("PUT", "/api/v1/users/{user}"): (Op.ALTER, CLUSTER),
     ("DELETE", "/api/v1/users/{user}"): (Op.ALTER, CLUSTER),

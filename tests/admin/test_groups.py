@@ -178,6 +178,20 @@ class GroupViewTests(SynchronousTestCase):
         )
         self.assertEqual((second["partition"], second["end_offset"], second["lag"]), (1, None, None))
 
+    def test_lag_over_time(self) -> None:
+        """Samples with the partitions farthest behind; none before the first one is taken."""
+        self.world.groups.add(classic("billing"), {O0: CommittedOffset(4), O1: CommittedOffset(1)})
+        self.assertEqual(self.ask("/api/v1/groups/billing/lag"), {"interval_seconds": 60, "items": []})
+        self.world.site.lag_history.start()
+        self.world.clock.pump([1] * 70)
+        self.world.site.lag_history.stop()
+        items = self.ask("/api/v1/groups/billing/lag")["items"]
+        self.assertEqual(
+            [(each["lag"], each["partitions"]) for each in items],
+            [(5, [{"topic": "orders", "partition": 0, "lag": 5}])] * 2,
+        )
+        self.ask("/api/v1/groups/nope/lag", 404)
+
     def test_a_group_of_the_newer_protocol(self) -> None:
         """
         Assignments have topic names, as far as the topics still exist.

@@ -10,10 +10,13 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.admin.authentication import HttpLogins
 from logbus.conditions import LOG_DIRECTORY_FULL, Finding
+from logbus.coordination.group_offsets import CommittedOffset
 from logbus.coordination.transactions.transaction_state import TransactionState
+from logbus.model import TopicPartition
 from logbus.security.acl.acls import AclOperation, ResourceType
 from tests.admin.harness import NOW, add_topic
 from tests.admin.test_authorization import Allows
+from tests.admin.test_groups import classic
 from tests.admin.test_transactions import transaction
 from tests.console.kit import console, post, seen
 
@@ -312,6 +315,16 @@ class ChangeTests(SynchronousTestCase):
         self.assertIn("logbus configs delete topic orders retention.ms", page.text)
         self.assertEqual(post(self.world, path, {"restore": "yes", "confirmed": "yes"}).status, 303)
         self.assertEqual(self.world.metadata.topics["orders"].configs, {})
+
+    def test_lag_over_time(self) -> None:
+        """A group's page plots its lag once there are samples, and that of the partitions farthest behind."""
+        self.world.groups.add(classic("billing"), {TopicPartition("orders", 0): CommittedOffset(4)})
+        self.world.groups.add(classic("new"))
+        self.assertIn("No samples yet", seen(self.world.ask("GET", "/console/groups/new")).text)
+        self.world.clock.pump([1] * 130)
+        page = seen(self.world.ask("GET", "/console/groups/billing"))
+        self.assertEqual(len(page.having("svg")), 2)
+        self.assertIn("orders-0, last hour. still to read: now 5", page.text)
 
     def test_two_people(self) -> None:
         """Who changes what somebody else has changed meanwhile is told so, on the form and when they confirm."""
