@@ -11,6 +11,7 @@ layout puts these into the frame. Forms come back through form_body and change, 
 * ``change``: a change to confirm: its command, request and consequences
 * ``page``: what a page is made from, and its errors
 * ``layout``: the frame: head, navigation, foot
+* ``live_parts``: sends an open page what changes, by server-sent events
 * ``elements``: tables, lists, badges, messages and fields
 * ``figures``: numbers, sizes and times as text (pure)
 * ``plot``: time series as SVG

@@ -17,6 +17,7 @@ from twisted.internet.task import Cooperator, deferLater
 from twisted.logger import Logger
 
 from logbus.admin.authorization import HttpAccess
+from logbus.admin.event_stream import EVENT_STREAM, EventStreams
 from logbus.admin.problem_details import HttpProblem, problem_of
 from logbus.admin.routing import Headers, PendingResponse, Router, ViewResponse
 from logbus.admin.schema_registry import ISchemaRegistry
@@ -39,6 +40,7 @@ class ConsoleSite:
     :ivar lags: the lag of groups over the last hour, kept while the pages are served.
     :ivar families: returns the metrics of this broker.
     :ivar challenge: makes the error that has a browser ask for a password.
+    :ivar streams: the event streams of the listener.
     """
 
     api: Router
@@ -47,6 +49,7 @@ class ConsoleSite:
     lags: LagHistory
     families: Callable[[], Iterable[Family]]
     challenge: Callable[[str], HttpProblem]
+    streams: EventStreams
     broker_id: int
     clock: IReactorTime
     _history: MetricHistory = field(init=False)
@@ -71,6 +74,7 @@ class ConsoleSite:
             lags=site.lag_history,
             families=site.registry.collect,
             challenge=site.authentication.challenge,
+            streams=site.streams,
             broker_id=site.broker.broker_id,
             clock=site.clock,
         )
@@ -91,11 +95,20 @@ class ConsoleSite:
 
     def answer(self, method: str, target: str, headers: Headers, body: bytes, access: HttpAccess) -> PendingResponse:
         """
-        Answer a request; errors become pages, too.
+        Answer a request; errors become pages, too. A browser that asks for ``text/event-stream`` gets what changes.
 
         :param target: path and query, as received.
         """
+        if method == "GET" and headers.get("accept", ()) == [EVENT_STREAM]:
+            return self._follow(target, access)
         return Deferred.fromCoroutine(self._answer(method, target, body, access))
+
+    def _follow(self, target: str, access: HttpAccess) -> PendingResponse:
+        from logbus.console.live_parts import LiveParts
+
+        path, _, query = target.partition("?")
+        parts = LiveParts(lambda: self._visited("GET", path, query, b"", access), self.clock)
+        return self.streams.respond(parts.events)
 
     def _parts(self) -> Any:
         if self._made is None:
@@ -149,12 +162,9 @@ class ConsoleSite:
         from logbus.console.static_files import PREFIX
 
         path, _, query = target.partition("?")
-        try:
-            if path.startswith(PREFIX):
-                return cast(ViewResponse, self._parts()[0].answer(path.rpartition("/")[2]))
-            result = await self._visit(method, path, query, body, access)
-        except Exception as e:
-            result = self._problem(e, method, path)
+        if path.startswith(PREFIX):
+            return cast(ViewResponse, self._parts()[0].answer(path.rpartition("/")[2]))
+        result = await self._visited(method, path, query, body, access)
         if isinstance(result, SeeOther):
             return ViewResponse(HTTPStatus.SEE_OTHER, "", headers={"Location": result.location})
         if isinstance(result, Download):
@@ -162,6 +172,13 @@ class ConsoleSite:
             return ViewResponse(HTTPStatus.OK, result.content_type, result.body, saved)
         assert isinstance(result, Page)
         return await self._page(result, access)
+
+    async def _visited(self, method: str, path: str, query: str, body: bytes, access: HttpAccess) -> Any:
+        """Return what a page gives; if it fails, the page of the error."""
+        try:
+            return await self._visit(method, path, query, body, access)
+        except Exception as e:
+            return self._problem(e, method, path)
 
     async def _visit(self, method: str, path: str, query: str, body: bytes, access: HttpAccess) -> Any:
         from logbus.console.api_client import ApiClient

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Producer
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from logbus.testing import Broker
 
@@ -93,3 +93,35 @@ def test_signing_in(open_page: Callable[..., Page]) -> None:
         expect(bob.locator("main")).to_contain_text("User:bob lacks a right: Describe on the Topic secret")
         stranger = open_page().request.get(f"{broker.admin_url}/console/topics")
         assert stranger.status == 401
+
+
+def test_changes_come_by_a_stream(open_page: Callable[..., Page], mortal: Broker) -> None:
+    """An open page asks once, and gets what changes; where there is no stream to be had, it asks again and again."""
+    page, asked = open_page(), list[tuple[str, str]]()
+    page.on("request", lambda request: asked.append((request.resource_type, request.url)))
+    page.goto(f"{mortal.admin_url}/console/topics")
+    _write(mortal, "streamed", "x")
+    expect(page.locator("main table")).to_contain_text("streamed")
+    assert [kind for kind, url in asked if url.endswith("/topics")] == ["document", "eventsource"]
+
+    page, kinds = open_page(), set[str]()
+    page.on("request", lambda request: kinds.add(request.resource_type))
+    page.route("**/console/topics", lambda each: each.fulfill(status=503) if _is_stream(each) else each.continue_())
+    page.goto(f"{mortal.admin_url}/console/topics")
+    _write(mortal, "asked-for", "x")
+    expect(page.locator("main table")).to_contain_text("asked-for")
+    assert "fetch" in kinds
+
+
+def test_what_is_shown_is_deleted(open_page: Callable[..., Page], mortal: Broker) -> None:
+    """The page of a topic that somebody else deletes says so."""
+    _write(mortal, "short-lived", "x")
+    page = open_page()
+    page.goto(f"{mortal.admin_url}/console/topics/short-lived")
+    answer = page.request.delete(f"{mortal.admin_url}/api/v1/topics/short-lived?confirm=short-lived")
+    assert answer.ok, answer.text()
+    expect(page.locator("#connection")).to_have_text("Out of date: Not Found")
+
+
+def _is_stream(route: Route) -> bool:
+    return route.request.resource_type == "eventsource"

@@ -1,7 +1,7 @@
-// What the console adds to pages that work without it: refreshing, a switch of light and dark, keyboard shortcuts.
+// What the console adds to pages that work without it: changes as they come, a switch of light and dark, keyboard shortcuts.
 "use strict";
 (() => {
-  const INTERVAL_MS = 5000, PATIENCE_MS = 20000;
+  const START_MS = 1000, INTERVAL_MS = 5000, PATIENCE_MS = 20000;
   const root = document.documentElement;
   const stored = (() => { try { return localStorage.getItem("theme"); } catch { return null; } })();
   if (stored === "light" || stored === "dark") root.dataset.theme = stored;
@@ -17,36 +17,80 @@
     const place = document.getElementById("connection");
     if (place && place.textContent !== text) place.textContent = text;
   }
+  function silent() {
+    since = since || new Date().toLocaleTimeString();
+    tell("No answer since " + since);
+  }
+  function answered() {
+    since = "";
+    tell("");
+  }
 
-  // Replaces parts of the page that have changed, but none that is in use.
+  // Replaces a part of the page; one that is in use waits until it is not.
+  const waiting = new Map();
+  const inUse = part => part.contains(document.activeElement) || part.contains(getSelection().anchorNode) && !getSelection().isCollapsed;
+  function replace(part, next) {
+    waiting.delete(part.id);
+    if (next.innerHTML === part.innerHTML) return;
+    if (inUse(part)) { waiting.set(part.id, next); return; }
+    const left = [...part.querySelectorAll(".scrolls")].map(each => each.scrollLeft);
+    part.replaceChildren(...next.childNodes);
+    part.querySelectorAll(".scrolls").forEach((each, at) => { each.scrollLeft = left[at] || 0; });
+  }
+  function replaceWaiting() {
+    for (const [id, next] of [...waiting]) {
+      const part = document.getElementById(id);
+      if (part) replace(part, next);
+    }
+  }
+  const parsed = text => new DOMParser().parseFromString(text, "text/html");
+
+  // Asks for the whole page, where no stream is to be had.
   async function refresh() {
-    if (document.hidden || !document.querySelector("[data-live]")) return;
-    let text;
     try {
       const answer = await fetch(location.href, {signal: AbortSignal.timeout(PATIENCE_MS)});
       if (!answer.ok) throw new Error(answer.status);
-      text = await answer.text();
+      const fresh = parsed(await answer.text());
+      answered();
+      for (const part of document.querySelectorAll("[data-live]")) {
+        const next = fresh.getElementById(part.id);
+        if (next) replace(part, next);
+      }
     } catch {
-      since = since || new Date().toLocaleTimeString();
-      tell("No answer since " + since);
-      return;
-    }
-    since = "";
-    tell("");
-    const fresh = new DOMParser().parseFromString(text, "text/html");
-    for (const part of document.querySelectorAll("[data-live]")) {
-      const next = fresh.getElementById(part.id);
-      const inUse = part.contains(document.activeElement) || part.contains(getSelection().anchorNode) && !getSelection().isCollapsed;
-      if (!next || inUse || next.innerHTML === part.innerHTML) continue;
-      const left = [...part.querySelectorAll(".scrolls")].map(each => each.scrollLeft);
-      part.replaceChildren(...next.childNodes);
-      part.querySelectorAll(".scrolls").forEach((each, at) => { each.scrollLeft = left[at] || 0; });
+      silent();
     }
   }
 
-  async function keepFresh() {
-    await refresh();
-    setTimeout(keepFresh, INTERVAL_MS);
+  // Follows the changes of the page while it is seen.
+  let stream = null, alarm = 0;
+  function heard() {
+    answered();
+    clearTimeout(alarm);
+    alarm = setTimeout(silent, PATIENCE_MS);
+    replaceWaiting();
+  }
+  function unfollow() {
+    clearTimeout(alarm);
+    if (stream) stream.close();
+    stream = null;
+  }
+  function follow() {
+    if (stream || document.hidden || !document.querySelector("[data-live]")) return;
+    stream = new EventSource(location.href);
+    stream.addEventListener("open", heard);
+    stream.addEventListener("alive", heard);
+    stream.addEventListener("part", event => {
+      heard();
+      const told = JSON.parse(event.data), part = document.getElementById(told.id);
+      if (part) replace(part, parsed(told.html).body.firstElementChild);
+    });
+    stream.addEventListener("over", event => { unfollow(); tell("Out of date: " + JSON.parse(event.data).reason); });
+    stream.addEventListener("error", () => {
+      silent();
+      if (!stream || stream.readyState !== EventSource.CLOSED) return; // it tries again by itself
+      unfollow();
+      refresh().finally(() => setTimeout(follow, INTERVAL_MS));
+    });
   }
 
   // A search goes on by itself, part after part, until it is stopped, has gone through all, or the page is full.
@@ -103,7 +147,10 @@
     const theme = document.getElementById("theme");
     theme.hidden = false;
     theme.addEventListener("click", switchTheme);
-    setTimeout(keepFresh, INTERVAL_MS);
-    document.addEventListener("visibilitychange", refresh);
+    setTimeout(follow, START_MS);
+    document.addEventListener("visibilitychange", () => { if (document.hidden) unfollow(); else follow(); });
+    document.addEventListener("focusout", () => setTimeout(replaceWaiting));
+    addEventListener("pagehide", unfollow);
+    addEventListener("pageshow", event => { if (event.persisted) follow(); });
   });
 })();
