@@ -75,24 +75,26 @@ class Session:
     One shell, from the first example of a page to its last.
 
     :ivar where: its directory.
+    :param programs: where Python and logbus are.
     """
 
-    def __init__(self, where: Path, isolated: bool) -> None:
+    def __init__(self, where: Path, isolated: bool, programs: Path) -> None:
         self.where = where
-        # The checkout, as far as pages need it.
-        # What other processes write there meanwhile may be gone when it is to be copied.
-        passing = shutil.ignore_patterns("__pycache__", "*.cache", "*.new")
-        shutil.copytree(EXAMPLES, where / EXAMPLES.relative_to(ROOT), ignore=passing)
+        examples = where / EXAMPLES.relative_to(ROOT)
+        if not examples.exists():
+            # The checkout, as far as pages need it.
+            # What other processes write there meanwhile may be gone when it is to be copied.
+            passing = shutil.ignore_patterns("__pycache__", "*.cache", "*.new")
+            shutil.copytree(EXAMPLES, examples, ignore=passing)
         tools = where / ".tools"
         tools.mkdir()
-        # logbus is installed already, from this tree; test_packaging installs it as a reader would.
+        # logbus is installed already; test_fresh_clone and test_packaging install it as a reader would.
         (tools / "pip").write_text("#!/bin/sh\nexit 0\n")
         (tools / "pip").chmod(0o755)
-        here = Path(sys.executable).parent
         environment = {
             "HOME": str(where),
             "LANG": "C.UTF-8",
-            "PATH": f"{tools}:{here}:/usr/local/bin:/usr/bin:/bin",
+            "PATH": f"{tools}:{programs}:/usr/local/bin:/usr/bin:/bin",
             "PYTHONUNBUFFERED": "1",
             # Spark would look for an address of the machine, and there may be no network.
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -245,7 +247,11 @@ def _replacing_the_shell(command: str) -> str:
 
 
 @contextlib.contextmanager
-def session(where: Path, isolated: bool) -> Iterator[Session]:
-    """A session that is over in the end, whatever was left running."""
-    with Session(where, isolated) as one:
+def session(where: Path, isolated: bool, programs: Path | None = None) -> Iterator[Session]:
+    """
+    A session that is over in the end, whatever was left running.
+
+    :param programs: where Python and logbus are; None: those of this process.
+    """
+    with Session(where, isolated, programs or Path(sys.executable).parent) as one:
         yield one
