@@ -45,6 +45,8 @@ Views:
 * ``metrics_view``: ``/metrics``
 * ``cluster``: the cluster and its brokers
 * ``cluster_health``: faulty partitions, shutdown of the broker
+* ``broker_history``: the last hour of a broker
+* ``metric_history``: keeps it
 * ``conditions``: what is wrong with the brokers
 * ``topics``: topics and partitions
 * ``configs``: configuration of topics and brokers

@@ -62,6 +62,11 @@ def integer(description: str, **more: Any) -> JsonSchema:
     return {"type": "integer", "description": description, **more}
 
 
+def number(description: str, **more: Any) -> JsonSchema:
+    """A number."""
+    return {"type": "number", "description": description, **more}
+
+
 def string(description: str, **more: Any) -> JsonSchema:
     """A string."""
     return {"type": "string", "description": description, **more}

@@ -12,7 +12,7 @@ from attrs import frozen
 from twisted.internet.defer import Deferred
 
 from logbus.admin.authorization import HttpAccess, Right
-from logbus.admin.json_schema import array, boolean, integer, mapping, nullable, object_schema, string
+from logbus.admin.json_schema import array, boolean, integer, mapping, nullable, number, object_schema, string
 from logbus.admin.kafka_requests import KafkaRequests
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.routing import ViewRequest, route
@@ -42,7 +42,7 @@ ENTITY = object_schema(
     ip=nullable(string("An address.", minLength=1, maxLength=1000)),
     optional=("user", "client_id", "ip"),
 )
-NUMBER = {"type": "number", "description": "The quota, as of producer_byte_rate in bytes a second."}
+NUMBER = number("The quota, as of producer_byte_rate in bytes a second.")
 QUOTAS = object_schema(
     "Quotas.",
     items=array(

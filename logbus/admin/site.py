@@ -21,6 +21,7 @@ from twisted.plugin import getPlugins
 from logbus.admin.acls import AclViews
 from logbus.admin.authentication import HttpAuthentication
 from logbus.admin.authorization import HttpAuthorization
+from logbus.admin.broker_history import HistoryViews
 from logbus.admin.cluster import ClusterViews
 from logbus.admin.cluster_health import ClusterHealthViews
 from logbus.admin.conditions import ConditionViews
@@ -32,6 +33,7 @@ from logbus.admin.http_limits import HttpLimits
 from logbus.admin.kafka_requests import KafkaRequests
 from logbus.admin.log_dirs import LogDirViews
 from logbus.admin.loggers import LoggerViews
+from logbus.admin.metric_history import MetricHistory
 from logbus.admin.metrics_view import Combine, MetricsView
 from logbus.admin.openapi import OpenApiView
 from logbus.admin.pages import NoPages, Pages
@@ -109,6 +111,7 @@ class AdminSite(ServerFactory):
     :ivar authorization: tells what a client may do.
     :ivar internal_topics: names of topics that only brokers write to.
     :ivar streams: streams of events to clients.
+    :ivar history: a few metrics over the last hour, which whoever shows them has it keep.
     :ivar not_ready: returns the reasons why clients should not use this broker now, a sentence each.
     :ivar conditions: what is wrong with this broker.
     :ivar clock: the broker's reactor, for the timers of connections.
@@ -149,6 +152,7 @@ class AdminSite(ServerFactory):
     make_pages: Callable[[AdminSite], Pages] = lambda site: NoPages()
     limits: HttpLimits = field(factory=HttpLimits)
     streams: EventStreams = field(init=False)
+    history: MetricHistory = field(init=False)
     _mounted: dict[bytes, MountedResource] = field(factory=dict, init=False)
     router: Router = field(init=False)
     _pages: Pages = field(init=False)
@@ -202,6 +206,10 @@ class AdminSite(ServerFactory):
     def _make_streams(self) -> EventStreams:
         return EventStreams(lambda: self.config.get(keys.ADMIN_EVENT_STREAMS))
 
+    @history.default
+    def _make_history(self) -> MetricHistory:
+        return MetricHistory(self.registry.collect, self.clock)
+
     @router.default
     def _make_router(self) -> Router:
         router, config = Router(self.relay), self.config
@@ -232,6 +240,7 @@ class AdminSite(ServerFactory):
                     self.replicas,
                     self.streams,
                 ),
+                HistoryViews(self.metadata, self.broker.broker_id, self.history),
                 LogDirViews(self.metadata, self.broker.broker_id, self.requests),
                 SnapshotViews(self.metadata, self.broker.broker_id, self.snapshots),
                 AclViews(self.requests),

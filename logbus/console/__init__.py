@@ -15,7 +15,7 @@ layout puts these into the frame. Forms come back through form_body and change, 
 * ``elements``: tables, lists, badges, messages and fields
 * ``figures``: numbers, sizes and times as text (pure)
 * ``plot``: time series as SVG
-* ``metric_history``: the last hour of a few metrics in memory
+* ``cluster_history``: the last hour of all brokers
 * ``record_query``: what the record browser's form asks for (pure)
 * ``record_content``: keys and values as people read them (pure)
 * ``value_schemas``: schemas of keys and values, from the registry

@@ -6,7 +6,7 @@ twisted.web.template and the pages are imported with the first request for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -18,13 +18,12 @@ from twisted.logger import Logger
 
 from logbus.admin.authorization import HttpAccess
 from logbus.admin.event_stream import EVENT_STREAM, EventStreams
+from logbus.admin.metric_history import MetricHistory
 from logbus.admin.problem_details import HttpProblem, problem_of
 from logbus.admin.routing import Headers, PendingResponse, Router, ViewResponse
 from logbus.admin.schema_registry import ISchemaRegistry
 from logbus.admin.site import AdminSite
-from logbus.console.metric_history import MetricHistory
 from logbus.coordination.group_lag_history import LagHistory
-from logbus.metrics import Family
 
 HTML = "text/html; charset=utf-8"
 
@@ -38,7 +37,7 @@ class ConsoleSite:
     :ivar mounted: returns first path segments of plugins' resources.
     :ivar schemas: returns the schema registry, if there is one.
     :ivar lags: the lag of groups over the last hour, kept while the pages are served.
-    :ivar families: returns the metrics of this broker.
+    :ivar history: the last hour of this broker, kept as long.
     :ivar challenge: makes the error that has a browser ask for a password.
     :ivar streams: the event streams of the listener.
     """
@@ -47,18 +46,16 @@ class ConsoleSite:
     mounted: Callable[[], Sequence[str]]
     schemas: Callable[[], ISchemaRegistry | None]
     lags: LagHistory
-    families: Callable[[], Iterable[Family]]
+    history: MetricHistory
     challenge: Callable[[str], HttpProblem]
     streams: EventStreams
     broker_id: int
     clock: IReactorTime
-    _history: MetricHistory = field(init=False)
     _cooperator: Cooperator = field(init=False)
     _made: Any = field(default=None, init=False)
     _log = Logger()
 
     def __attrs_post_init__(self) -> None:
-        self._history = MetricHistory(self.families, self.clock)
         self._cooperator = Cooperator(
             terminationPredicateFactory=lambda: lambda: True,  # one step per reactor turn
             scheduler=lambda step: self.clock.callLater(0, step),
@@ -72,7 +69,7 @@ class ConsoleSite:
             mounted=lambda: site.mounted_paths,
             schemas=lambda: ISchemaRegistry(site.mounted_resource("registry"), None),
             lags=site.lag_history,
-            families=site.registry.collect,
+            history=site.history,
             challenge=site.authentication.challenge,
             streams=site.streams,
             broker_id=site.broker.broker_id,
@@ -81,12 +78,12 @@ class ConsoleSite:
 
     def start(self) -> None:
         """Begin to keep the last hour."""
-        self._history.start()
+        self.history.start()
         self.lags.start()
 
     def stop(self) -> None:
         """Stop doing so."""
-        self._history.stop()
+        self.history.stop()
         self.lags.stop()
 
     def serves(self, path: str) -> bool:
@@ -135,7 +132,7 @@ class ConsoleSite:
             files, router = StaticFiles(), Router()
             router.add(
                 [
-                    OverviewPage(self._history),
+                    OverviewPage(self.clock),
                     TopicPages(),
                     RecordPages(),
                     GroupPages(),

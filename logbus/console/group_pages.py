@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from attrs import frozen
 from twisted.web.template import Tag, tags
 
+from logbus.admin.metric_history import Points
 from logbus.admin.routing import route
 from logbus.console.api_client import segment
 from logbus.console.change import done_message
@@ -30,7 +31,6 @@ from logbus.console.elements import (
     tile,
 )
 from logbus.console.figures import count, moment, number, shortened
-from logbus.console.metric_history import Points
 from logbus.console.page import Page, Visit
 from logbus.console.plot import plot
 from logbus.coordination.group_lag_history import SAMPLES

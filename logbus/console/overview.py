@@ -1,5 +1,5 @@
 """
-The first page: the cluster, what is wrong with it, its disks and the last hour of this broker.
+The first page: the cluster, what is wrong with it, its disks and its last hour.
 """
 
 from __future__ import annotations
@@ -8,23 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from attrs import frozen
+from twisted.internet.interfaces import IReactorTime
 from twisted.web.template import Tag, tags
 
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
+from logbus.console.cluster_history import ClusterHistory, last_hour, soon
 from logbus.console.elements import badge, card, empty, link, message, name, number_cell, refusal, table, tile
 from logbus.console.figures import count, moment, number, rate, seconds, shortened, size
-from logbus.console.metric_history import (
-    FETCH_TIME,
-    FREE,
-    LATENESS,
-    PRODUCE_TIME,
-    PRODUCED,
-    RECEIVED,
-    SENT,
-    SIZE,
-    MetricHistory,
-)
 from logbus.console.page import Page, Visit
 from logbus.console.plot import plot
 
@@ -42,7 +33,7 @@ FAULT_WORDS = {
 class OverviewPage:
     """The first page."""
 
-    history: MetricHistory
+    clock: IReactorTime
 
     @route("GET", "/", "Overview", rights="Shows what the user may see.")
     async def overview(self, visit: Visit) -> Page:
@@ -52,6 +43,7 @@ class OverviewPage:
             faults = await visit.api.get("/api/v1/cluster/faults")
         except ApiRefusal as e:
             return Page("Overview", "/", [refusal(e), _broker_card(brokers, visit)], status=e.status, headers=e.headers)
+        history = await last_hour(visit.api, (each["id"] for each in brokers), self.clock)
         counts = faults["counts"]
         tiles = tags.dl(
             tile("Brokers", number(cluster["brokers"]), count(cluster["topics"], "topic"), "good"),
@@ -82,52 +74,57 @@ class OverviewPage:
                     **{"data-live": ""},
                 ),
                 _fault_card(faults["items"], visit) if faults["items"] else "",
-                self._hour(),
+                _hour(history),
                 _broker_card(brokers, visit),
-                self._disks(visit),
+                _disks(history, visit),
             ],
         )
 
     async def _conditions(self, visit: Visit) -> Any:
         try:
-            told = await visit.api.get("/api/v1/conditions")
-        except ApiRefusal:
-            return ""
+            told = await soon(visit.api.get("/api/v1/conditions"), self.clock)
+        except ApiRefusal as e:
+            return message("info", f"What is wrong with the brokers is not known: {e.detail}")
         return [_condition(each) for each in told["items"][:MOST_FAULTS]]
 
-    def _hour(self) -> Tag:
-        history = self.history
-        return card(
-            "Last hour of this broker",
-            tags.div(
-                plot("Throughput", [("in", history.rates(RECEIVED)), ("out", history.rates(SENT))], rate),
-                plot("Records produced", [("records", history.rates(PRODUCED))], lambda value: f"{number(value)}/s"),
-                plot(
-                    "Time of requests, 99th percentile",
-                    [(kind, history.quantiles(kind, 0.99)) for kind in (PRODUCE_TIME, FETCH_TIME)],
-                    seconds,
-                ),
-                plot("Reactor lateness, 99th percentile", [("timers", history.quantiles(LATENESS, 0.99))], seconds),
-                class_="plots",
-            ),
-            id="hour",
-        )
 
-    def _disks(self, visit: Visit) -> Tag:
-        free, whole = self.history.latest.get(FREE, {}), self.history.latest.get(SIZE, {})
-        rows = [_disk(root, free[root], whole[root]) for root in sorted(free) if whole.get(root)]
-        content = (
-            table(
-                "Log directories of this broker",
-                ["Log directory", "State", "Free", "Size", "Used"],
-                rows,
-                visit.pause,
-                (2, 3),
-            )
-            if rows
-            else empty("The space of the log directories has not been measured yet.")
+def _hour(history: ClusterHistory) -> Tag:
+    silent = ", ".join(map(str, history.silent))
+    return card(
+        "Last hour",
+        tags.div(
+            plot("Throughput", [("in", history.sum("received_bytes")), ("out", history.sum("sent_bytes"))], rate),
+            plot(
+                "Records produced", [("records", history.sum("produced_records"))], lambda value: f"{number(value)}/s"
+            ),
+            plot(
+                "Time of requests, 99th percentile",
+                [("produce", history.highest("produce_seconds")), ("fetch", history.highest("fetch_seconds"))],
+                seconds,
+            ),
+            plot("Reactor lateness, 99th percentile", [("timers", history.highest("late_seconds"))], seconds),
+            class_="plots",
+        ),
+        tags.p("Percentiles are those of the slowest broker.", class_="note") if len(history.of) > 1 else "",
+        tags.p(f"Without what these brokers did not tell: {silent}.", class_="note") if silent else "",
+        id="hour",
+    )
+
+
+def _disks(history: ClusterHistory, visit: Visit) -> Tag:
+    rows = [_disk(broker, each) for broker, told in sorted(history.of.items()) for each in told["log_directories"]]
+    content = (
+        table(
+            "Log directories of the brokers",
+            ["Log directory", "Broker", "State", "Free", "Size", "Used"],
+            rows,
+            visit.pause,
+            (1, 3, 4),
         )
-        return card("Disks of this broker", content, id="disks")
+        if rows
+        else empty("The space of the log directories has not been measured yet.")
+    )
+    return card("Disks", content, id="disks")
 
 
 def _condition(each: Mapping[str, Any]) -> Tag:
@@ -149,14 +146,16 @@ def _kind(value: int, kind: str) -> str:
     return kind if value else "good"
 
 
-def _disk(root: str, free: float, whole: float) -> Tag:
+def _disk(broker: int, each: Mapping[str, Any]) -> Tag:
+    free, whole = each["free_bytes"], each["total_bytes"]
     share = free / whole
     state = (
         badge("full", "bad") if share < FULL_DISK else badge("low", "warn") if share < LOW_DISK else badge("ok", "good")
     )
     used = max(0.0, min(1.0, 1 - share))
     return tags.tr(
-        tags.th(name(root), scope="row"),
+        tags.th(name(each["path"]), scope="row"),
+        number_cell(str(broker)),
         tags.td(state),
         number_cell(size(free)),
         number_cell(size(whole)),

@@ -11,7 +11,7 @@ from typing import Any
 
 from twisted.web.template import Tag, tags
 
-from logbus.console.metric_history import SAMPLES, Points
+from logbus.admin.metric_history import SAMPLES, Points
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 560, 150, 4, 22, 20
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)

@@ -45,6 +45,7 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("GET", "/api/v1/conditions"): (Op.DESCRIBE, CLUSTER),
     ("GET", "/api/v1/brokers"): None,
     ("GET", "/api/v1/brokers/{broker}"): None,
+    ("GET", "/api/v1/brokers/{broker}/history"): (Op.DESCRIBE, CLUSTER),
     ("POST", "/api/v1/brokers/{broker}/shutdown"): (Op.ALTER, CLUSTER),
     ("GET", "/api/v1/topics"): None,
     ("POST", "/api/v1/topics"): (Op.CREATE, (Kind.TOPIC, "new")),

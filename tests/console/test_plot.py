@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.template import Tag, flattenString
 
+from logbus.admin.metric_history import SAMPLES
 from logbus.console.figures import number
-from logbus.console.metric_history import SAMPLES
 from logbus.console.plot import HEIGHT, WIDTH, ceiling, plot
 
 points = st.lists(st.none() | st.floats(0, 1e15), max_size=SAMPLES - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.console.metric_history import (
+from logbus.admin.metric_history import (
     FETCH_TIME,
     LATENCY,
     LATENESS,
