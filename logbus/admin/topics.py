@@ -285,9 +285,17 @@ class PartitionViews:
         "/api/v1/topics/{topic}/partitions",
         "A topic's partitions",
         answer=page("partitions", PARTITION, integer("Number of a partition.")),
-        parameters=paged(integer("Number of a partition.", minimum=-1, maximum=MAX_INT), topic=TOPIC_NAME),
+        parameters=paged(
+            integer("Number of a partition.", minimum=-1, maximum=MAX_INT),
+            topic=TOPIC_NAME,
+            broker={
+                **integer("Id of the broker whose replicas to tell of; by default, of the one that answers."),
+                "default": None,
+            },
+        ),
         right=DESCRIBES_TOPIC,
-        errors=(HTTPStatus.NOT_FOUND,),
+        served_by=lambda self, call: self._asked(call.query["broker"]),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def list(self, call: ViewRequest) -> dict[str, Any]:
         topic = existing_topic(self.metadata, call.path["topic"])
@@ -318,6 +326,11 @@ class PartitionViews:
                 f"{topic.name} has the partitions 0 to {len(topic.partitions) - 1}, and no {number}.",
             )
         return self._partition(topic, number, topic.partitions[number])
+
+    def _asked(self, broker: int | None) -> int | None:
+        if broker is not None and broker not in self.metadata.brokers:
+            raise HttpProblem(HTTPStatus.NOT_FOUND, f"There is no live broker {broker}.")
+        return broker
 
     def _leader(self, topic: str, number: int) -> int:
         image = self.metadata.partition(TopicPartition(topic, number))

@@ -15,6 +15,7 @@ layout puts these into the frame. Forms come back through form_body and change, 
 * ``elements``: tables, lists, badges, messages and fields
 * ``figures``: numbers, sizes and times as text (pure)
 * ``plot``: time series as SVG
+* ``broker_answers``: asks several brokers at the same time
 * ``cluster_history``: the last hour of all brokers
 * ``record_query``: what the record browser's form asks for (pure)
 * ``record_content``: keys and values as people read them (pure)

@@ -133,7 +133,7 @@ class ConsoleSite:
             router.add(
                 [
                     OverviewPage(self.clock),
-                    TopicPages(),
+                    TopicPages(self.clock),
                     RecordPages(),
                     GroupPages(),
                     GroupChangePages(),

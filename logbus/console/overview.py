@@ -13,7 +13,8 @@ from twisted.web.template import Tag, tags
 
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
-from logbus.console.cluster_history import ClusterHistory, last_hour, soon
+from logbus.console.broker_answers import soon
+from logbus.console.cluster_history import ClusterHistory, last_hour
 from logbus.console.elements import badge, card, empty, link, message, name, number_cell, refusal, table, tile
 from logbus.console.figures import count, moment, number, rate, seconds, shortened, size
 from logbus.console.page import Page, Visit

@@ -5,16 +5,18 @@ Pages of topics: the list with a filter, one with its partitions, and the forms 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
 
 from attrs import frozen
+from twisted.internet.interfaces import IReactorTime
 from twisted.web.template import Tag, tags
 
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
+from logbus.console.broker_answers import from_brokers
 from logbus.console.change import Change, carry_out, done_message
 from logbus.console.config_pages import settings_card
 from logbus.console.elements import (
@@ -56,6 +58,8 @@ class Found:
 @frozen
 class TopicPages:
     """Topics."""
+
+    clock: IReactorTime
 
     @route("GET", "/console/topics", "Topics", rights="Shows what the user may see.")
     async def topics(self, visit: Visit) -> Page:
@@ -121,6 +125,7 @@ class TopicPages:
         at, after = f"/api/v1/topics/{segment(topic)}", visit.query.get("after", "")
         about = await visit.api.get(at)
         partitions = await visit.api.get(f"{at}/partitions", limit=ROWS, after=after)
+        items = await _as_leaders_tell(visit, self.clock, f"{at}/partitions", partitions["items"], after)
         path = f"{SECTION}/{segment(topic)}"
         following = f"{path}?after={partitions['next']}" if partitions["next"] is not None else ""
         try:
@@ -149,11 +154,11 @@ class TopicPages:
                     table(
                         f"Partitions of {topic}",
                         ["Partition", "State", "Leader", "Replicas", "In sync", "First offset", "End offset", "Size"],
-                        [_partition(each, path) for each in partitions["items"]],
+                        [_partition(each, path) for each in items],
                         visit.pause,
                         (0, 5, 6, 7),
                     ),
-                    tags.p("Offsets and sizes are of the replicas on this broker.", class_="note"),
+                    tags.p("Offsets and sizes are those of the leaders.", class_="note"),
                     pages(path if after else "", following),
                     id="partitions",
                 ),
@@ -319,6 +324,23 @@ def _overrides(configs: Mapping[str, str] | None) -> Any:
     shown = [tags.code(f"{key}={shortened(value, 40)}") for key, value in sorted(configs.items())[:3]]
     more = len(configs) - len(shown)
     return [[each, " "] for each in shown] + ([f"and {more} more"] if more > 0 else [])
+
+
+async def _as_leaders_tell(
+    visit: Visit, clock: IReactorTime, path: str, items: Sequence[Mapping[str, Any]], after: str
+) -> Sequence[Mapping[str, Any]]:
+    """Return partitions, each with the offsets and size that its leader has, if it tells them soon."""
+    leaders = {each["leader"] for each in items if each["leader"] is not None}
+    told = await from_brokers(
+        sorted(leaders), lambda broker: visit.api.get(path, limit=ROWS, after=after, broker=broker), clock
+    )
+    by_leader = {
+        (broker, each["partition"]): each for broker, page in told.items() if page is not None for each in page["items"]
+    }
+    return [
+        {**each, "local": by_leader.get((each["leader"], each["partition"]), {"local": None})["local"]}
+        for each in items
+    ]
 
 
 def _partition(each: Mapping[str, Any], path: str) -> Tag:

@@ -10,9 +10,12 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.admin.metric_history import FREE, LATENCY, RECEIVED, SIZE
+from logbus.cluster.cluster_metadata import PartitionImage
 from logbus.console.api_client import ApiClient
-from logbus.console.cluster_history import PATIENCE_SECONDS, ClusterHistory, last_hour
-from tests.admin.harness import World
+from logbus.console.broker_answers import PATIENCE_SECONDS
+from logbus.console.cluster_history import ClusterHistory, last_hour
+from logbus.model import LeaderAndIsr
+from tests.admin.harness import ORDERS, World, replica
 from tests.console.kit import console, seen
 
 
@@ -57,6 +60,19 @@ class ClusterHistoryTests(SynchronousTestCase):
         self.assertIn("Percentiles are those of the slowest broker.", text)
         self.assertIn("/data/0", text)
         self.assertIn("/data/1", text)
+
+    def test_offsets_of_leaders(self) -> None:
+        """A topic's page has the offsets that the leaders tell, whichever broker is asked."""
+        for world in (self.first, self.second):
+            with world.metadata.changing() as metadata:
+                lead = [(n, PartitionImage((0, 1), LeaderAndIsr(n % 2, 1, (0, 1)))) for n in range(3)]
+                metadata.set_partitions("orders", ORDERS, lead)
+        self.second.replicas.add(replica("orders", 1, log_end_offset=432))
+        text = seen(self.first.ask("GET", "/console/topics/orders")).text
+        self.assertIn(" 432 700 B", text)
+        self.assertIn("Offsets and sizes are those of the leaders.", text)
+        answered = self.first.ask("GET", "/api/v1/topics/orders/partitions?broker=9")
+        self.assertEqual((answered.status, answered.json["detail"]), (404, "There is no live broker 9."))
 
     def test_broker_is_away(self) -> None:
         """One that cannot be reached is left out, and named."""
