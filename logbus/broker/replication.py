@@ -111,6 +111,7 @@ class Replication:
             hang_up,
         )
         self.metrics = ReplicationMetrics(broker_id, metadata, self.replicas, self.isr)
+        env.registry.add_source(self.replicas.topic_stats.families)
         env.registry.gauge("logbus_fetches_waiting", "Fetches that wait for records.", read=self.purgatory.__len__)
         for counted in (self.isr, self.repairs, copies):
             env.registry.add_fields(counted)

@@ -83,7 +83,13 @@ class FetchHandlers:
 
     def __attrs_post_init__(self) -> None:
         self._repeated = RepeatedFetches(
-            self._reader, self._contexts, self._leaders, self.max_bytes, self._quotas, self.totals
+            self._reader,
+            self._contexts,
+            self._leaders,
+            self.max_bytes,
+            self._quotas,
+            self.totals,
+            self._replicas.topic_stats,
         )
 
     @classmethod
@@ -279,7 +285,14 @@ class FetchHandlers:
             message,
             fetch_params,
             session or self._contexts.sessionless(requested, fetch_params),
-            FetchResponseBuilder(request.api_version, context.listener, self._leaders, session, full),
+            FetchResponseBuilder(
+                request.api_version,
+                context.listener,
+                self._leaders,
+                session,
+                full,
+                None if fetch_params.is_replica else self._replicas.topic_stats,
+            ),
         )
 
     def _fetch_params(self, context: RequestContext, message: FetchRequest, version: int) -> FetchParams:

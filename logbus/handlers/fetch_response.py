@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from attrs import define, field
 
+from logbus.cluster.replication.broker_topic_stats import BrokerTopicStats
 from logbus.cluster.replication.partition_fetch import PartitionFetch, PartitionFetchResult
 from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.fetch_sessions import NO_SESSION, CachedPartition, FetchSession, TopicKey
@@ -33,6 +34,7 @@ class FetchResponseBuilder:
     :param listener: clients are told the addresses of leaders on it.
     :param session: that of the request, if it has one.
     :param full: whether a session's response has all of its partitions, not only those that changed.
+    :param stats: counts the bytes of each topic; None: they are not counted.
     :ivar size: bytes of the batches in it.
     """
 
@@ -41,6 +43,7 @@ class FetchResponseBuilder:
     _leaders: CurrentLeaders
     _session: FetchSession | None
     _full: bool
+    _stats: BrokerTopicStats | None = None
     size: int = field(default=0, init=False)
     _topics: list[FetchableTopicResponse] = field(factory=list, init=False)
     _last_topic: TopicKey | None = field(default=None, init=False)
@@ -52,7 +55,7 @@ class FetchResponseBuilder:
 
     def add(self, results: Sequence[PartitionFetchResult]) -> None:
         """Add the results of some partitions."""
-        topics, last = self._topics, self._last_topic
+        topics, last, stats = self._topics, self._last_topic, self._stats
         for result in results:
             partition = result.fetch
             assert isinstance(partition, CachedPartition)
@@ -65,7 +68,10 @@ class FetchResponseBuilder:
             data = partition_data(result, partition)
             topics[-1].partitions.append(data)
             if result.data is not None:
-                self.size += result.data.length
+                size = result.data.length
+                self.size += size
+                if stats is not None:
+                    stats.sent(partition.topic, size)
             elif result.error is not None and self._version >= LEADER_VERSION:
                 data.current_leader = leader = self._leaders.hint(partition.topic, partition.partition, result.error)
                 if leader is not None:

@@ -129,7 +129,11 @@ class ProduceAppender:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
         self.batches += 1
         self.bytes_written += appended.size
-        self.records += appended.last_offset - appended.base_offset + 1
+        count = appended.last_offset - appended.base_offset + 1
+        self.records += count
+        stats = replica.stats
+        stats.bytes_in += appended.size
+        stats.records_in += count
         return replica, appended
 
     def append_many(
@@ -157,7 +161,11 @@ class ProduceAppender:
             return None
         self.batches += len(batches)
         self.bytes_written += appended.size
-        self.records += appended.end_offset - appended.base_offsets[0]
+        count = appended.end_offset - appended.base_offsets[0]
+        self.records += count
+        stats = replica.stats
+        stats.bytes_in += appended.size
+        stats.records_in += count
         return replica, appended
 
     def when_durable(

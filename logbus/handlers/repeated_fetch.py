@@ -14,6 +14,7 @@ from uuid import UUID
 from attrs import define, frozen
 from twisted.internet.defer import Deferred
 
+from logbus.cluster.replication.broker_topic_stats import BrokerTopicStats
 from logbus.cluster.replication.partition_fetch import FetchParams, PartitionFetchResult
 from logbus.cluster.replication.replica_reader import ReplicaReader
 from logbus.errors import ApiError
@@ -45,7 +46,7 @@ class FetchTotals:
     """
 
     bytes_sent: int = metric("logbus_fetched_bytes_total", "Bytes of batches sent to consumers.")
-    bytes_replicated: int = 0
+    bytes_replicated: int = metric("logbus_replica_sent_bytes_total", "Bytes of batches sent to followers.")
 
 
 @frozen
@@ -68,6 +69,7 @@ class RepeatedFetches:
     _max_bytes: int
     _quotas: QuotaManagers
     _totals: FetchTotals
+    _stats: BrokerTopicStats
 
     def fetch(self, context: RequestContext, request: RepeatedFetch) -> Parts | Deferred[Parts] | None:
         """The encoded response, or a Deferred of it; None, without any effect: the request must be decoded."""
@@ -141,6 +143,7 @@ class RepeatedFetches:
         data = result.data
         if data is not None:
             self._totals.bytes_sent += data.length
+            self._stats.sent(result.fetch.topic, data.length)
         if shared is None or data is None or data.length > MOST_SHARED:
             found = template.found(result.high_watermark, result.last_stable_offset, result.log_start_offset, data)
             return template.response(request.correlation_id, request.session_id, found, total_length(found))
@@ -171,7 +174,7 @@ class RepeatedFetches:
         session: FetchSession | None,
     ) -> Parts:
         version = request.template.api_version
-        builder = FetchResponseBuilder(version, context.listener, self._leaders, session, full=False)
+        builder = FetchResponseBuilder(version, context.listener, self._leaders, session, False, self._stats)
         builder.add(results)
         self._totals.bytes_sent += builder.size
         return request.template.unusual(request.correlation_id, builder.build())

@@ -8,6 +8,7 @@ This broker's replicas: logs with their roles, high watermarks and in-sync repli
 * ``role``: leader or follower, and the checks of requests against it. Pure.
 * ``follower_state``: a follower, as its leader sees it. Pure.
 * ``partition_metrics``: the metrics of single partitions.
+* ``broker_topic_stats``: counts bytes and records by topic (Kafka: BrokerTopicStats).
 
 Appends and reads:
 

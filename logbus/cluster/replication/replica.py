@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from logbus.cluster.replication.broker_topic_stats import TopicStats
 from logbus.cluster.replication.follower_state import FollowerState
 from logbus.cluster.replication.offset_waiters import OffsetWaiters
 from logbus.cluster.replication.partition import Partition
@@ -112,6 +113,7 @@ class Replica:
     One replica on this broker.
 
     :ivar repair: see :data:`Repair`; called by readers that find damage in the log.
+    :ivar stats: the counts of its topic.
     :ivar watchers: called whenever the high watermark moves, in the order they came.
     :ivar log_watchers: called whenever the log grows; and, with a size of 0, when there is news without records.
     """
@@ -121,6 +123,7 @@ class Replica:
     log: Log
     cluster: ReplicaContext = field(factory=StandaloneContext, kw_only=True)
     repair: Repair = field(default=no_repair, kw_only=True)
+    stats: TopicStats = field(factory=TopicStats, init=False)
     watchers: dict[Watcher, None] = field(factory=dict, init=False)
     log_watchers: dict[Watcher, None] = field(factory=dict, init=False)
     _acks: OffsetWaiters = field(factory=OffsetWaiters, init=False)

@@ -15,6 +15,7 @@ from zope.interface import implementer
 
 from logbus.cluster.icluster import ILeadershipListener, IReplicaHost, PartitionErrors
 from logbus.cluster.metadata_update import PartitionState
+from logbus.cluster.replication.broker_topic_stats import BrokerTopicStats
 from logbus.cluster.replication.partition import Partition
 from logbus.cluster.replication.replica import Repair, Replica, ReplicaContext, StandaloneContext, Watcher, no_repair
 from logbus.config import TopicConfig
@@ -64,6 +65,7 @@ class ReplicaManager:
     :ivar repair: see :data:`.Repair`.
     :ivar heard: called with every broker that fetches from here.
     :ivar lacked_space: whether a partition could not be brought up, for lack of space; reset by whoever sees to it.
+    :ivar topic_stats: the counts of the topics they belong to.
     :ivar added: called when a replica was added; ``removed``: when one was removed.
     """
 
@@ -81,6 +83,7 @@ class ReplicaManager:
     added: Callable[[], object] = field(default=lambda: None, init=False)
     removed: Callable[[], object] = field(default=lambda: None, init=False)
     lacked_space: bool = field(default=False, init=False)
+    topic_stats: BrokerTopicStats = field(factory=BrokerTopicStats, init=False)
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
     _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
     _changing: DeferredLock = field(factory=DeferredLock, init=False)
@@ -197,7 +200,7 @@ class ReplicaManager:
             # Records committed when the broker stopped still are.
             partition = Partition(name, self.broker_id, high_watermark=min(log.high_watermark, log.log_end_offset))
             replica = Replica(partition, state.topic_id, log, cluster=self.cluster, repair=self.repair)
-            self._by_partition.pop(name, None)
+            self._pop(name)
         replica.configure(config)
         partition = replica.partition
         before = (partition.is_leader, partition.leader_epoch)
@@ -208,6 +211,7 @@ class ReplicaManager:
             await self.fetcher.unfollow(name)
         replica.take(given, state.replicas)
         if name not in self._by_partition:
+            replica.stats = self.topic_stats.opened(name.topic)
             self.added()
         self._by_partition[name] = replica
         self._failed.pop(name, None)
@@ -293,12 +297,18 @@ class ReplicaManager:
     async def _drop(self, name: TopicPartition) -> None:
         self._failed.pop(name, None)
         await self.fetcher.unfollow(name)
-        replica = self._by_partition.pop(name, None)
+        replica = self._pop(name)
         if replica is not None:
             self._retire(replica)
             self.removed()
         if self.logs.get(name) is not None:
             await self.logs.delete(name)
+
+    def _pop(self, name: TopicPartition) -> Replica | None:
+        replica = self._by_partition.pop(name, None)
+        if replica is not None:
+            self.topic_stats.closed(name.topic)
+        return replica
 
     def configure(self, topic: str, overrides: Mapping[str, str]) -> None:
         config = self._topic_config(overrides)
@@ -314,7 +324,7 @@ class ReplicaManager:
         for name in topic_partitions:
             self._failed[name] = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}: {reason}")
             self.fetcher.unfollow(name)
-            replica = self._by_partition.pop(name, None)
+            replica = self._pop(name)
             if replica is not None:
                 self._retire(replica, self._failed[name])
         self.offline(topic_partitions)
