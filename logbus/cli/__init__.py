@@ -25,6 +25,8 @@ Topics and brokers:
 * ``reassignment``: moves replicas by plans, with a throttle
 * ``rebalance_plan``: which partitions move among the workers of a machine
 * ``rebalance``: moves them, and follows the progress
+* ``rolling_restart_plan``: what a rolling restart waits for
+* ``rolling_restart``: restarts brokers one after the other, by a command of the operator's
 * ``leader_election``: elects leaders by names of topics and partitions
 * ``foreground``: the broker of ``start``
 * ``supervisor``: the brokers of ``cluster start``

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -31,6 +36,62 @@ def test_a_rolling_restart(cluster: Cluster, nemesis: Nemesis) -> None:
         assert traffic.worst_pause < traffic.allowed(2.0), f"writes stood still for {traffic.worst_pause:.1f} s"
         assert traffic.refused == []
     assert nemesis.injected.total() == 3
+
+
+def shown_command() -> str:
+    """The rolling restart as the guide shows it."""
+    page = Path(__file__).parent.parent.parent / "docs" / "howto" / "upgrade.rst"
+    (found,) = re.findall(r"^ +\$ (logbus cluster rolling-restart .*)$", page.read_text(), re.MULTILINE)
+    assert isinstance(found, str)
+    return found
+
+
+def test_the_command_of_the_guide(cluster: Cluster, nemesis: Nemesis, tmp_path: Path) -> None:
+    """
+    ``logbus cluster rolling-restart`` restarts each broker, the controller last, while clients write and read: none of
+    them is refused anything, and nothing is lost.
+    """
+    # There are no machines to log in to: who would be asked there is this test.
+    order, answer = tmp_path / "order", tmp_path / "answer"
+    scripts = {
+        "ssh": f'echo "$LOGBUS_BROKER $*" >{order}.new; mv {order}.new {order}\n'
+        f"until [ -e {answer} ]; do sleep 0.1; done; rm {answer}",
+        "logbus": f"exec {sys.executable} -c 'from logbus.cli import main; main()' \"$@\"",
+    }
+    for name, script in scripts.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "LOGBUS_BOOTSTRAP": cluster.bootstrap,
+    }
+    with load(cluster, at_least=1000, partitions=3) as traffic:
+        cluster.wait_in_sync(traffic.topic)
+        controller = cluster.controller().id
+        running = subprocess.Popen(
+            shown_command(), shell=True, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        try:
+            told = []
+            for _ in cluster.brokers:
+                cluster.wait_until(lambda: order.exists() or running.poll() is not None, "a restart", SECONDS)
+                assert order.exists(), running.communicate()
+                broker, *words = order.read_text().split()
+                order.unlink()
+                assert words == ["127.0.0.1", "sudo", "systemctl", "restart", "logbus"]
+                told.append(int(broker))
+                nemesis.bounce(cluster.brokers[told[-1]])
+                traffic.more(100)
+                answer.touch()
+            said, _ = running.communicate(timeout=SECONDS)
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
+                running.communicate()
+        assert running.returncode == 0 and said.endswith("3 brokers have been restarted\n"), said
+        assert sorted(told) == [0, 1, 2] and told[-1] == controller
+        assert traffic.refused == []
 
 
 def intruder(cluster: Cluster, broker: ClusterBroker, data_dir: Path) -> BrokerProcess:

@@ -15,6 +15,7 @@ The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a modul
 * ``cluster_start``: run a cluster on this machine
 * ``cluster_reassign``: move replicas
 * ``cluster_rebalance``: spread partitions over the workers of machines
+* ``cluster_rolling_restart``: restart brokers one after the other
 * ``cluster_elect_leaders``: elect preferred or unclean leaders
 * ``cluster_shutdown_broker``: stop a broker in order
 * ``metadata``: export and import metadata

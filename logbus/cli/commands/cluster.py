@@ -7,6 +7,7 @@ import click
 from logbus.cli.commands.cluster_elect_leaders import elect_leaders
 from logbus.cli.commands.cluster_reassign import reassign
 from logbus.cli.commands.cluster_rebalance import rebalance
+from logbus.cli.commands.cluster_rolling_restart import rolling_restart
 from logbus.cli.commands.cluster_shutdown_broker import shutdown_broker
 from logbus.cli.commands.cluster_start import start
 from logbus.cli.options import bootstrap_options, json_option
@@ -24,7 +25,7 @@ def cluster() -> None:
     """
 
 
-for command in (start, elect_leaders, reassign, rebalance, shutdown_broker):
+for command in (start, elect_leaders, reassign, rebalance, shutdown_broker, rolling_restart):
     cluster.add_command(command)
 
 
