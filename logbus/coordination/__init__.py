@@ -23,6 +23,7 @@ Committed offsets:
 
 * ``committed_offset``: a committed offset, as a value and as a record (pure)
 * ``group_offsets``: the committed offsets of a group, and their expiration (pure)
+* ``deleted_topics``: which offsets of deleted topics are still to be removed (pure)
 * ``pending_offsets``: the offsets of open transactions (pure)
 * ``offset_commits``: OffsetCommit
 * ``txn_offset_commits``: TxnOffsetCommit

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -27,6 +28,24 @@ from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 
 OFFSETS_A_GROUP = 50
 """Number of offsets that take about as long to check as a group itself."""
+
+EXPIRED_A_GROUP = 5
+"""Number of expired offsets that take about as long to remove as a group to check."""
+
+EXPIRED_A_TURN = 300
+"""Upper bound of expired offsets of one group that are removed before the reactor gets a turn."""
+
+OFFSETS_A_TURN = 10_000
+"""Number of offsets whose topics are looked at before the reactor gets a turn; they take some milliseconds."""
+
+OFFSETS_A_PART = 100
+"""So many of one group between two looks at what is left of the turn; all of them may have to be removed."""
+
+REMOVAL = 30
+"""The removal of an offset takes about as long as a look at so many."""
+
+LOGGED_TOPICS = 20
+"""Number of deleted topics that are named in the log."""
 
 
 @define(eq=False)
@@ -54,11 +73,16 @@ class GroupCleanup:
             for group_id in list(shard.groups):
                 if shard.closed:
                     break
-                group = shard.groups.get(group_id)
-                if group is None:
-                    continue
                 try:
-                    gone += self._expire(shard, group)
+                    while (group := shard.groups.get(group_id)) is not None and not shard.closed:
+                        expired = self._expire(shard, group)
+                        gone += group_id not in shard.groups
+                        left -= 1 + len(shard.offsets.get(group_id, ())) // OFFSETS_A_GROUP + expired // EXPIRED_A_GROUP
+                        if left <= 0:
+                            await deferLater(self.coordinator.clock, 0)
+                            left = GROUPS_A_TURN
+                        if expired < EXPIRED_A_TURN:
+                            break
                 except ApiError as error:
                     # It would fail for all groups of this shard: the next check tries again.
                     self._log.warn(
@@ -67,10 +91,6 @@ class GroupCleanup:
                         error=error.message,
                     )
                     break
-                left -= 1 + len(shard.offsets.get(group_id, ())) // OFFSETS_A_GROUP
-                if left <= 0:
-                    await deferLater(self.coordinator.clock, 0)
-                    left = GROUPS_A_TURN
         expired = self.coordinator.metrics.expired - before
         if expired or gone:
             self._log.info(
@@ -79,11 +99,11 @@ class GroupCleanup:
                 groups=gone,
             )
 
-    def _expire(self, shard: GroupShard, group: Group) -> bool:
+    def _expire(self, shard: GroupShard, group: Group) -> int:
         """
-        Remove the expired offsets of one group, and the group if nothing is left.
+        Remove expired offsets of one group, up to :data:`EXPIRED_A_TURN`, and the group if nothing is left.
 
-        :return: whether the group was removed.
+        :return: how many offsets were removed.
         :raise ApiError: not everything could be removed.
         """
         coordinator = self.coordinator
@@ -92,7 +112,8 @@ class GroupCleanup:
         changes: list[Change] = []
         if offsets is not None:
             retention_ms = coordinator.config.get(keys.OFFSETS_RETENTION_MINUTES) * 60_000
-            changes += offsets.tombstones(list(offsets.expired(group, coordinator.wall_ms(), retention_ms)))
+            expired_now = offsets.expired(group, coordinator.wall_ms(), retention_ms)
+            changes += offsets.tombstones(list(islice(expired_now, EXPIRED_A_TURN)))
         expired = len(changes)
         # A group with a deadline has a member about to join.
         over = group.is_empty and group.deadline is None and (offsets is None or offsets.would_be_empty(expired))
@@ -103,38 +124,80 @@ class GroupCleanup:
             coordinator.metrics.expired += expired
         if over:
             coordinator.manager.forget(shard, group)
-        return over
+        return expired
 
     def forget_topics(self, topics: Sequence[str]) -> None:
-        """Remove the offsets of deleted topics. For :meth:`.ClusterMetadata.when_removed`."""
-        gone = frozenset(topics)
+        """
+        Remove the offsets of deleted topics, in slices between which the reactor runs; clients do not see them from now
+        on. For :meth:`.ClusterMetadata.when_removed`.
+        """
         for shard in list(self.coordinator.shards.values()):
+            under_way = bool(shard.deleted)
+            shard.deleted.add(topics)
+            if under_way:
+                continue
             if shard.loading:
-                shard.when_loaded.append(partial(self._forget_topics, shard, gone))
+                shard.when_loaded.append(partial(self._start_forgetting, shard))
             else:
-                self._forget_topics(shard, gone)
+                self._start_forgetting(shard)
 
-    def _forget_topics(self, shard: GroupShard, gone: frozenset[str]) -> None:
-        changes = [
-            change for offsets in shard.offsets.values() for change in offsets.tombstones(offsets.of_topics(gone))
-        ]
-        if not changes:
-            return
-        touched = {change[0].group for change in changes}
-        self._log.info(
-            "removing {count} offsets of {groups} groups with the deleted topics {topics}",
-            count=len(changes),
-            groups=len(touched),
-            topics=", ".join(sorted({change[0].topic for change in changes})),
-        )
+    def _start_forgetting(self, shard: GroupShard) -> None:
+        def failed(failure: Failure) -> None:
+            self._log.failure("offsets of deleted topics cannot be removed", failure)
+            shard.deleted.clear()
+
+        Deferred.fromCoroutine(self._forget(shard)).addErrback(failed)
+
+    async def _forget(self, shard: GroupShard) -> None:
+        """Remove the offsets of deleted topics; topics that are deleted meanwhile have their turn afterwards."""
+        deleted = shard.deleted
+        while deleted:
+            begun = deleted.begin()
+            left, over, count = OFFSETS_A_TURN, [], 0
+            for offsets in list(shard.offsets.values()):
+                partitions = offsets.partitions()
+                for start in range(0, len(partitions), OFFSETS_A_PART):
+                    part = partitions[start : start + OFFSETS_A_PART]
+                    found = offsets.tombstones(offsets.over(part))
+                    over += found
+                    left -= 1 + len(part) + REMOVAL * len(found)
+                    if left > 0:
+                        continue
+                    # What was found must be removed in the same turn: later it may belong to a new topic.
+                    if not self._remove(shard, over):
+                        return
+                    count += len(over)
+                    await deferLater(self.coordinator.clock, 0)
+                    if shard.closed:
+                        return
+                    left, over = OFFSETS_A_TURN, []
+            if not self._remove(shard, over):
+                return
+            count += len(over)
+            deleted.end(begun)
+            if count:
+                self._log.info(
+                    "removed {count} offsets of groups with the deleted topics {topics}{more}",
+                    count=count,
+                    topics=", ".join(sorted(begun)[:LOGGED_TOPICS]),
+                    more=f" and {len(begun) - LOGGED_TOPICS} more" if len(begun) > LOGGED_TOPICS else "",
+                )
+
+    def _remove(self, shard: GroupShard, tombstones: Sequence[Change]) -> bool:
+        """Write tombstones of deleted topics' offsets; returns whether that was possible."""
+        if not tombstones:
+            return True
         try:
-            self._watch("deleted topics", shard.save_all(changes))
+            self._watch("deleted topics", shard.save_all(tombstones))
         except ApiError as error:
             self._log.warn("offsets of deleted topics cannot be removed: {error}", error=error.message)
-        for group_id in touched:
+            shard.deleted.clear()
+            return False
+        for group_id in {key.group for key, _ in tombstones}:
             group = shard.groups.get(group_id)
             if group is not None:
                 self.coordinator.manager.touched(shard, group)
+        return True
 
     def _watch(self, what: str, durable: Deferred[None]) -> None:
         def failed(failure: Failure) -> None:

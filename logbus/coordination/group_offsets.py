@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from attrs import define, field
 
 from logbus.coordination.committed_offset import NO_EXPIRY, CommittedOffset, offset_commit_change, offset_from_record
+from logbus.coordination.deleted_topics import DeletedTopics
 from logbus.coordination.group import Change, Group
 from logbus.coordination.pending_offsets import PendingOffsets
 from logbus.model import TopicPartition
@@ -23,10 +24,12 @@ class GroupOffsets:
     The offsets of one group.
 
     :ivar group_id: the group.
+    :ivar deleted: the deleted topics whose offsets are still to be removed, here and in other groups.
     :ivar pending: the offsets that open transactions have committed. Read only.
     """
 
     group_id: str
+    deleted: DeletedTopics = field(factory=DeletedTopics)
     pending: PendingOffsets = field(factory=PendingOffsets, init=False)
     _committed: dict[TopicPartition, CommittedOffset] = field(factory=dict, init=False)
 
@@ -45,12 +48,19 @@ class GroupOffsets:
 
     @property
     def committed(self) -> Mapping[TopicPartition, CommittedOffset]:
-        """All committed offsets. Read only."""
+        """All committed offsets, including those of deleted topics that are still to be removed. Read only."""
         return self._committed
 
+    def visible(self) -> Collection[TopicPartition]:
+        """The partitions for which :meth:`get` finds an offset."""
+        if not self.deleted:
+            return self._committed.keys()
+        return [one for one in self._committed if not self.deleted.over(self.group_id, one)]
+
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
-        """The committed offset of a partition."""
-        return self._committed.get(TopicPartition(topic, partition))
+        """The committed offset of a partition, unless it is over because its topic was deleted."""
+        asked = TopicPartition(topic, partition)
+        return None if self.deleted and self.deleted.over(self.group_id, asked) else self._committed.get(asked)
 
     # Applying records.
 
@@ -97,9 +107,13 @@ class GroupOffsets:
         yield from self._committed
         yield from (partition for partition in self.pending if partition not in self._committed)
 
-    def of_topics(self, topics: Collection[str]) -> list[TopicPartition]:
-        """The partitions of some topics that have a committed or pending offset."""
-        return [partition for partition in self._partitions() if partition.topic in topics]
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that have a committed or pending offset."""
+        return list(self._partitions())
+
+    def over(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those of some partitions whose offsets, if any, are over because their topics were deleted."""
+        return [partition for partition in partitions if self.deleted.over(self.group_id, partition)]
 
     def expired(self, group: Group | None, now_ms: int, retention_ms: int) -> Iterator[TopicPartition]:
         """

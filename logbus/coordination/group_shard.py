@@ -14,11 +14,13 @@ from twisted.internet.defer import Deferred, FirstError, gatherResults, succeed
 from twisted.python.failure import Failure
 
 from logbus.coordination.coordinator_runtime import CoordinatorShard
+from logbus.coordination.deleted_topics import DeletedTopics
 from logbus.coordination.group import Change, Group
 from logbus.coordination.group_offsets import GroupOffsets
 from logbus.coordination.group_records import encode_change
 from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
 from logbus.errors import ErrorCode, LogbusError
+from logbus.model import TopicPartition
 from logbus.timers import Timer
 from logbus.wire.messages.group_log import OffsetCommitKey
 
@@ -38,12 +40,14 @@ class GroupShard(CoordinatorShard):
 
     :ivar groups: by id: all that have members, a generation, or offsets.
     :ivar offsets: by group id; none of them is empty.
+    :ivar deleted: the deleted topics whose offsets are still to be removed.
     :ivar transactions: the groups with pending offsets, by producer id.
     :ivar when_loaded: callbacks to run after the load, before any request is served.
     """
 
     groups: dict[str, Group] = field(factory=dict, init=False)
     offsets: dict[str, GroupOffsets] = field(factory=dict, init=False)
+    deleted: DeletedTopics = field(factory=DeletedTopics, init=False)
     transactions: dict[int, set[str]] = field(factory=dict, init=False)
     alarms: dict[str, GroupTimer] = field(factory=dict, init=False)
     when_loaded: list[Callable[[], object]] = field(factory=list, init=False)
@@ -58,6 +62,8 @@ class GroupShard(CoordinatorShard):
         if not changes:
             return succeed(None)
         durable = self.log.append([encode_change(change) for change in changes], too_large)
+        if self.deleted:
+            self._keep(changes)
         for change in changes:
             self.apply(change)
         return durable
@@ -73,8 +79,12 @@ class GroupShard(CoordinatorShard):
         """
         if not changes:
             return succeed(None)
+        if self.deleted:
+            self._remove_over(changes)
         record_offset = self.log.end_offset
         durable = self.log.append([encode_change(change) for change in changes], too_large, producer)
+        if self.deleted:
+            self._keep(changes)
         for number, change in enumerate(changes):
             self.apply_pending(producer.producer_id, record_offset + number, change)
         return durable
@@ -94,6 +104,25 @@ class GroupShard(CoordinatorShard):
             done += len(appended)
             waits.append(durable)
         return gatherResults(waits, consumeErrors=True).addCallbacks(lambda _: None, _first)
+
+    def _remove_over(self, changes: Sequence[Change]) -> None:
+        """Remove offsets of deleted topics that will not be found as such once others are pending beside them."""
+        over = [
+            (key, None)
+            for key, value in changes
+            if isinstance(key, OffsetCommitKey)
+            and value is not None
+            and key.group in self.offsets
+            and self.deleted.over(key.group, TopicPartition(key.topic, key.partition))
+        ]
+        # They are durable no later than the changes, which fail as well if these do.
+        self.save_all(over).addErrback(lambda _: None)
+
+    def _keep(self, changes: Sequence[Change]) -> None:
+        """Keep offsets that are committed for new topics, with the names of deleted ones."""
+        for key, value in changes:
+            if isinstance(key, OffsetCommitKey) and value is not None:
+                self.deleted.keep(key.group, TopicPartition(key.topic, key.partition))
 
     def apply(self, change: Change) -> None:
         """Apply a change of offsets; other changes are applied by the groups."""
@@ -164,7 +193,7 @@ class GroupShard(CoordinatorShard):
     def _offsets_of(self, group_id: str) -> GroupOffsets:
         held = self.offsets.get(group_id)
         if held is None:
-            held = self.offsets[group_id] = GroupOffsets(group_id)
+            held = self.offsets[group_id] = GroupOffsets(group_id, self.deleted)
         return held
 
 

@@ -211,7 +211,7 @@ class GroupOffsetHandlers:
             return answer
         by_id = version >= TOPIC_ID_VERSION
         if asked.topics is None:
-            known = by_topic(sorted(held.committed))
+            known = by_topic(sorted(held.visible()))
             unknown: list[OffsetFetchRequestTopics] = []
             if by_id:
                 # A topic that is being deleted has no id any more.
@@ -323,7 +323,7 @@ def look_up(held: GroupOffsets, topic: str, number: int, stable: bool) -> Offset
         answer = fetched(number, NOTHING)
         answer.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
         return answer
-    return fetched(number, held.committed.get(partition, NOTHING))
+    return fetched(number, held.get(topic, number) or NOTHING)
 
 
 def failed(asked: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTopics:

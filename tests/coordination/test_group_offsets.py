@@ -47,7 +47,7 @@ class OffsetTests(SynchronousTestCase):
         for change in held.tombstones([A, TopicPartition("c", 0)]):
             held.apply(*change)
         self.assertEqual(list(held.committed), [B])
-        self.assertEqual(held.of_topics({"b"}), [B])
+        self.assertEqual(held.partitions(), [B])
         for change in held.tombstones():
             held.apply(*change)
         self.assertEqual(len(held), 0)
