@@ -23,6 +23,7 @@ The HTTP server:
 * ``pages``: what pages for browsers are to this package
 * ``response_stream``: sends an answer while it is made
 * ``event_stream``: streams of events
+* ``event_log``: the last events of the cluster
 * ``json_chunks``: long lists in chunks
 * ``problem_details``: errors (RFC 9457)
 * ``strict_json``: strict JSON
@@ -48,6 +49,8 @@ Views:
 * ``broker_history``: the last hour of a broker
 * ``metric_history``: keeps it
 * ``conditions``: what is wrong with the brokers
+* ``condition_watch``: tells which of these begin and end
+* ``cluster_events``: the stream of what changes in the cluster
 * ``topics``: topics and partitions
 * ``configs``: configuration of topics and brokers
 * ``loggers``: levels of loggers

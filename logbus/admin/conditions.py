@@ -54,6 +54,10 @@ class ConditionViews:
         items = [self._row(name, found[name]) for name in shown]
         return json_stream({"items": lambda: iter(items), "next": after, "unanswered": []})
 
+    def rows(self) -> list[dict[str, Any]]:  # type: ignore[valid-type]
+        """Return this broker's own."""
+        return [self._row(f"{self.broker_id}/{each.kind.name}/{each.subject}", each) for each in self.conditions]
+
     def _row(self, name: str, condition: Condition) -> dict[str, Any]:
         kind = condition.kind
         return {

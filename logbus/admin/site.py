@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from attrs import define, field, frozen
 from twisted.internet.defer import Deferred, succeed
@@ -23,9 +24,12 @@ from logbus.admin.authentication import HttpAuthentication
 from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.broker_history import HistoryViews
 from logbus.admin.cluster import ClusterViews
+from logbus.admin.cluster_events import ClusterEventViews
 from logbus.admin.cluster_health import ClusterHealthViews
+from logbus.admin.condition_watch import ConditionWatch
 from logbus.admin.conditions import ConditionViews
 from logbus.admin.configs import ConfigViews
+from logbus.admin.event_log import EventLog
 from logbus.admin.event_stream import EventStreams
 from logbus.admin.group_changes import GroupChangeViews
 from logbus.admin.groups import GroupViews
@@ -110,7 +114,7 @@ class AdminSite(ServerFactory):
     :ivar authentication: tells who a client is.
     :ivar authorization: tells what a client may do.
     :ivar internal_topics: names of topics that only brokers write to.
-    :ivar streams: streams of events to clients.
+    :ivar streams: streams of events to clients; ``events``: those of the cluster's changes.
     :ivar history: a few metrics over the last hour, which whoever shows them has it keep.
     :ivar not_ready: returns the reasons why clients should not use this broker now, a sentence each.
     :ivar conditions: what is wrong with this broker.
@@ -154,6 +158,7 @@ class AdminSite(ServerFactory):
     streams: EventStreams = field(init=False)
     history: MetricHistory = field(init=False)
     _mounted: dict[bytes, MountedResource] = field(factory=dict, init=False)
+    events: ClusterEventViews = field(init=False)
     router: Router = field(init=False)
     _pages: Pages = field(init=False)
     _http: AdminHTTPFactory | None = field(default=None, init=False)
@@ -182,6 +187,7 @@ class AdminSite(ServerFactory):
     def stopFactory(self) -> None:
         """Stop what the pages do by themselves."""
         self._pages.stop()
+        self.events.stop()
 
     @property
     def mounted_paths(self) -> list[str]:
@@ -210,11 +216,19 @@ class AdminSite(ServerFactory):
     def _make_history(self) -> MetricHistory:
         return MetricHistory(self.registry.collect, self.clock)
 
+    @events.default
+    def _make_events(self) -> ClusterEventViews:
+        return ClusterEventViews(self.metadata, EventLog(uuid4().hex[:12], self.clock, self.wall_clock), self.streams)
+
     @router.default
     def _make_router(self) -> Router:
         router, config = Router(self.relay), self.config
         self.relay.serve = self._relayed
         reader = RecordReader(self.requests, self.metadata, self.clock)
+        conditions = ConditionViews(self.broker.broker_id, self.conditions)
+        self.events.conditions = ConditionWatch(
+            self.metadata, self.relay, self.clock, conditions.rows, self.events.conditions_changed
+        )
         groups = GroupViews(self.metadata, self.lags, self.lag_history)
         router.add(
             [
@@ -228,7 +242,8 @@ class AdminSite(ServerFactory):
                     self.not_ready,
                     self.stop,
                 ),
-                ConditionViews(self.broker.broker_id, self.conditions),
+                conditions,
+                self.events,
                 TopicViews(
                     self.metadata, self.topics, self.internal_topics, lambda: self.config.get(keys.DELETE_TOPIC_ENABLE)
                 ),

@@ -12,6 +12,7 @@ What a broker knows of the cluster:
 * ``membership``: registers this broker in the metadata store; creates the cluster's id.
 * ``cluster_metadata``: the copy of brokers, topics and the controller that requests read (Kafka: MetadataCache).
 * ``images``: its values: brokers, partitions, topics.
+* ``metadata_changes``: what changes in it, for those who are told of each change. Pure.
 * ``metadata_update``: the update that the controller sends to brokers.
 * ``metadata_update_codec``: encodes and decodes it.
 * ``metadata_update_receiver``: applies it to this broker.

@@ -18,6 +18,20 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from logbus.cluster.images import BrokerImage, PartitionImage, TopicImage
+from logbus.cluster.metadata_changes import (
+    BrokerConfigsChanged,
+    ControllerChanged,
+    GroupConfigsChanged,
+    MetadataChange,
+    PartitionsAdded,
+    PartitionsChanged,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+    broker_changes,
+    changed_names,
+    differs,
+)
 from logbus.cluster.security_nodes import SecurityNodes
 from logbus.model import TopicPartition
 
@@ -36,6 +50,7 @@ class ClusterMetadata:
     :ivar brokers: live brokers by id. Read only.
     :ivar topics: topics by name. Read only.
     :ivar group_configs: overrides of consumer groups that have any, by group id. Read only.
+    :ivar broker_configs: overrides of brokers that have any, by broker id or ``<default>`` (all brokers). Read only.
     :ivar security_nodes: users, quotas, ACLs and delegation tokens; they change on their own.
     :ivar version: grows by one with every change; a cached answer is valid for one version.
     """
@@ -45,12 +60,15 @@ class ClusterMetadata:
     brokers: dict[int, BrokerImage] = field(factory=dict, init=False)
     topics: dict[str, TopicImage] = field(factory=dict, init=False)
     group_configs: dict[str, Mapping[str, str]] = field(factory=dict, init=False)
+    broker_configs: dict[str, Mapping[str, str]] = field(factory=dict, init=False)
     security_nodes: SecurityNodes = field(factory=SecurityNodes, init=False)
     version: int = field(default=0, init=False)
     _by_id: dict[UUID, TopicImage] = field(factory=dict, init=False)
     _subscribers: list[Callable[[], None]] = field(factory=list, init=False)
     _removal_subscribers: list[Callable[[Sequence[str]], None]] = field(factory=list, init=False)
+    _watchers: list[Callable[[Sequence[MetadataChange]], None]] = field(factory=list, init=False)
     _gone: list[str] = field(factory=list, init=False)
+    _changes: list[MetadataChange] = field(factory=list, init=False)
     _changing: bool = field(default=False, init=False)
     _log = Logger()
 
@@ -94,6 +112,21 @@ class ClusterMetadata:
                 self._subscribers.remove(changed)
 
         return unsubscribe
+
+    def watch(self, told: Callable[[Sequence[MetadataChange]], None]) -> Callable[[], None]:
+        """
+        Call ``told`` after each batch of changes with what has changed, if anything has. Without watchers nothing is
+        compared.
+
+        :return: a function that ends it; calling it twice does no harm.
+        """
+        self._watchers.append(told)
+
+        def unwatch() -> None:
+            if told in self._watchers:
+                self._watchers.remove(told)
+
+        return unwatch
 
     def when_removed(self, removed: Callable[[Sequence[str]], None]) -> None:
         """
@@ -142,7 +175,11 @@ class ClusterMetadata:
         removals: list[Callable[[], None]] = []
         if gone:
             removals = [partial(removed, gone) for removed in self._removal_subscribers]
-        for changed in [*removals, *self._subscribers]:
+        changes, self._changes = self._changes, []
+        told: list[Callable[[], None]] = []
+        if changes:
+            told = [partial(watcher, changes) for watcher in self._watchers]
+        for changed in [*removals, *self._subscribers, *told]:
             try:
                 changed()
             except Exception:
@@ -150,10 +187,14 @@ class ClusterMetadata:
 
     def set_controller(self, broker_id: int) -> None:
         """Set the controller (−1: none)."""
+        if self._watchers and broker_id != self.controller_id:
+            self._changes.append(ControllerChanged(broker_id))
         self.controller_id = broker_id
 
     def set_brokers(self, brokers: Mapping[int, BrokerImage]) -> None:
         """Replace the set of live brokers."""
+        if self._watchers:
+            self._changes += broker_changes(self.brokers, brokers)
         self.brokers.clear()
         self.brokers.update(brokers)
 
@@ -170,26 +211,54 @@ class ClusterMetadata:
             self.remove_topic(name)
             topic = self.topics[name] = self._by_id[topic_id] = TopicImage(name, topic_id)
         held = topic.partitions
+        before = len(held)
+        changed: list[tuple[int, PartitionImage]] = []
         for number, image in partitions:
             if number < len(held):
+                if self._watchers and differs(held[number], image):
+                    changed.append((number, image))
                 held[number] = image
             elif number == len(held):
                 held.append(image)
             else:
                 raise ValueError(f"partition {name}-{number} came before {name}-{len(held)}")
+        if self._watchers:
+            self._note_partitions(topic, before, changed)
+
+    def _note_partitions(self, topic: TopicImage, before: int, changed: Sequence[tuple[int, PartitionImage]]) -> None:
+        now = len(topic.partitions)
+        if not before and now:
+            self._changes.append(TopicCreated(topic.name, topic.topic_id, now))
+        elif now > before:
+            self._changes.append(PartitionsAdded(topic.name, now))
+        if changed:
+            self._changes.append(PartitionsChanged(topic.name, tuple(changed)))
 
     def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace a topic's overrides; nothing happens when the topic is unknown."""
         topic = self.topics.get(name)
         if topic is not None:
+            if self._watchers and (names := changed_names(topic.configs, configs)):
+                self._changes.append(TopicConfigsChanged(name, names))
             topic.configs = MappingProxyType(dict(configs))
 
     def set_group_configs(self, group_id: str, configs: Mapping[str, str]) -> None:
         """Replace a consumer group's overrides."""
+        if self._watchers and (names := changed_names(self.group_configs.get(group_id, {}), configs)):
+            self._changes.append(GroupConfigsChanged(group_id, names))
         if configs:
             self.group_configs[group_id] = MappingProxyType(dict(configs))
         else:
             self.group_configs.pop(group_id, None)
+
+    def set_broker_configs(self, entity: str, configs: Mapping[str, str]) -> None:
+        """Replace the overrides of a broker, given by its id, or ``<default>``: all brokers."""
+        if self._watchers and (names := changed_names(self.broker_configs.get(entity, {}), configs)):
+            self._changes.append(BrokerConfigsChanged(int(entity) if entity.isdecimal() else None, names))
+        if configs:
+            self.broker_configs[entity] = MappingProxyType(dict(configs))
+        else:
+            self.broker_configs.pop(entity, None)
 
     def remove_topic(self, name: str, topic_id: UUID | None = None) -> TopicImage | None:
         """Remove a topic (only if it still has ``topic_id``, when that is given); return its image, if any."""
@@ -199,4 +268,6 @@ class ClusterMetadata:
         del self.topics[name]
         self._by_id.pop(topic.topic_id, None)
         self._gone.append(name)
+        if self._watchers:
+            self._changes.append(TopicDeleted(name, topic.topic_id))
         return topic

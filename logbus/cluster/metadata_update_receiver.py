@@ -139,7 +139,12 @@ class MetadataUpdateReceiver:
                 metadata.set_configs(name, listed[-1].overrides)
             for name, overrides in update.configs.items():
                 metadata.set_configs(name, overrides)
+            for entity, overrides in update.broker_configs.items():
+                metadata.set_broker_configs(entity, overrides)
             if update.full:
-                metadata.group_configs.clear()
+                for entity in metadata.broker_configs.keys() - update.broker_configs.keys():
+                    metadata.set_broker_configs(entity, {})
+                for group_id in metadata.group_configs.keys() - update.group_configs.keys():
+                    metadata.set_group_configs(group_id, {})
             for group_id, overrides in update.group_configs.items():
                 metadata.set_group_configs(group_id, overrides)

@@ -153,7 +153,12 @@ class Answered:
         self.status = response.status
         self.reason = response.reason
         self.headers = response.headers
-        self.body = response.read()
+        try:
+            self.body = response.read()
+        except http.client.IncompleteRead as e:
+            if self.headers["Content-Type"] != "text/event-stream":
+                raise
+            self.body = e.partial  # it has no end
         self.rest = source.read()
 
     @property

@@ -92,3 +92,21 @@ def test_moved_by_the_console(cluster: Cluster, topic: str) -> None:
     cluster.wait_until(lambda: sorted(partition()["isr"]) == sorted([target, before]), "the copy", SECONDS)
     assert "The election was held." in post("elect")
     cluster.wait_until(lambda: partition()["leader"] == target, "the leader", SECONDS)
+
+
+def test_events(cluster: Cluster, topic: str) -> None:
+    """Who follows one broker is told of what others do, until the topic's end."""
+    first, other = cluster.brokers[0], cluster.brokers[2]
+    told = []
+    with urllib.request.urlopen(f"{first.admin_url}/api/v1/events", timeout=SECONDS) as stream:
+        for line in stream:
+            if line == b"event: ready\n":
+                new = {"name": f"{topic}-events", "partitions": PARTITIONS, "replication_factor": 2}
+                name = ask(other, "POST", "topics", new)["name"]
+                ask(other, "PATCH", f"configs/topics/{name}", {"retention.ms": 50_000})
+                ask(other, "DELETE", f"topics/{name}?confirm={name}")
+            elif line.startswith(b"event: topic"):
+                told.append(line.split()[1].decode())
+                if told[-1] == "topic-deleted":
+                    break
+    assert told == ["topic-created", "topic-configs-changed", "topic-deleted"]
