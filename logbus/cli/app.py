@@ -14,17 +14,28 @@ from logbus import __version__
 from logbus.cli.terminal_escapes import escape_controls
 from logbus.errors import LogbusError
 
+LIKENESS = 0.65
+"""Of a word and the command that may be meant, as difflib has it; "brokers" and "tokens" have 0.62."""
+
 
 class LazyGroup(click.Group):
     """
     A group whose commands are imported when they run.
 
     :param lazy: by command: ``module:attribute``, and a line of help.
+    :param elsewhere: words that are no commands, and the commands that are meant.
     """
 
-    def __init__(self, *args: object, lazy: Mapping[str, tuple[str, str]], **kwargs: object) -> None:
+    def __init__(
+        self,
+        *args: object,
+        lazy: Mapping[str, tuple[str, str]],
+        elsewhere: Mapping[str, str] | None = None,
+        **kwargs: object,
+    ) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         self.lazy = lazy
+        self.elsewhere = elsewhere or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.lazy)
@@ -43,7 +54,8 @@ class LazyGroup(click.Group):
             import difflib  # needed only here
 
             name = args[0] if len(args[0]) <= 50 else f"{args[0][:50]}…"
-            near = difflib.get_close_matches(name, list(self.lazy), 1)
+            near = [self.elsewhere[name]] if name in self.elsewhere else []
+            near = near or difflib.get_close_matches(name, list(self.lazy), 1, cutoff=LIKENESS)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -113,6 +125,15 @@ app = LazyGroup(
         "verify": ("logbus.cli.commands.verify:verify", "Check the files of a log directory."),
         "bench": ("logbus.cli.commands.bench:bench", "Measure produce, fetch and latency of a broker."),
         "simulate": ("logbus.cli.commands.simulate:simulate", "Run simulated clusters with faults."),
+    },
+    elsewhere={
+        "broker": "cluster describe",
+        "brokers": "cluster describe",
+        "status": "cluster describe",
+        "partitions": "topics describe",
+        "offsets": "groups",
+        "server": "start",
+        "run": "start",
     },
 )
 click.version_option(__version__, prog_name="logbus", message="%(prog)s %(version)s")(app)

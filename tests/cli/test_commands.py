@@ -101,6 +101,8 @@ class WithoutBrokerTests(SynchronousTestCase):
         for arguments, words in (
             (["topcs", "list"], "No such command 'topcs'. Did you mean 'topics'?"),
             (["grops"], "No such command 'grops'. Did you mean 'groups'?"),
+            (["brokers"], "No such command 'brokers'. Did you mean 'cluster describe'?"),
+            (["stop"], "No such command 'stop'."),
             (["x" * 1000], f"No such command '{'x' * 50}…'."),
         ):
             done = run(*arguments)

@@ -246,8 +246,13 @@ class AdminClient(
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicMetadata | ApiError]:
         """Topics by name, with fresh metadata."""
         answers: dict[str, TopicMetadata | ApiError] = {}
-        for name in names:
-            self._cluster.forget(name)
+        for name, error in (await self._cluster.refresh_topics(dict.fromkeys(names))).items():
+            if error is not None:
+                # A broker may not have heard yet of a topic that another one has created; the only one has.
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and len(self._cluster.nodes) == 1:
+                    answers[name] = error
+                    continue
+                self._cluster.forget(name)
             try:
                 answers[name] = await self._cluster.topic(name)
             except ApiError as e:
