@@ -88,6 +88,7 @@ class KafkaServer:
             BrokerParts(
                 authorization=self.authorization,
                 client_quotas=self.quotas,
+                request_errors=self.connections.errors,
                 delegation_tokens=security.tokens,
                 broker_id=env.broker_id,
                 config=config,
@@ -126,8 +127,8 @@ class KafkaServer:
         for counted in (self.net_metrics, self.produce_appender):
             env.registry.add_fields(counted)
         self.router.register_metrics(env.registry)
-        times = self.connections.times
-        env.registry.add_source(lambda: [times.family(api_name)])
+        times, errors = self.connections.times, self.connections.errors
+        env.registry.add_source(lambda: [times.family(api_name), errors.family(api_name)])
         self._open_connections = env.registry.gauge(
             "logbus_listener_connections", "Open connections of Kafka clients and brokers by listener.", ("listener",)
         )

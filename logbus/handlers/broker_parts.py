@@ -39,6 +39,7 @@ from logbus.handlers.startup_gate import StartupGate
 from logbus.log_levels import LogLevels, process_levels
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.net.connection_limits import WarningLimiter
+from logbus.net.request_errors import RequestErrors
 from logbus.net.time_slices import SliceScheduler
 from logbus.quotas.quota_managers import QuotaManagers
 
@@ -54,6 +55,7 @@ class BrokerParts:
     :ivar security_admin: changes users, quotas and ACLs if this broker is the controller.
     :ivar authorization: asks the authorizer; None: everybody may do everything.
     :ivar client_quotas: the quotas of users and client ids.
+    :ivar request_errors: counts the errors in responses.
     :ivar inter_broker_listener: the name of the listener that brokers connect to.
     :ivar delegation_tokens: those that this broker knows.
     :ivar router: contains all handlers before the first request comes.
@@ -70,6 +72,7 @@ class BrokerParts:
     warning_limiter: WarningLimiter
     authorization: Authorization | None = None
     client_quotas: QuotaManagers = field(factory=QuotaManagers)
+    request_errors: RequestErrors = field(factory=RequestErrors)
     delegation_tokens: DelegationTokens = field(factory=DelegationTokens)
     router: RequestRouter = field(factory=RequestRouter)
     broker_secret: BrokerSecret

@@ -12,7 +12,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Self
 
-from attrs import define
+from attrs import define, field
 from twisted.internet.defer import Deferred
 
 from logbus.cluster.replication.replica import Replica
@@ -26,10 +26,11 @@ from logbus.handlers.produce_errors import ProduceErrors
 from logbus.handlers.request_router import serves_coalesced, serves_gathered
 from logbus.net.produce_gatherer import GatheredRuns
 from logbus.net.request_context import RequestContext
+from logbus.net.request_errors import RequestErrors
 from logbus.records.checksum import Buffer
 from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.storage.filesystem.slow_writes import LARGE
-from logbus.wire.request_template import CoalescedProduce, RequestTemplate
+from logbus.wire.request_template import PRODUCE, CoalescedProduce, RequestTemplate
 
 
 @define(eq=False)
@@ -39,10 +40,12 @@ class CoalescedProduceHandlers:
     _appender: ProduceAppender
     _errors: ProduceErrors
     _authorization: Authorization | None = None
+    _counted: RequestErrors = field(factory=RequestErrors)
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
-        return cls(broker.produce_appender, ProduceErrors(CurrentLeaders(broker.metadata)), broker.authorization)
+        errors = ProduceErrors(CurrentLeaders(broker.metadata))
+        return cls(broker.produce_appender, errors, broker.authorization, broker.request_errors)
 
     @serves_coalesced(0)
     def run(self, context: RequestContext, run: CoalescedProduce) -> bytes | Deferred[bytes] | None:
@@ -169,6 +172,7 @@ class CoalescedProduceHandlers:
     def _refused(
         self, context: RequestContext, topic: str, template: RequestTemplate, correlation_id: int, error: ApiError
     ) -> bytes:
+        self._counted.count(PRODUCE, error.code)
         response = self._errors.one(
             context.listener, topic, template.index, error, template.api_version, template.topic_id
         )

@@ -37,6 +37,7 @@ from logbus.handlers.repeated_fetch import FOLLOWS_VERSION, READ_COMMITTED, Fetc
 from logbus.handlers.request_router import Answer, serves, serves_repeated
 from logbus.metrics import Registry
 from logbus.net.request_context import RequestContext, quota_user
+from logbus.net.request_errors import RequestErrors
 from logbus.net.time_slices import TimeSlice
 from logbus.quotas.quota_managers import QuotaManagers
 from logbus.records.file_slice import Parts
@@ -78,7 +79,8 @@ class FetchHandlers:
     _contexts: FetchContexts
     max_bytes: int
     _quotas: QuotaManagers = field(factory=QuotaManagers)
-    totals: FetchTotals = field(factory=FetchTotals)
+    _errors: RequestErrors = field(factory=RequestErrors)
+    totals: FetchTotals = field(factory=FetchTotals, init=False)
     _repeated: RepeatedFetches = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -90,6 +92,7 @@ class FetchHandlers:
             self._quotas,
             self.totals,
             self._replicas.topic_stats,
+            self._errors,
         )
 
     @classmethod
@@ -110,6 +113,7 @@ class FetchHandlers:
             FetchContexts(broker.replicas, broker.metadata, sessions, broker.authorization),
             config.get(keys.FETCH_MAX_BYTES),
             broker.client_quotas,
+            broker.request_errors,
         )
 
     @property

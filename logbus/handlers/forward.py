@@ -15,6 +15,7 @@ from logbus.handlers.inter_broker_identity import InterBrokerIdentity
 from logbus.handlers.request_router import RequestRouter, response_of, serves, task
 from logbus.net.factory import ELEMENTS_AT_ONCE
 from logbus.net.request_context import RequestContext
+from logbus.net.request_errors import RequestErrors
 from logbus.records.file_slice import joined
 from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request, ServerConnection
@@ -35,11 +36,12 @@ class ForwardHandlers:
     _router: RequestRouter
     _controller: Controller
     _identity: InterBrokerIdentity
+    _errors: RequestErrors
     _wire: ServerConnection | None = field(default=None, init=False)
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
-        return cls(broker.router, broker.controller, InterBrokerIdentity(broker.warning_limiter))
+        return cls(broker.router, broker.controller, InterBrokerIdentity(broker.warning_limiter), broker.request_errors)
 
     @serves(1005, 0, 0)
     @task
@@ -71,13 +73,17 @@ class ForwardHandlers:
         answer = await response_of(self._router(client, inner))
         if isinstance(answer, bytes):
             return ForwardResponse(body=answer)
+        assert self._wire is not None
+        await time_slice.finish(self._wire.count_errors_in_steps(inner, answer), ELEMENTS_PER_STEP)
         steps = incremental_encoder(type(answer), inner.api_version)(answer)
         return ForwardResponse(body=joined(await time_slice.finish(steps, ELEMENTS_PER_STEP)))
 
     def _read(self, message: ForwardRequest) -> Request:
         """Decode the client's request as if it had been sent to this broker, with the same errors."""
         if self._wire is None:
-            self._wire = ServerConnection(self._router.served, max_elements_at_once=ELEMENTS_AT_ONCE)
+            self._wire = ServerConnection(
+                self._router.served, max_elements_at_once=ELEMENTS_AT_ONCE, count_error=self._errors.count
+            )
         flexible = api(message.api_key).flexible.includes(message.api_version)
         header = RequestHeader(message.api_key, message.api_version, 0, message.client_id)
         return self._wire.receive(encode_request_header(header, flexible) + message.body)

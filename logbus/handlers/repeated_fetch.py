@@ -24,10 +24,11 @@ from logbus.handlers.fetch_response import FetchResponseBuilder
 from logbus.handlers.fetch_sessions import CachedPartition, FetchSession
 from logbus.metrics import metric
 from logbus.net.request_context import RequestContext
+from logbus.net.request_errors import RequestErrors
 from logbus.quotas.quota_managers import QuotaManagers
 from logbus.records.file_slice import Parts, joined, total_length
 from logbus.security.acl.acls import AclOperation, ResourceType
-from logbus.wire.fetch_template import FetchTemplate, RepeatedFetch
+from logbus.wire.fetch_template import FETCH, FetchTemplate, RepeatedFetch
 from logbus.wire.messages.records import FetchResponse
 
 #: The most bytes of records that are read into memory, to be sent to several clients.
@@ -70,6 +71,7 @@ class RepeatedFetches:
     _quotas: QuotaManagers
     _totals: FetchTotals
     _stats: BrokerTopicStats
+    _errors: RequestErrors
 
     def fetch(self, context: RequestContext, request: RepeatedFetch) -> Parts | Deferred[Parts] | None:
         """The encoded response, or a Deferred of it; None, without any effect: the request must be decoded."""
@@ -103,6 +105,7 @@ class RepeatedFetches:
                     request.session_id, request.session_epoch, (partition,), by_id=version >= TOPIC_ID_VERSION
                 )
             except ApiError as e:
+                self._errors.count(FETCH, e.code)
                 return template.unusual(request.correlation_id, FetchResponse(error_code=e.code, responses=[]))
             if access is not None:
                 contexts.authorize_again(session, access)
@@ -176,5 +179,8 @@ class RepeatedFetches:
         version = request.template.api_version
         builder = FetchResponseBuilder(version, context.listener, self._leaders, session, False, self._stats)
         builder.add(results)
+        for result in results:
+            if result.error is not None:
+                self._errors.count(FETCH, result.error.code)
         self._totals.bytes_sent += builder.size
         return request.template.unusual(request.correlation_id, builder.build())

@@ -31,6 +31,7 @@ Servers:
 * ``shared_resources``: what the connections of all listeners share
 * ``request_budget``: memory of requests, over all connections
 * ``request_times``: how long requests take, by API and phase
+* ``request_errors``: counts errors by API and code
 * ``memory_holder``: the interface between a connection's memory and the budget
 * ``memory_overdraft``: memory beyond the total, for frames that lack little
 * ``slow_frames``: finds frames that make hardly any progress

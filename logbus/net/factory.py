@@ -80,7 +80,9 @@ class KafkaServerFactory(Factory):
 
     def __attrs_post_init__(self) -> None:
         self.metrics = self.shared.metrics
-        self.wire = ServerConnection(self.served, max_elements_at_once=ELEMENTS_AT_ONCE)
+        self.wire = ServerConnection(
+            self.served, max_elements_at_once=ELEMENTS_AT_ONCE, count_error=self.shared.errors.count
+        )
         self._sweep = LoopingCall(self._check_some)
         self._sweep.clock = self.shared.clock
 

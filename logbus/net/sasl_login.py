@@ -63,7 +63,7 @@ def _early(wire: ServerConnection) -> ServerConnection:
     for key in _SASL:
         versions = api(key).versions
         served[key] = (versions.min, versions.max)
-    return ServerConnection(served, UNAUTHENTICATED_ELEMENTS)
+    return ServerConnection(served, UNAUTHENTICATED_ELEMENTS, count_error=wire.count_error)
 
 
 @define(eq=False)

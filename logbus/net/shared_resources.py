@@ -12,6 +12,7 @@ from logbus.net.metrics import NetMetrics
 from logbus.net.produce_gatherer import ProduceGatherer
 from logbus.net.read_turn import ReadTurn
 from logbus.net.request_budget import RequestBudget
+from logbus.net.request_errors import RequestErrors
 from logbus.net.request_times import RequestTimes
 from logbus.net.time_slices import SliceScheduler
 from logbus.quotas.connection_rates import ConnectionRates
@@ -31,6 +32,7 @@ class SharedResources:
     :ivar limits: of connections and peers.
     :ivar metrics: counters.
     :ivar times: how long requests take.
+    :ivar errors: counts the errors in responses.
     :ivar budget: memory for large frames.
     :ivar quotas: counts connections.
     :ivar unsent: replies that peers have not taken.
@@ -47,6 +49,7 @@ class SharedResources:
     limits: ConnectionLimits = field(factory=ConnectionLimits)
     metrics: NetMetrics = field(factory=NetMetrics)
     times: RequestTimes = field(factory=RequestTimes)
+    errors: RequestErrors = field(factory=RequestErrors)
     budget: RequestBudget = field()
     quotas: ConnectionQuotas = field()
     unsent: UnsentReplies = field()

@@ -11,6 +11,7 @@ The Kafka protocol without sockets: bytes to messages, and messages to bytes. Pu
 * ``layout``: a declaration in one version
 * ``decoder_codegen``, ``encoder_codegen``, ``codegen``: compile functions from layouts
 * ``decoder_runtime``, ``encoder_runtime``, ``encode_diagnosis``: helpers and errors of these functions
+* ``error_codes``: finds the error codes in responses
 * ``element_budget``: bounds the array elements of a message
 * ``request_template``, ``produce_response``: the fast path of Produce
 * ``fetch_template``: the fast path of Fetch

@@ -11,6 +11,7 @@ from attrs import define, field
 from logbus.errors import BudgetExceeded, DecodeError, ErrorCode, ProtocolError
 from logbus.records.file_slice import Parts, total_length
 from logbus.wire.element_budget import REQUEST_ELEMENTS, RESPONSE_ELEMENTS, element_budget
+from logbus.wire.error_codes import error_finder, incremental_error_finder
 from logbus.wire.headers import (
     API_VERSIONS,
     RequestHeader,
@@ -37,7 +38,7 @@ _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 class _Codec:
     """The functions that read and write one version of one API."""
 
-    __slots__ = ("api_key", "api_version", "decode", "encode", "flexible", "tagged_response")
+    __slots__ = ("api_key", "api_version", "decode", "encode", "find_errors", "flexible", "tagged_response")
 
     def __init__(self, api_key: int, api_version: int) -> None:
         known = api(api_key)
@@ -47,6 +48,7 @@ class _Codec:
         self.tagged_response = response_is_tagged(api_key, self.flexible)
         self.decode: Callable[..., tuple[Any, int]] = decoder(known.request, api_version)
         self.encode: Callable[[Any], Parts] = encoder(known.response, api_version)
+        self.find_errors = error_finder(api_key, api_version)
 
     def decode_steps(self, frame: _Frame, pos: int, budget: int) -> Steps[tuple[Any, int]]:
         return incremental_decoder(api(self.api_key).request, self.api_version)(frame, pos, budget)
@@ -126,16 +128,20 @@ class ServerConnection:
     :ivar max_elements: upper bound of array elements in a request (100,000 once a client is authenticated).
     :param max_elements_at_once: elements that :meth:`receive` decodes in one go; for a request with more it sets
         ``Request.decoding``. None: all.
+    :ivar count_error: called with API key and code of each error in a response, and of each request of an unsupported
+        version; None: they are not looked for.
     """
 
-    __slots__ = ("_at_once", "_codecs", "max_elements", "served")
+    __slots__ = ("_at_once", "_codecs", "count_error", "max_elements", "served")
 
     def __init__(
         self,
         served: Mapping[int, tuple[int, int]],
         max_elements: int = REQUEST_ELEMENTS,
         max_elements_at_once: int | None = None,
+        count_error: Callable[[int, int], object] | None = None,
     ) -> None:
+        self.count_error = count_error
         self.served = dict(served)
         self._codecs: dict[int, _Codec] = {}
         self.max_elements = max_elements
@@ -200,7 +206,12 @@ class ServerConnection:
         if isinstance(response, bytes):
             pack, extra = (_pack_tagged_response_head, 5) if codec.tagged_response else (_pack_response_head, 4)
             return [pack(len(response) + extra, request.correlation_id) + response]
-        body: Parts = codec.encode(response) if encoded is None else encoded
+        if encoded is None:
+            body: Parts = codec.encode(response)
+            if self.count_error is not None and codec.find_errors is not None:
+                codec.find_errors(response, self.count_error)
+        else:
+            body = encoded
         size = len(body[0]) if len(body) == 1 else total_length(body)
         if codec.tagged_response:
             head = _pack_tagged_response_head(size + 5, request.correlation_id)
@@ -214,8 +225,17 @@ class ServerConnection:
 
     def respond_in_steps(self, request: Request, response: Any) -> Steps[Parts]:
         """Encode the response as :meth:`respond` does, some elements at a time."""
-        encoded = None if isinstance(response, bytes) else (yield from request._codec.encode_steps(response))
+        if isinstance(response, bytes):
+            return self.respond(request, response)
+        yield from self.count_errors_in_steps(request, response)
+        encoded = yield from request._codec.encode_steps(response)
         return self.respond(request, response, encoded)
+
+    def count_errors_in_steps(self, request: Request, response: Any) -> Steps[None]:
+        """Count the errors in the response to ``request``, some elements at a time; it is not encoded here."""
+        find = incremental_error_finder(request.api_key, request.api_version)
+        if self.count_error is not None and find is not None:
+            yield from find(response, self.count_error)
 
     def _codec(self, key: int, version: int) -> _Codec | None:
         """The codec of an API's version; None for ApiVersions in an unsupported version."""
@@ -226,6 +246,8 @@ class ServerConnection:
         if not lowest <= version <= highest:
             if key == API_VERSIONS:
                 return None
+            if self.count_error is not None:
+                self.count_error(key, ErrorCode.UNSUPPORTED_VERSION)
             raise ProtocolError(
                 f"a {api_name(key)} request of version {version}; served are versions {lowest} to {highest}"
             )
