@@ -65,4 +65,5 @@ Views:
 * ``group_changes``: changes of groups: reset and delete offsets, delete a group
 * ``group_members``: members of groups as JSON
 * ``transactions``: transactional ids
+* ``hanging_transactions``: transactions that no coordinator ends
 """

@@ -163,7 +163,9 @@ class Relay:
             why = f"Broker {broker_id} answered what is no response: {e}"
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, why) from None
 
-    async def merge(self, route: Route, call: ViewRequest, target: str, own: ViewResponse) -> dict[str, Any]:
+    async def merge(
+        self, route: Route, call: ViewRequest, target: str, own: ViewResponse | Deferred[ViewResponse]
+    ) -> dict[str, Any]:
         """
         Return a page of what all brokers have.
 
@@ -173,7 +175,7 @@ class Relay:
         """
         others = sorted(self._metadata.brokers.keys() - {self.broker_id})
         asked = [Deferred.fromCoroutine(self._page_of(broker_id, call, target)) for broker_id in others]
-        pages = [json.loads(await self._body_of(own))]
+        pages = [json.loads(await self._body_of(await own if isinstance(own, Deferred) else own))]
         unanswered = []
         for broker_id, answered in zip(others, await gatherResults(asked, consumeErrors=True), strict=True):
             if isinstance(answered, str):

@@ -156,7 +156,7 @@ class _Node:
     methods: dict[str, Route] = field(factory=dict)
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Router:
     """
     The table of all routes.

@@ -33,6 +33,7 @@ from logbus.admin.event_log import EventLog
 from logbus.admin.event_stream import EventStreams
 from logbus.admin.group_changes import GroupChangeViews
 from logbus.admin.groups import GroupViews
+from logbus.admin.hanging_transactions import HangingTransactionViews
 from logbus.admin.http_limits import HttpLimits
 from logbus.admin.kafka_requests import KafkaRequests
 from logbus.admin.log_dirs import LogDirViews
@@ -65,6 +66,7 @@ from logbus.config import keys
 from logbus.config.config_view import ConfigView, usable_topic_overrides
 from logbus.coordination.group_lag_history import LagHistory
 from logbus.coordination.group_lags import GroupLags
+from logbus.coordination.transactions.hanging_transactions import HangingTransactions
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.exposition import process_families
 from logbus.ilogbus import IAdminResource, IBroker
@@ -96,7 +98,7 @@ class MountedResource:
     authorizes: bool
 
 
-@define(eq=False, slots=False, kw_only=True)
+@define(eq=False, repr=False, slots=False, kw_only=True)
 class AdminSite(ServerFactory):
     """
     Serves HTTP: ``/metrics``, ``/healthz``, ``/readyz``, ``/api/v1/`` and the resources of plugins.
@@ -137,6 +139,7 @@ class AdminSite(ServerFactory):
     lags: GroupLags
     lag_history: LagHistory
     transactions: TransactionCoordinator
+    hanging_transactions: HangingTransactions
     snapshots: BrokerSnapshots
     requests: KafkaRequests
     replication: ReplicationMetrics
@@ -265,6 +268,9 @@ class AdminSite(ServerFactory):
                 groups,
                 GroupChangeViews(self.metadata, groups, self.requests, reader, self.relay),
                 TransactionViews(self.metadata, self.transactions, self.requests),
+                HangingTransactionViews(
+                    self.metadata, self.replicas, self.transactions, self.hanging_transactions, self.requests
+                ),
                 ConfigViews(self.metadata, self.topics, config, self.broker.broker_id, self.requests),
                 LoggerViews(self.metadata, self.broker.broker_id, process_levels, self.requests),
                 OpenApiView(router),

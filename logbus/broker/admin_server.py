@@ -80,6 +80,7 @@ class AdminServer:
             lags=self._coordinators.group_lags,
             lag_history=self._coordinators.lag_history,
             transactions=self._coordinators.transactions,
+            hanging_transactions=self._coordinators.hanging_transactions,
             snapshots=self._snapshots,
             requests=KafkaRequests(
                 router, lambda: router.served, listener.name, self._env.reactor, self._env.slice_scheduler

@@ -17,11 +17,14 @@ from logbus.coordination.group_lag_history import LagHistory
 from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.internal_topics import InternalTopics
 from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+from logbus.coordination.transactions.hanging_transactions import HangingTransactions
 from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
 from logbus.coordination.transactions.marker_writer import MarkerWriter
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_expiration import TransactionExpiration
+from logbus.coordination.transactions.transaction_lookup import TransactionLookup
 from logbus.coordination.transactions.transaction_metrics import TransactionMetrics
+from logbus.model import INTERNAL_TOPICS
 
 
 class Coordinators:
@@ -29,6 +32,7 @@ class Coordinators:
     The coordinators of groups and transactions, with their upkeep.
 
     :ivar add_partitions_manager: asks the coordinators of transactions, on any broker.
+    :ivar hanging_transactions: finds transactions that no coordinator ends.
     """
 
     def __init__(
@@ -54,6 +58,8 @@ class Coordinators:
         self.add_partitions_manager = AddPartitionsToTxnManager(
             env.broker_id, metadata, self.transactions, member.peers
         )
+        lookup = TransactionLookup(env.broker_id, metadata, self.transactions, member.peers)
+        self.hanging_transactions = HangingTransactions(replicas, lookup, INTERNAL_TOPICS)
         self.internal_topics = InternalTopics(metadata, topics, config)
         replicas.listeners += [self.groups, self.transactions]
         metadata.when_removed(self.group_cleanup.forget_topics)

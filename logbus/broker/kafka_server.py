@@ -122,6 +122,7 @@ class KafkaServer:
                 producer_ids=member.producer_ids,
                 add_partitions_manager=coordinators.add_partitions_manager,
                 marker_writer=coordinators.marker_writer,
+                hanging_transactions=coordinators.hanging_transactions,
             )
         )
         for counted in (self.net_metrics, self.produce_appender):

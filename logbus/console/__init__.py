@@ -32,7 +32,7 @@ Pages:
 * ``broker_pages``: brokers
 * ``group_pages``: groups, their members and lag
 * ``group_change_pages``: reset the offsets of a group, with a preview; delete a group
-* ``transaction_pages``: transactional ids, the longest transaction first; abort one
+* ``transaction_pages``: transactions that hang, transactional ids, the longest transaction first; abort one
 * ``access_page``: who may do what, and how much
 * ``acl_pages``: ACLs; create and delete them
 * ``user_pages``: users that log in by SCRAM; set a password, delete a user

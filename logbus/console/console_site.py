@@ -137,7 +137,7 @@ class ConsoleSite:
                     RecordPages(),
                     GroupPages(),
                     GroupChangePages(),
-                    TransactionPages(),
+                    TransactionPages(self.clock),
                     BrokerPages(),
                     ConfigPages(),
                     AccessPage(),

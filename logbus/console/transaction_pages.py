@@ -1,23 +1,28 @@
 """
-Pages of transactional ids: those with the longest transaction first.
+Pages of transactions: those that hang first, then the transactional ids, those with the longest transaction first.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
 
 from attrs import frozen
+from twisted.internet.interfaces import IReactorTime
 from twisted.web.template import tags
 
+from logbus.admin.problem_details import HttpProblem
 from logbus.admin.routing import route
-from logbus.console.api_client import segment
+from logbus.console.api_client import ApiRefusal, segment
+from logbus.console.broker_answers import soon
 from logbus.console.change import TYPED, Change, carry_out, done_message
 from logbus.console.elements import (
     badge,
     button_link,
     card,
-    command,
     empty,
     facts,
     link,
@@ -35,9 +40,15 @@ ROWS, PARTITION_ROWS = 100, 500
 KINDS = {"Ongoing": "info", "CompleteCommit": "good", "CompleteAbort": "", "Empty": ""}
 
 
+ABORT_PATH = "/console/topics/{topic}/partitions/{partition}/transactions/{producer}/{offset}/abort"
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
 @frozen
 class TransactionPages:
     """Transactional ids."""
+
+    clock: IReactorTime
 
     @route("GET", "/console/transactions", "Transactions", rights="Shows what the user may see.")
     async def transactions(self, visit: Visit) -> Page:
@@ -69,10 +80,78 @@ class TransactionPages:
             "Transactions",
             SECTION,
             [
+                done_message(visit),
                 message("info", "Transactions are still being loaded: some are missing.") if told["loading"] else "",
+                await self._hanging(visit),
                 tags.section(content, class_="card", id="transactions", **{"data-live": ""}),
-                card("Find transactions that hang", command("logbus transactions find-hanging")),
             ],
+        )
+
+    async def _hanging(self, visit: Visit) -> Any:
+        """Return the transactions that no coordinator ends, if the user may see them."""
+        try:
+            told = await soon(visit.api.get("/api/v1/hanging-transactions", limit=ROWS), self.clock)
+        except ApiRefusal as e:
+            return message("info", f"Which transactions hang is not known: {e.detail}")
+        part = tags.div(id="hanging", **{"data-live": ""})
+        if not told["items"]:
+            return part
+        rows = [
+            tags.tr(
+                tags.th(link(f"/console/topics/{segment(each['topic'])}", name(each["topic"])), scope="row"),
+                number_cell(str(each["partition"])),
+                number_cell(str(each["producer_id"])),
+                number_cell(number(each["start_offset"])),
+                tags.td(moment(each["last_timestamp"]), class_="time"),
+                tags.td(button_link(_abort_path(each), "Abort …", "danger")),
+            )
+            for each in told["items"]
+        ]
+        head = ["Topic", "Partition", "Producer id", "First offset", "Last record", ""]
+        return part(
+            card(
+                "Hanging transactions",
+                tags.p(
+                    "No coordinator will end these, and readers of committed records wait for them. The oldest of each "
+                    "partition is shown."
+                ),
+                table("Hanging transactions", head, rows, visit.pause, (1, 2, 3)),
+            )
+        )
+
+    @route("GET", ABORT_PATH, "Ask to abort what hangs", rights="Everybody may see it.")
+    async def ask_abort_hanging(self, visit: Visit) -> PageResult:
+        return await self._abort_hanging(visit)
+
+    @route("POST", ABORT_PATH, "Abort what hangs", rights="Needs Alter on the Cluster.")
+    async def abort_hanging(self, visit: Visit) -> PageResult:
+        return await self._abort_hanging(visit)
+
+    async def _abort_hanging(self, visit: Visit) -> PageResult:
+        topic, partition, producer, offset = (
+            visit.names[each] for each in ("topic", "partition", "producer", "offset")
+        )
+        if not (_NUMBER.fullmatch(producer) and _NUMBER.fullmatch(offset)):
+            raise HttpProblem(HTTPStatus.BAD_REQUEST, "A producer id and an offset are whole numbers.")
+        at = f"/topics/{segment(topic)}/partitions/{segment(partition)}"
+        return await carry_out(
+            visit,
+            Change(
+                title=f"Abort a transaction that hangs in {shortened(topic)}-{shortened(partition)}",
+                button="Abort the transaction",
+                words=["transactions", "abort", "--topic", topic, "--partition", partition, "--start-offset", offset],
+                facts=[
+                    f"It is of the producer {producer}, and begins at offset {number(int(offset))}.",
+                    "Its records are never seen by readers of committed records, who go on to what is behind it.",
+                    "It is refused if a coordinator knows the transaction.",
+                ],
+                back=SECTION,
+                done=f"{SECTION}?done=aborted",
+                section=SECTION,
+                method="POST",
+                path=f"/api/v1{at}/abort-transaction",
+                body={"producer_id": int(producer), "start_offset": int(offset)},
+            ),
         )
 
     @route("GET", "/console/transactions/{transaction}", "One transactional id", rights="Shows what the user may see.")
@@ -149,6 +228,15 @@ class TransactionPages:
                 typed=name_of_it,
             ),
         )
+
+
+def _abort_path(each: Mapping[str, Any]) -> str:
+    return ABORT_PATH.format(
+        topic=segment(each["topic"]),
+        partition=each["partition"],
+        producer=each["producer_id"],
+        offset=each["start_offset"],
+    )
 
 
 def _link(transactional_id: str) -> Any:

@@ -30,6 +30,7 @@ from logbus.coordination.group_cleanup import GroupCleanup
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.internal_topics import InternalTopics
 from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+from logbus.coordination.transactions.hanging_transactions import HangingTransactions
 from logbus.coordination.transactions.marker_writer import MarkerWriter
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.handlers.authorization.access import Authorization
@@ -104,3 +105,4 @@ class BrokerParts:
     producer_ids: ProducerIdManager
     add_partitions_manager: AddPartitionsToTxnManager
     marker_writer: MarkerWriter
+    hanging_transactions: HangingTransactions

@@ -16,11 +16,10 @@ from twisted.internet.defer import gatherResults
 from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
 from logbus.coordination.transactions.hanging_transactions import MAX_PARTITIONS, HangingTransactions, Verdicts
 from logbus.coordination.transactions.marker_writer import MarkerWriter, Outcomes
-from logbus.coordination.transactions.transaction_lookup import TransactionLookup
 from logbus.errors import ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
-from logbus.model import INTERNAL_TOPICS, TopicPartition
+from logbus.model import TopicPartition
 from logbus.net.cancellation import shield_from_cancellation
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
@@ -56,8 +55,7 @@ class WriteTxnMarkersHandlers:
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
-        lookup = TransactionLookup(broker.broker_id, broker.metadata, broker.transactions, broker.peers)
-        return cls(broker.marker_writer, HangingTransactions(broker.replicas, lookup, INTERNAL_TOPICS))
+        return cls(broker.marker_writer, broker.hanging_transactions)
 
     @serves(27, 0, 2)
     @task

@@ -257,6 +257,13 @@ class MadeUpGroups:
         return {} if offsets is None else offsets.committed  # type: ignore[no-any-return]
 
 
+class NothingHangs:
+    """There are no hanging transactions."""
+
+    async def find(self, before_ms: int) -> list[Any]:
+        return []
+
+
 @define(eq=False)
 class MadeUpTransactions:
     """
@@ -368,6 +375,7 @@ class World:
     replicas: MadeUpReplicas = field(factory=MadeUpReplicas)
     groups: MadeUpGroups = field(factory=MadeUpGroups)
     transactions: MadeUpTransactions = field(factory=MadeUpTransactions)
+    hanging: NothingHangs = field(factory=NothingHangs)
     reasons: list[str] = field(factory=list)
     conditions: Conditions = field(factory=Conditions)
     stop: Callable[[], object] | None = None
@@ -401,6 +409,7 @@ class World:
             lags=lags,
             lag_history=LagHistory(lags, cast(Any, self.clock), lambda: NOW),
             transactions=cast(Any, self.transactions),
+            hanging_transactions=cast(Any, self.hanging),
             snapshots=cast(Any, NoSnapshots()),
             requests=KafkaRequests(
                 _no_handlers, lambda: dict.fromkeys(range(100), (0, 20)), "admin", cast(Any, self.clock)

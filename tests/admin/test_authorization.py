@@ -46,6 +46,8 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("GET", "/api/v1/events"): None,
     ("GET", "/api/v1/brokers"): None,
     ("GET", "/api/v1/brokers/{broker}"): None,
+    ("GET", "/api/v1/hanging-transactions"): (Op.DESCRIBE, CLUSTER),
+    ("POST", "/api/v1/topics/{topic}/partitions/{partition}/abort-transaction"): (Op.ALTER, CLUSTER),
     ("GET", "/api/v1/brokers/{broker}/history"): (Op.DESCRIBE, CLUSTER),
     ("POST", "/api/v1/brokers/{broker}/shutdown"): (Op.ALTER, CLUSTER),
     ("GET", "/api/v1/topics"): None,

@@ -37,5 +37,5 @@ For other brokers and tools:
 
 * ``add_partitions_to_txn_manager``: adds or verifies partitions at the coordinator, for leaders of partitions
 * ``transaction_lookup``: finds ongoing transactions by producer id, at all coordinators
-* ``hanging_transactions``: decides which transactions a client may abort
+* ``hanging_transactions``: finds those that nobody ends, and decides which a client may abort
 """

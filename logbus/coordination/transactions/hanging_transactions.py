@@ -1,5 +1,6 @@
 """
-Checks whether a client may abort a hanging transaction: one open in a partition that no coordinator will end (KIP-664).
+Finds hanging transactions, which are open in a partition although no coordinator will end them, and checks whether a
+client may abort one (KIP-664).
 
 Only the coordinator of a transaction may end it, except that a client may abort one that hangs. Otherwise a client
 could make a part of a transaction visible, hide the rest, and fence producers with epochs that they never had.
@@ -10,14 +11,20 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from attrs import define
+from attrs import define, frozen
 from twisted.logger import Logger
 
+from logbus.cluster.replication.replica import Replica
 from logbus.cluster.replication.replica_manager import ReplicaManager
+from logbus.config import ConfigView, keys
 from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
 from logbus.coordination.transactions.transaction_lookup import TransactionLookup
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import TopicPartition
+from logbus.storage.producers.producer_state_manager import ProducerStateEntry
+
+GRACE_MS = 5 * 60 * 1000
+"""Time after the longest timeout before an open transaction is late; Kafka's value."""
 
 MAX_PARTITIONS = 1000
 """Limit of the partitions in a client's request; tools name one."""
@@ -34,10 +41,42 @@ class _Open(NamedTuple):
     since: int
 
 
+@frozen
+class HangingTransaction:
+    """
+    A transaction that nobody ends.
+
+    :ivar producer: what the partition knows of its producer.
+    :ivar start_offset: its first offset in the partition.
+    """
+
+    partition: TopicPartition
+    producer: ProducerStateEntry
+    start_offset: int
+
+
+def late_before(config: ConfigView, now_ms: int) -> int:
+    """Return the time before which the producer of a late transaction wrote for the last time, in ms since 1970."""
+    return now_ms - config.get(keys.TRANSACTION_MAX_TIMEOUT_MS) - GRACE_MS
+
+
+def late_producer(replica: Replica, before_ms: int) -> ProducerStateEntry | None:
+    """
+    Return the producer whose transaction is the oldest that is open in a partition, which all readers of committed
+    records wait for; None unless it wrote before a time, in ms since 1970.
+    """
+    producers = replica.log.producers_in_memory
+    if producers is None:
+        return None  # The log was not used since it was opened, so its producer state is not in memory.
+    oldest = producers.transactions.oldest
+    found = None if oldest is None else producers.get(oldest)
+    return found if found is not None and 0 <= found.last_timestamp < before_ms else None
+
+
 @define(eq=False)
 class HangingTransactions:
     """
-    Decides which transactions a client may abort.
+    Finds the transactions that hang in the partitions that this broker leads, and decides which a client may abort.
 
     :param internal_topics: topics that only brokers write to.
     """
@@ -46,6 +85,30 @@ class HangingTransactions:
     _lookup: TransactionLookup
     _internal_topics: frozenset[str]
     _log = Logger()
+
+    async def find(self, before_ms: int) -> list[HangingTransaction]:
+        """
+        Return the oldest transaction of each partition that this broker leads, if it hangs.
+
+        :param before_ms: only of producers that wrote nothing since, in ms since 1970.
+        :raise ApiError: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS: it is unknown now.
+        """
+        late = [
+            (replica, producer)
+            for replica in self._replicas
+            if replica.partition.is_leader and (producer := late_producer(replica, before_ms)) is not None
+        ]
+        if not late:
+            return []
+        known = await self._lookup.partitions_to_end({producer.producer_id for _, producer in late})
+        return [
+            HangingTransaction(replica.topic_partition, producer, producer.open_since)
+            for replica, producer in late
+            # It may have ended while the coordinators were asked.
+            if producer.open_since is not None
+            and replica.topic_partition not in known.get(producer.producer_id, ())
+            and late_producer(replica, before_ms) is producer
+        ]
 
     async def verdicts(self, requests: Sequence[Request]) -> list[Verdicts]:
         """

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from attrs import define, frozen
 
 from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
-from logbus.config import keys
+from logbus.coordination.transactions.hanging_transactions import late_before, late_producer
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.coordination.transactions.transaction_summary import TransactionSummary
@@ -21,8 +21,6 @@ PAUSE_PARTITIONS = 100
 """Partitions between pauses; they cost about as much as one sample."""
 PAUSE_IDS = 50
 """Transactional ids between pauses."""
-GRACE_MS = 5 * 60 * 1000
-"""Time after the longest timeout before an open transaction is counted as late; Kafka's value."""
 
 
 @define(eq=False)
@@ -100,8 +98,7 @@ class TransactionMetrics:
         yield Sample(name, (), census.oldest_ms / 1000)
 
     def _look(self, found: _OpenTransactionTotals) -> Iterator[None]:
-        late_before_ms = self.coordinator.wall_ms() - GRACE_MS
-        late_before_ms -= self.coordinator.config.get(keys.TRANSACTION_MAX_TIMEOUT_MS)
+        late_before_ms = late_before(self.coordinator.config, self.coordinator.wall_ms())
         for number, replica in enumerate(self.replicas, 1):
             if number % PAUSE_PARTITIONS == 0:
                 yield None
@@ -118,5 +115,4 @@ def _add_replica(replica: Replica, late_before_ms: int, found: _OpenTransactionT
     lag = replica.high_watermark - replica.last_stable_offset
     found.unstable += lag > 0
     found.lag = max(found.lag, lag)
-    oldest = None if transactions.oldest is None else producers.get(transactions.oldest)
-    found.late += oldest is not None and 0 <= oldest.last_timestamp < late_before_ms
+    found.late += late_producer(replica, late_before_ms) is not None

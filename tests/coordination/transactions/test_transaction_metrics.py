@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.coordination.transactions.hanging_transactions import GRACE_MS
 from logbus.coordination.transactions.transaction_metrics import (
-    GRACE_MS,
     PAUSE_IDS,
     PAUSE_PARTITIONS,
     TransactionMetrics,
