@@ -313,6 +313,11 @@ def requests(count: int, producer_id: int) -> Iterator[tuple[str, Callable[[], A
         3,
     )
     yield (
+        "CreateAcls, 3,000 of one resource",
+        lambda: CreateAclsRequest(creations=[an_acl(resource="u", principal=f"User:{n}") for n in few[:3000]]),
+        3,
+    )
+    yield (
         "DescribeAcls",
         lambda: DescribeAclsRequest(resource_type_filter=1, resource_name_filter=None, operation=1, permission_type=1),
         1,

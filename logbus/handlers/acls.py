@@ -4,13 +4,13 @@ DescribeAcls, CreateAcls, DeleteAcls (KIP-140; Kafka: AclApis, AclControlManager
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any, Self, TypeVar
 
 from attrs import define
 
 from logbus.cluster.acl_subscriber import content_of, entries_of, path_of
-from logbus.cluster.controller.security_admin import NodeEdit, SecurityAdmin
+from logbus.cluster.controller.security_admin import MAX_NODE_BYTES, NodeEdit, SecurityAdmin
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
@@ -53,8 +53,14 @@ NO_AUTHORIZER = ApiError(
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 )
 
-UNITS_TO_SELECT = 100
-"""Units of a time slice that it takes to compare a filter with all ACLs."""
+UNITS_TO_BEGIN = 20
+"""Units of a time slice that it takes to begin to compare a filter with all ACLs."""
+
+UNITS_A_STEP = 5
+"""Units that each step of the comparison takes."""
+
+MAX_ENTRIES = MAX_NODE_BYTES // 70
+"""Upper bound of the ACLs of one resource, each of which takes more than so many bytes as it is stored."""
 
 MAX_PRINCIPAL = 1024
 """Characters of a principal or a host."""
@@ -117,15 +123,34 @@ def filter_of(wanted: Any) -> AclBindingFilter:
     return selected
 
 
-def adding(entries: Iterable[AccessControlEntry], path: str) -> NodeEdit:
-    """The edit of a node that adds ACLs."""
-    return _edit(path, lambda known: tuple(dict.fromkeys((*known, *entries))))
+def adding(entries: Collection[AccessControlEntry], path: str) -> NodeEdit:
+    """The edit of a node that adds ACLs, each of which is there once."""
+
+    def add(known: Entries) -> Entries:
+        merged = tuple(dict.fromkeys((*known, *entries)))
+        _check_number(merged)
+        return merged
+
+    edit = _edit(path, add)
+
+    def edit_or_refuse(data: bytes | None) -> bytes | None:
+        _check_number(entries)
+        return edit(data)
+
+    return edit_or_refuse
 
 
-def removing(entries: Iterable[AccessControlEntry], path: str) -> NodeEdit:
+def removing(entries: Collection[AccessControlEntry], path: str) -> NodeEdit:
     """The edit of a node that removes ACLs."""
-    gone = set(entries)
-    return _edit(path, lambda known: tuple(each for each in known if each not in gone))
+    return _edit(path, lambda known: tuple(each for each in known if each not in entries))
+
+
+def _check_number(entries: Collection[AccessControlEntry]) -> None:
+    if len(entries) > MAX_ENTRIES:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the resource would have {len(entries)} ACLs; {MAX_ENTRIES} at most can be stored for one",
+        )
 
 
 def _edit(path: str, change: Callable[[Entries], Entries]) -> NodeEdit:
@@ -159,28 +184,30 @@ class AclHandlers:
     @task
     async def describe_acls(self, context: RequestContext, request: Request) -> DescribeAclsResponse:
         message: DescribeAclsRequest = request.message
+        time_slice = context.time_slice(request)
         try:
             selected = self._acls().select(filter_of(message))
         except ApiError as e:
             return DescribeAclsResponse(error_code=e.code, error_message=e.message)
         resources: dict[ResourcePattern, DescribeAclsResource] = {}
-        async for pattern, entry in context.time_slice(request).over(selected):
-            resource = resources.get(pattern)
-            if resource is None:
-                resource = resources[pattern] = DescribeAclsResource(
-                    resource_type=pattern.resource_type,
-                    resource_name=pattern.name,
-                    pattern_type=pattern.pattern_type,
-                    acls=[],
+        async for some in time_slice.over(selected, UNITS_A_STEP):
+            async for pattern, entry in time_slice.over(some):
+                resource = resources.get(pattern)
+                if resource is None:
+                    resource = resources[pattern] = DescribeAclsResource(
+                        resource_type=pattern.resource_type,
+                        resource_name=pattern.name,
+                        pattern_type=pattern.pattern_type,
+                        acls=[],
+                    )
+                resource.acls.append(
+                    AclDescription(
+                        principal=entry.principal,
+                        host=entry.host,
+                        operation=entry.operation,
+                        permission_type=entry.permission,
+                    )
                 )
-            resource.acls.append(
-                AclDescription(
-                    principal=entry.principal,
-                    host=entry.host,
-                    operation=entry.operation,
-                    permission_type=entry.permission,
-                )
-            )
         return DescribeAclsResponse(resources=list(resources.values()))
 
     @serves(30, 1, 3, forwarded=True)
@@ -188,9 +215,10 @@ class AclHandlers:
     async def create_acls(self, context: RequestContext, request: Request) -> CreateAclsResponse:
         message: CreateAclsRequest = request.message
         results: list[AclCreationResult] = []
-        wanted: dict[str, list[AccessControlEntry]] = {}
+        wanted: dict[str, dict[AccessControlEntry, None]] = {}
         results_of: dict[str, list[AclCreationResult]] = {}
-        async for creation in context.time_slice(request).over(message.creations, 3):
+        time_slice = context.time_slice(request)
+        async for creation in time_slice.over(message.creations, 3):
             result = AclCreationResult()
             results.append(result)
             try:
@@ -200,11 +228,11 @@ class AclHandlers:
                 _refuse(result, e)
                 continue
             path = path_of(binding.pattern)
-            wanted.setdefault(path, []).append(binding.entry)
+            wanted.setdefault(path, {})[binding.entry] = None
             results_of.setdefault(path, []).append(result)
         outcomes = await self._change({path: adding(entries, path) for path, entries in wanted.items()})
         for path, error in outcomes.items():
-            for result in results_of[path]:
+            async for result in time_slice.over(results_of[path]):
                 _refuse(result, error)
         return CreateAclsResponse(results=results)
 
@@ -213,10 +241,10 @@ class AclHandlers:
     async def delete_acls(self, context: RequestContext, request: Request) -> DeleteAclsResponse:
         message: DeleteAclsRequest = request.message
         results: list[DeleteAclsFilterResult] = []
-        wanted: dict[str, list[AccessControlEntry]] = {}
+        wanted: dict[str, set[AccessControlEntry]] = {}
         matched: dict[str, list[DeleteAclsMatchingAcl]] = {}
         time_slice = context.time_slice(request)
-        async for each in time_slice.over(message.filters, UNITS_TO_SELECT):
+        async for each in time_slice.over(message.filters, UNITS_TO_BEGIN):
             result = DeleteAclsFilterResult()
             results.append(result)
             try:
@@ -224,15 +252,16 @@ class AclHandlers:
             except ApiError as e:
                 _refuse(result, e)
                 continue
-            async for binding in time_slice.over(selected, 2):
-                path = path_of(binding.pattern)
-                match = _matching(binding)
-                result.matching_acls.append(match)
-                wanted.setdefault(path, []).append(binding.entry)
-                matched.setdefault(path, []).append(match)
+            async for some in time_slice.over(selected, UNITS_A_STEP):
+                async for binding in time_slice.over(some, 2):
+                    path = path_of(binding.pattern)
+                    match = _matching(binding)
+                    result.matching_acls.append(match)
+                    wanted.setdefault(path, set()).add(binding.entry)
+                    matched.setdefault(path, []).append(match)
         outcomes = await self._change({path: removing(entries, path) for path, entries in wanted.items()})
         for path, error in outcomes.items():
-            for match in matched[path]:
+            async for match in time_slice.over(matched[path]):
                 _refuse(match, error)
         return DeleteAclsResponse(filter_results=results)
 

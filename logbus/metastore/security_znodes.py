@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from attrs import frozen
@@ -126,8 +127,7 @@ class EntityZnode:
             raise BadZnode(f"{path} holds no settings in JSON of version {cls.VERSION}") from None
 
 
-@frozen
-class AclEntry:
+class AclEntry(NamedTuple):
     """
     An ACL of a resource, in Kafka's words as they are stored.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from logbus.cluster.acl_subscriber import DENIED
 from logbus.errors import ErrorCode
+from logbus.handlers.acls import MAX_ENTRIES
 from logbus.security.acl.acls import AclBindingFilter, AclOperation, ResourceType
 from logbus.wire.messages.acls import (
     AclCreation,
@@ -118,12 +119,50 @@ class AclTests(AuthorizedCase):
             self.assertEqual(self.create(creation(name, resource_type=ResourceType.GROUP, operation=READ)), [0])
         self.assertEqual({each[0] for each in self.listed()}, {"a/b", "..", "é%2F"})
 
+    def test_many_of_one_resource(self) -> None:
+        """They are made in slices, each once, and so they are listed and deleted."""
+        scheduler = self.server.broker.env.slice_scheduler
+        wanted = [creation(principal=f"User:{number}") for number in (*range(2000), 0, 0)]
+        before = scheduler.slices
+        self.assertEqual(set(self.create(*wanted)), {0})
+        made = scheduler.slices
+        self.assertGreaterEqual(made - before, 2)
+        self.assertEqual(len(self.listed()), 2000)
+        self.assertGreaterEqual(scheduler.slices - made, 1)
+        deletion = DeleteAclsFilter(**selection("t"))
+        (result,) = self.client.ask(DeleteAclsRequest(filters=[deletion]), 3).filter_results
+        self.assertEqual({each.error_code for each in result.matching_acls}, {0})
+        self.assertEqual((len(result.matching_acls), len(self.listed())), (2000, 0))
+
+    def test_too_many_of_one_resource(self) -> None:
+        """They are refused before they are encoded, whether they are too many at once or together with others."""
+        self.assertEqual(self.create(creation(principal="User:first")), [0])
+        some = [creation(principal=f"User:{number}") for number in range(MAX_ENTRIES + 1)]
+        for refused in (some, some[1:]):
+            results = self.client.ask(CreateAclsRequest(creations=[*refused, creation("other")]), 3).results
+            *codes, other = [each.error_code for each in results]
+            self.assertEqual((set(codes), other), ({ErrorCode.POLICY_VIOLATION}, 0))
+            self.assertIn(f"{MAX_ENTRIES + 1} ACLs; {MAX_ENTRIES} at most", results[0].error_message)
+        self.assertEqual({each[2] for each in self.listed(name="t")}, {"User:first"})
+
+    def test_many_resources(self) -> None:
+        """What matches no filter takes its time, too."""
+        scheduler = self.server.broker.env.slice_scheduler
+        self.assertEqual(set(self.create(*(creation(f"t{number}") for number in range(1000)))), {0})
+        before = scheduler.slices
+        self.assertEqual(self.listed(name="none"), set())
+        self.assertGreaterEqual(scheduler.slices - before, 1)
+        before = scheduler.slices
+        filters = [DeleteAclsFilter(**selection("none"))] * 30
+        self.client.ask(DeleteAclsRequest(filters=filters), 3)
+        self.assertGreaterEqual(scheduler.slices - before, 2)
+
     def test_unreadable_node(self) -> None:
         """It denies its resource to all but super users, rather than allow what it was to deny."""
         self.create(creation())
         self.server.broker.member.metadata.security_nodes.change({"/kafka-acl/Topic/t": b"garbage"})
         self.assertEqual(len(self.flushLoggedErrors()), 0)
-        (binding,) = self.authorizer.select(AclBindingFilter())
+        ((binding,),) = self.authorizer.select(AclBindingFilter())
         self.assertEqual((binding.entry,), DENIED)
         self.assertEqual(self.produced(), ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         self.assertTrue(self.authorizer.authorize("User:ANONYMOUS", "h", AclOperation.WRITE, ResourceType.TOPIC, "t"))

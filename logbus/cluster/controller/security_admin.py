@@ -6,7 +6,7 @@ All changes run on the controller's queue, one after the other, so an edit sees 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from attrs import define
 from twisted.internet.defer import TimeoutError
@@ -38,6 +38,9 @@ MAX_BYTES = 16 * 1024 * 1024
 
 NODES_AT_ONCE = 200
 """Nodes that are written, and sent to the brokers, together: some milliseconds of work here and there."""
+
+BYTES_AT_ONCE = 64 * 1024
+"""Of their contents, if they are several."""
 
 WAIT_SECONDS = 5.0
 """How long a change waits for brokers to apply it; they will later, if they live."""
@@ -109,8 +112,8 @@ class SecurityAdmin:
             if validate_only or not wanted:
                 return outcomes, None
             delivery = None
-            async for some in time_slice.over_parts(wanted.items(), NODES_AT_ONCE):
-                delivery = await write_nodes(active, dict(some))
+            async for some in time_slice.over(_parts(wanted), NODES_AT_ONCE):
+                delivery = await write_nodes(active, some)
             return outcomes, delivery  # Updates are applied in order: when the last one is, all are.
 
         outcomes, delivery = await self.controller.submit(run)
@@ -127,6 +130,19 @@ def _check_path(path: str) -> None:
         security_root(path)
     except ValueError as error:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def _parts(nodes: Mapping[str, bytes | None]) -> Iterator[dict[str, bytes | None]]:
+    """The nodes to write, in parts of :data:`NODES_AT_ONCE` and :data:`BYTES_AT_ONCE`."""
+    part: dict[str, bytes | None] = {}
+    size = 0
+    for path, data in nodes.items():
+        size += len(data or b"")
+        if part and (len(part) == NODES_AT_ONCE or size > BYTES_AT_ONCE):
+            yield part
+            part, size = {}, len(data or b"")
+        part[path] = data
+    yield part
 
 
 class _Room:

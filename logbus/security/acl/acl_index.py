@@ -19,6 +19,9 @@ from logbus.security.acl.acls import (
 
 Entries = tuple[AccessControlEntry, ...]
 
+PATTERNS_A_STEP = 16
+"""Number of patterns that a filter is compared with in a step; they take some microseconds."""
+
 
 @define(eq=False)
 class _Prefixes:
@@ -82,10 +85,16 @@ class AclIndex:
         """The patterns of a type, with their entries."""
         return ((pattern, entries) for pattern, entries in self.patterns() if pattern.resource_type is kind)
 
-    def select(self, wanted: AclBindingFilter) -> Iterator[AclBinding]:
-        """The ACLs that a filter selects."""
-        for pattern, entries in self.patterns():
+    def select(self, wanted: AclBindingFilter) -> Iterator[list[AclBinding]]:
+        """
+        The ACLs that a filter selects among those that there are now, in lists of few patterns; some are empty. ACLs
+        may be changed before the iteration is over.
+        """
+        found: list[AclBinding] = []
+        for number, (pattern, entries) in enumerate(list(self.patterns()), 1):
             if wanted.matches_pattern(pattern):
-                for entry in entries:
-                    if wanted.matches_entry(entry):
-                        yield AclBinding(pattern, entry)
+                found += [AclBinding(pattern, entry) for entry in entries if wanted.matches_entry(entry)]
+            if len(found) >= PATTERNS_A_STEP or number % PATTERNS_A_STEP == 0:
+                yield found
+                found = []
+        yield found

@@ -8,7 +8,10 @@ The numbers of all enumerations are those of the protocol; the names in JSON and
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple, Self
+from functools import cache, cached_property
+from typing import NamedTuple, Self, TypeVar
+
+E = TypeVar("E", bound="CodedEnum")
 
 WILDCARD = "*"
 """The resource name, user name or host that stands for all."""
@@ -20,7 +23,7 @@ CLUSTER_NAME = "kafka-cluster"
 class CodedEnum(IntEnum):
     """An enumeration of the protocol."""
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The name as Kafka's JSON has it: ``DescribeConfigs``."""
         return self.name.title().replace("_", "")
@@ -32,12 +35,19 @@ class CodedEnum(IntEnum):
 
         :raises ValueError: there is none; names those that can be stored.
         """
-        wanted = text.replace("_", "").replace("-", "").lower()
-        for each in cls:
-            if each.title.lower() == wanted:
-                return each
+        titles: dict[str, Self] = _by_title(cls)
+        found = titles.get(text) or titles.get(text.replace("_", "").replace("-", "").lower())
+        if found is not None:
+            return found
         known = ", ".join(each.title for each in cls if each.name not in ("UNKNOWN", "ANY", "MATCH"))
         raise ValueError(f"{text!r} is none of {known}")
+
+
+@cache
+def _by_title(kind: type[E]) -> dict[str, E]:
+    """The members by their titles, and by these in lower case."""
+    members = list(kind)
+    return {each.title: each for each in members} | {each.title.lower(): each for each in members}
 
 
 class ResourceType(CodedEnum):

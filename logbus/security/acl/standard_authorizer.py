@@ -7,7 +7,7 @@ A denial wins over all that allows. Who is allowed by no ACL is refused; only wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TypeVar
 
 from attrs import define, field
@@ -69,9 +69,9 @@ class StandardAuthorizer:
         self._decisions_by_type.clear()
         self.version += 1
 
-    def select(self, wanted: AclBindingFilter) -> list[AclBinding]:
-        """The ACLs that a filter selects."""
-        return list(self._index.select(wanted))
+    def select(self, wanted: AclBindingFilter) -> Iterator[list[AclBinding]]:
+        """The ACLs that a filter selects, see :meth:`.AclIndex.select`."""
+        return self._index.select(wanted)
 
     def authorize(
         self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str

@@ -11,7 +11,13 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.controller import security_admin
-from logbus.cluster.controller.security_admin import MAX_NODE_BYTES, MAX_PATH, NODES_AT_ONCE, NodeEdit
+from logbus.cluster.controller.security_admin import (
+    BYTES_AT_ONCE,
+    MAX_NODE_BYTES,
+    MAX_PATH,
+    NODES_AT_ONCE,
+    NodeEdit,
+)
 from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
 from logbus.cluster.security_node_loader import load_security_nodes
 from logbus.errors import ApiError, ErrorCode
@@ -161,6 +167,12 @@ class SecurityAdminTests(SynchronousTestCase):
 
     def test_many_nodes_are_written_in_slices(self) -> None:
         """Very many nodes are written, and sent to the brokers, some at a time; the answer comes when all have them."""
+        for content, number in ((b"x", NODES_AT_ONCE), (bytes(BYTES_AT_ONCE // 8), 8), (bytes(BYTES_AT_ONCE + 1), 1)):
+            with self.subTest(size=len(content)):
+                self.check_many_nodes(content, number)
+
+    def check_many_nodes(self, content: bytes, number: int) -> None:
+        """So many nodes of that content are written at once."""
         self.first.security.scheduler = SliceScheduler(self.cluster.clock)
         sizes = []
         write = security_admin.write_nodes
@@ -169,15 +181,15 @@ class SecurityAdminTests(SynchronousTestCase):
             sizes.append(len(changes))
             return write(active, changes)
 
-        paths = [f"/kafka-acl/Topic/t{number}" for number in range(5 * NODES_AT_ONCE)]
+        paths = [f"/kafka-acl/Topic/t{number}" for number in range(5 * number)]
         with mock.patch.object(security_admin, "write_nodes", counted):
-            answer = self.first.security.change_all({path: _to(b"x") for path in paths})
+            answer = self.first.security.change_all({path: _to(content) for path in paths})
             while not answer.called:
                 self.cluster.clock.advance(0)
         self.assertEqual(self.successResultOf(answer), dict.fromkeys(paths))
-        self.assertEqual(sizes, [NODES_AT_ONCE] * 5)
+        self.assertEqual(sizes, [number] * 5)
         for path in paths:
-            self.assertEqual(self.second.metadata.security_nodes.get(path), b"x")
+            self.assertEqual(self.second.metadata.security_nodes.get(path), content)
 
     def test_slow_broker(self) -> None:
         """A broker that does not answer holds a change up for some seconds only."""

@@ -472,7 +472,7 @@ class AuthorizedCase(HandlerCase):
 
     def grant(self, rights: Sequence[Right]) -> None:
         """Give User:a these rights, and no others."""
-        bindings = [each.pattern for each in self.authorizer.select(AclBindingFilter())]
+        bindings = [each.pattern for some in self.authorizer.select(AclBindingFilter()) for each in some]
         self.authorizer.set_acls([(pattern, ()) for pattern in bindings])
         entries: dict[ResourcePattern, tuple[AccessControlEntry, ...]] = {}
         for operation, kind, name in rights:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
@@ -44,4 +46,4 @@ class ModelTests(SynchronousTestCase):
                 for each in entries
                 if wanted.matches_entry(each)
             ]
-            self.assertEqual(sorted(index.select(wanted)), sorted(selected))
+            self.assertEqual(sorted(chain.from_iterable(index.select(wanted))), sorted(selected))
