@@ -5,11 +5,9 @@ from __future__ import annotations
 from attrs import define
 from hypothesis import given
 from hypothesis import strategies as st
-from twisted.internet.task import Clock
-from twisted.logger import LogEvent, globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.metrics import Family, HistogramValue, ReactorTicks, Registry, Sample, metric
+from logbus.metrics import Family, HistogramValue, Registry, Sample, metric
 
 
 def samples(registry: Registry, name: str) -> list[Sample]:
@@ -167,68 +165,3 @@ class RegistryTests(SynchronousTestCase):
         ]
         self.assertEqual(histogram.counts, by_hand)
         self.assertEqual(histogram.count, len(values))
-
-
-class HeldClock(Clock):
-    """A clock that can be advanced as if one long call had held the reactor."""
-
-    def hold(self, seconds: float) -> None:
-        self.rightNow += seconds
-        self.advance(0)
-
-
-class ReactorTicksTests(SynchronousTestCase):
-    """The reactor's lateness is measured."""
-
-    def setUp(self) -> None:
-        self.clock = HeldClock()
-        self.registry = Registry()
-        self.ticks = ReactorTicks.in_registry(self.clock, self.registry)
-        self.lines: list[LogEvent] = []
-        globalLogPublisher.addObserver(self.observe)
-        self.addCleanup(globalLogPublisher.removeObserver, self.observe)
-        self.ticks.start()
-
-    def observe(self, event: LogEvent) -> None:
-        if event.get("log_source") is self.ticks:
-            self.lines.append(event)
-
-    def test_a_free_reactor(self) -> None:
-        """Timers that come in time are late by nothing, and nothing is logged."""
-        self.clock.pump([0.05] * 20)
-        self.assertEqual(self.ticks.lateness.counts[0], 20)
-        self.assertEqual(self.lines, [])
-
-    def test_lateness_is_what_held_it(self) -> None:
-        """A call that takes 0.35 s makes the next tick 0.3 s late."""
-        self.clock.hold(0.35)
-        self.assertAlmostEqual(self.ticks.lateness.sum, 0.3)
-        self.assertEqual(len(self.lines), 1)
-        self.assertEqual((self.lines[0]["worst_ms"], self.lines[0]["times"]), (300, 1))
-
-    def test_one_line_a_second(self) -> None:
-        """However often the reactor is held up, one line a second says so, with the worst and how many."""
-        for _ in range(8):
-            self.clock.hold(0.2)
-        self.clock.hold(0.5)
-        self.assertEqual(len(self.lines), 2)
-        self.clock.pump([0.05] * 40)
-        self.assertEqual(sum(line["times"] for line in self.lines), 9)
-        self.assertEqual(max(line["worst_ms"] for line in self.lines), 450)
-        self.assertEqual(self.ticks.lateness.count, 49)
-
-    def test_what_was_not_said_is_said_later(self) -> None:
-        """A hold-up within the quiet second is reported once that is over, though nothing happens then."""
-        self.clock.hold(0.2)
-        self.clock.hold(0.2)
-        self.assertEqual(len(self.lines), 1)
-        self.clock.pump([0.05] * 21)
-        self.assertEqual(len(self.lines), 2)
-
-    def test_stop_leaves_no_timer(self) -> None:
-        """start() twice makes one timer; stop() leaves none, and may come twice."""
-        self.ticks.start()
-        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
-        self.ticks.stop()
-        self.ticks.stop()
-        self.assertEqual(self.clock.getDelayedCalls(), [])

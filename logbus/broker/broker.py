@@ -66,8 +66,9 @@ from logbus.errors import StorageError
 from logbus.ilogbus import IProtocolPlugin, Listener
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import SessionState
-from logbus.metrics import Family, ReactorTicks
+from logbus.metrics import Family
 from logbus.model import Endpoint
+from logbus.net.reactor_ticks import ReactorTicks
 from logbus.protocols import protocol_plugins
 from logbus.services import OrderedService
 from logbus.socket_server import SocketServer

@@ -26,6 +26,8 @@ Servers:
 * ``reactor_choice``: chooses the reactor of a process
 * ``without_tls``: imports Twisted's TCP without OpenSSL
 * ``reactor``: an epoll reactor that calls our transport directly
+* ``turn_times``: how long the reactor's turns take
+* ``reactor_ticks``: how late its timers are
 * ``read_turn``: what connections that are readable at once leave to be done together
 * ``request_context``: the peer of a request
 * ``shared_resources``: what the connections of all listeners share

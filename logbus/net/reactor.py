@@ -19,6 +19,7 @@ from twisted.python.log import callWithLogger
 from logbus.net.native_sends import NativeSends
 from logbus.net.read_turn import ReadTurn
 from logbus.net.transport import ServerTransport
+from logbus.net.turn_times import TurnTimes
 
 # Both at once, hang-ups and errors are rare: Twisted handles them.
 _CALLS = (EPOLLIN, EPOLLOUT)
@@ -32,12 +33,14 @@ class BrokerReactor(EPollReactor):
 
     :ivar turn: what the connections that one poll found readable leave to be done together. A single one is served at
         once.
+    :ivar turns: how long each turn took.
     """
 
     _log = Logger()
 
     def __init__(self) -> None:
         self.turn = ReadTurn()
+        self.turns = TurnTimes()
         self._sends: NativeSends | None = None
         self._has_sends = True
         super().__init__()
@@ -53,11 +56,14 @@ class BrokerReactor(EPollReactor):
     def doPoll(self, timeout: float | None) -> None:
         """Wait for ready descriptors, and call them."""
         selectables: dict[int, Any] = self._selectables
-        turn = self.turn
+        turn, turns = self.turn, self.turns
+        if turns.begun:
+            turns.end(monotonic())
         ready = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
+        turns.begun = monotonic()
         several = len(ready) > 1
         if several:
-            turn.begun = monotonic()
+            turn.begun = turns.begun
         if self._sends is not None:
             self._sends.polled(ready)
         for fd, event in ready:

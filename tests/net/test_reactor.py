@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+from time import monotonic
 from typing import Any
 
 from twisted.internet.endpoints import TCP4ClientEndpoint
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.protocol import Factory, Protocol
 
+from logbus.net.turn_times import TurnTimes
 from logbus.testing.held_ports import HeldPorts
 from tests.net.fakes import metadata
 from tests.net.test_transport import RealCase
@@ -168,3 +170,23 @@ class BrokerReactorTests(RealCase):
         )
         self.loop.until(lambda: results)
         results[0].trap(ConnectionRefusedError)
+
+    def test_turns(self) -> None:
+        """
+        Each turn is measured, without the time in which the reactor has nothing to do.
+        """
+        turns = TurnTimes()
+        self.patch(self.loop.reactor, "turns", turns)
+        done: list[float] = []
+
+        def work() -> None:
+            begun = monotonic()
+            while monotonic() < begun + 0.03:
+                pass
+            done.append(monotonic() - begun)
+
+        self.loop.reactor.callLater(0.05, work)
+        self.loop.until(lambda: done and turns.longest())
+        self.assertGreaterEqual(turns.longest(), done[0])
+        self.assertEqual(turns.lengths.count, sum(turns.lengths.counts))
+        self.assertGreaterEqual(turns.lengths.sum, done[0])
