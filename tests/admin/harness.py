@@ -55,6 +55,7 @@ def replica(topic: str, partition: int, **log: Any) -> Any:
     """A fake replica with what the views use."""
     values = {"log_start_offset": 0, "log_end_offset": 10, "size": 700, "has_producers": False, **log}
     values.setdefault("producers_in_memory", None)
+    values.setdefault("producers", {})
     return SimpleNamespace(
         topic_partition=TopicPartition(topic, partition),
         high_watermark=9,
@@ -75,6 +76,12 @@ class MadeUpReplicas:
 
     def find(self, topic: str, partition: int) -> Any:
         return self.by_name.get((topic, partition))
+
+    def leader(self, topic: str, partition: int) -> Any:
+        found = self.find(topic, partition)
+        if found is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no {topic}-{partition}.")
+        return found
 
     def __iter__(self) -> Iterator[Any]:
         return iter(list(self.by_name.values()))

@@ -121,6 +121,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/api/v1/elections"): {"type": "preferred"},
     ("POST", "/api/v1/reassignments"): {"partitions": [{"topic": "orders", "partition": 0, "replicas": None}]},
     ("POST", "/api/v1/transactions/{transaction}/abort"): {"confirm": "t"},
+    ("POST", "/api/v1/topics/{topic}/partitions/{partition}/abort-transaction"): {"producer_id": 1, "start_offset": 0},
     ("POST", "/api/v1/groups/{group}/offsets"): {"to": "latest"},
     ("POST", "/api/v1/topics"): {"name": "new"},
     ("POST", "/api/v1/brokers/{broker}/shutdown"): {"force": True},
