@@ -43,7 +43,8 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         max([len(name), *(len(row[i]) for row in cells if len(row[i]) <= _WIDEST)]) for i, name in enumerate(head)
     ]
     right = [
-        bool(cells) and all(row[i].lstrip("-").isdigit() or row[i] == "-" for row in cells) for i in range(len(head))
+        bool(cells) and all(row[i].lstrip("-").isdigit() or row[i] in ("-", "") for row in cells)
+        for i in range(len(head))
     ]
     lines = []
     for row in [list(head), *cells]:

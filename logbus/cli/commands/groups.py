@@ -31,8 +31,9 @@ def groups() -> None:
     "-s",
     "states",
     multiple=True,
+    metavar="STATE",
     type=click.Choice(_STATES, case_sensitive=False),
-    help="Only groups in this state.",
+    help=f"Only groups in this state: {', '.join(_STATES)}.",
 )
 @click.option(
     "--type",

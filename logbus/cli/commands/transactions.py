@@ -35,8 +35,9 @@ def transactions() -> None:
     "-s",
     "states",
     multiple=True,
+    metavar="STATE",
     type=click.Choice(_STATES, case_sensitive=False),
-    help="Only transactions in this state.",
+    help=f"Only transactions in this state: {', '.join(_STATES)}.",
 )
 @click.option(
     "--producer-id", "producer_ids", multiple=True, type=click.IntRange(0, _MAX_INT64), help="Only this producer's."
