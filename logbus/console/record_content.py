@@ -62,7 +62,7 @@ def content_of(shown: Mapping[str, Any] | None, form: str = "auto", schemas: Sch
     if shown is None:
         return Content("null", "null")
     cut = f"the first bytes of {size(shown['size'])}" if shown["cut"] else size(shown["size"])
-    data = b64decode(shown["base64"]) if "base64" in shown else shown["text"].encode("utf-8", "replace")
+    data = _bytes(shown)
     found = schema_id(shown)
     schema = "" if found is None else f", schema id {found}"
     if found is not None and form == "auto" and not shown["cut"] and (known := schemas.get(found)) is not None:
@@ -70,8 +70,7 @@ def content_of(shown: Mapping[str, Any] | None, form: str = "auto", schemas: Sch
             schema += f": {known}"
         else:
             try:
-                value = read_json(data[FRAME:].decode()) if known.read is None else known.read(data[FRAME:])
-                return Content(_json(value), known.form, cut + schema)
+                return Content(_json(_read(data, known)), known.form, cut + schema)
             except ValueError as e:
                 schema += f", of which it is no value: {e}"
     if form == "hex" or (form != "text" and ("base64" in shown or found is not None)):
@@ -88,8 +87,28 @@ def schema_id(shown: Mapping[str, Any] | None) -> int | None:
     """Return the id of the schema that bytes may be of: behind a byte 0, in four bytes (Confluent's wire format)."""
     if shown is None:
         return None
-    data = b64decode(shown["base64"]) if "base64" in shown else shown["text"].encode("utf-8", "replace")
+    data = _bytes(shown)
     return int.from_bytes(data[1:FRAME], "big") if len(data) > FRAME and data[0] == 0 else None
+
+
+def decoded(shown: Mapping[str, Any] | None, schemas: Schemas) -> Mapping[str, Any] | None:
+    """Return bytes as the HTTP API gives them, with the member ``decoded`` if they are a whole value of a schema."""
+    found = schema_id(shown)
+    known = None if found is None else schemas.get(found)
+    if shown is None or shown["cut"] or known is None or isinstance(known, str):
+        return shown
+    try:
+        return {**shown, "schema_id": found, "decoded": _read(_bytes(shown), known)}
+    except ValueError:
+        return shown
+
+
+def _read(data: bytes, schema: ValueSchema) -> Any:
+    return read_json(data[FRAME:].decode()) if schema.read is None else schema.read(data[FRAME:])
+
+
+def _bytes(shown: Mapping[str, Any]) -> bytes:
+    return b64decode(shown["base64"]) if "base64" in shown else shown["text"].encode("utf-8", "replace")
 
 
 def _indented(text: str) -> str | None:

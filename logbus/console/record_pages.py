@@ -33,7 +33,7 @@ from logbus.console.elements import (
 )
 from logbus.console.figures import count, moment, number, shortened
 from logbus.console.page import Download, Page, PageResult, Visit
-from logbus.console.record_content import FORMS, Schemas, content_of
+from logbus.console.record_content import FORMS, Schemas, content_of, decoded
 from logbus.console.record_query import NEWEST, OFFSET, ROWS, STARTS, RecordQuery
 from logbus.console.value_schemas import schemas_of
 
@@ -83,8 +83,14 @@ class RecordPages:
             ((field_name, fault), *_) = query.wrong.items()
             raise HttpProblem(HTTPStatus.BAD_REQUEST, f"{field_name}: {fault}")
         told = await _ask(visit, query, MOST_DOWNLOADED, 16_384)
-        lines = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in told["items"])
-        return Download("records.jsonl", "application/x-ndjson", lines.encode("utf-8", "replace"))
+        values = (each[part] for each in told["items"] for part in ("key", "value"))
+        schemas = await schemas_of(visit.api, values) if query.shown == "auto" else {}
+        lines = []
+        for each in told["items"]:
+            parts = {part: decoded(each[part], schemas) for part in ("key", "value")}
+            lines.append(json.dumps({**each, **parts}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+            await visit.pause()
+        return Download("records.jsonl", "application/x-ndjson", b"".join(lines))
 
     @route("GET", "/console/topics/{topic}/produce", "The form to produce", rights="Everybody may see it.")
     async def new(self, visit: Visit) -> Page:

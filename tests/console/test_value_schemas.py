@@ -57,6 +57,16 @@ class ValueSchemaTests(HttpBrokerCase):
         self.assertIn(f"Avro, 13 B, schema id {number}", text)
         self.assertIn("4f 73 6c 6f", seen(self.ask("?show=hex")).text)
 
+    def test_download(self) -> None:
+        """What is saved has the values that are shown, beside their bytes; what cannot be read has its bytes alone."""
+        number = self.register("t-value", CITY)
+        self.shown(frame(number, b"\x08Oslo"), frame(number, b"\x08Os"), b"plain")
+        saved = self.http.ask("GET", "/console/topics/t/records.jsonl?partition=0&from=oldest").body
+        values = [json.loads(line)["value"] for line in saved.splitlines()]
+        self.assertEqual([each.get("decoded") for each in values], [{"name": "Oslo"}, None, None])
+        self.assertEqual([each.get("schema_id") for each in values], [number, None, None])
+        self.assertTrue(values[0]["text"].endswith("Oslo"))
+
     def test_json(self) -> None:
         """The frame is not shown."""
         number = self.register("t-value", {"type": "object"}, schemaType="JSON")
