@@ -83,10 +83,12 @@ class AdminRequest(Request):
                         "All connections that this listener may have are in use; this one may only ask for "
                         "/healthz or /readyz.",
                     )
-            is_page = http.pages.serves(self.path.decode("latin-1"))
-            http.guard.check(method, self.clientproto.decode("ascii"), headers, takes_forms=is_page)
+            path = self.path.decode("latin-1")
+            is_page = http.pages.serves(path)
+            is_refused = http.router.refuses(method, path)
+            http.guard.check(method, self.clientproto.decode("ascii"), headers, is_page, is_refused)
             principal: str | Deferred[str] | None = None
-            if self.path.decode("latin-1") not in http.public_paths():
+            if path not in http.public_paths():
                 principal = http.authentication.principal(host, self.channel.transport, headers)
         except Exception as e:
             self.send(self._answer_for(Failure(e)))

@@ -51,13 +51,21 @@ class RequestGuard:
     allowed_hosts: Callable[[], Collection[str]]
     own_names: Callable[[], Collection[str]] = lambda: ()
 
-    def check(self, method: str, version: str, headers: Mapping[str, Sequence[str]], takes_forms: bool = False) -> None:
+    def check(
+        self,
+        method: str,
+        version: str,
+        headers: Mapping[str, Sequence[str]],
+        takes_forms: bool = False,
+        is_refused: bool = False,
+    ) -> None:
         """
         Check the headers of a request.
 
         :param version: ``HTTP/1.1`` or ``HTTP/1.0``.
         :param headers: values by lower-case name.
         :param takes_forms: whether a form of one of our own pages is accepted instead of JSON.
+        :param is_refused: whether the path does not answer the method, which is a better error than the type's.
         :raise HttpProblem: the request is refused.
         """
         host = self._check_host(version, headers.get("host", ()))
@@ -71,7 +79,7 @@ class RequestGuard:
             )
         if takes_forms:
             _check_form(headers)
-        else:
+        elif not is_refused:
             _check_body(method, headers)
 
     def _check_host(self, version: str, hosts: Sequence[str]) -> str:

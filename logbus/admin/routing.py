@@ -212,6 +212,14 @@ class Router:
             raise _not_found(path)
         return node.methods, values
 
+    def refuses(self, method: str, path: str) -> bool:
+        """Whether a path exists, and does not answer a method."""
+        try:
+            methods, _ = self.find(path)
+        except HttpProblem:
+            return False
+        return method not in methods
+
     def answer(
         self,
         method: str,
@@ -307,8 +315,10 @@ def _unquoted(part: str) -> str:
 
 
 def _value(shape: JsonSchema, text: str, where: str) -> Any:
-    whole = shape["type"] == "integer" and re.fullmatch(r"-?[0-9]{1,18}", text)
+    whole = shape["type"] == "integer" and re.fullmatch(r"-?[0-9]{1,19}", text)
     value = int(text) if whole else text
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, f"{where} is {value}; accepted: {-(2**63)} to {2**63 - 1}.")
     for fault in schema_errors(shape, value, where):
         raise HttpProblem(HTTPStatus.BAD_REQUEST, fault + ".")
     return value

@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.request_guard import RequestGuard
+from tests.admin.harness import World
 
 JSON_TYPE = {"content-type": ["application/json"]}
 
@@ -85,6 +86,21 @@ class RequestGuardTests(SynchronousTestCase):
         for headers in ({"content-length": ["2"]}, {"transfer-encoding": ["chunked"]}):
             refused = self.check({"host": ["localhost"], **headers}, method="DELETE")
             self.assertEqual(refused, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+
+    def test_wrong_method_first(self) -> None:
+        """Whoever uses a wrong method is told which ones are right, and not what type a body would have to be."""
+        for path, status in (("/healthz", 405), ("/api/v1/topics/t", 405), ("/api/v1/topics", 415), ("/nowhere", 415)):
+            answered = World().ask("POST", path, b"a=b", headers={"Content-Type": "text/plain"})
+            self.assertEqual(answered.status, status, path)
+        refused = World().ask("POST", "/healthz", headers={"Host": "evil.example"})
+        self.assertEqual(refused.status, HTTPStatus.MISDIRECTED_REQUEST)
+
+    def test_long_numbers(self) -> None:
+        """A number in a query is one of 64 bits."""
+        where = "/api/v1/topics/orders/partitions/0/offsets?timestamp="
+        for number, told in ((2**63, "accepted: -9223372036854775808 to"), ("9" * 30, "is string, not integer")):
+            self.assertIn(told, World().ask("GET", f"{where}{number}").json["detail"])
+        self.assertNotEqual(World().ask("GET", f"{where}{2**63 - 1}").status, HTTPStatus.BAD_REQUEST)
 
     def test_encoded_bodies(self) -> None:
         """Nothing is unpacked."""
