@@ -66,8 +66,8 @@ def fill(
 
 
 def options(broker: Broker, table: Path, topic: str, **more: Any) -> LoadOptions:
-    """A load of a topic; names with capitals in them are the source's."""
-    ours = {name: more.pop(name) for name in list(more) if name.islower()}
+    """A load of a topic, into directories by hour; names with capitals in them are the source's."""
+    ours = {"partition_by": "hour", **{name: more.pop(name) for name in list(more) if name.islower()}}
     payload: Payload = ours.pop("payload", RawPayload())
     source = {"kafka.bootstrap.servers": broker.bootstrap, **{name: str(value) for name, value in more.items()}}
     if "subscribePattern" not in source:

@@ -30,6 +30,13 @@ from logbus.cli.pipeline_options import payload_of, payload_options, subscriptio
     "--batch-offsets", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Offsets per commit."
 )
 @click.option(
+    "--partition-by",
+    metavar="none|date|hour|COLUMN",
+    default="",
+    help="Directories for each date or hour of the event's time, or each value of a column; default: as the table has "
+    "them, and none for a new one.",
+)
+@click.option(
     "--min-partitions",
     type=click.IntRange(min=1),
     metavar="TASKS",
@@ -73,6 +80,7 @@ def load(
     end_offsets: str | None,
     headers: bool,
     batch_offsets: int,
+    partition_by: str,
     min_partitions: int | None,
     compact: int,
     follow: float | None,
@@ -116,6 +124,7 @@ def load(
         table=table,
         payload=payload_of(topics, given),
         batch_offsets=batch_offsets,
+        partition_by=partition_by,
         compact=compact,
         follow=follow,
         late_after=late_after,

@@ -13,7 +13,8 @@ from attrs import field, frozen
 
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.lake.commit_log import TableState
-from logbus.pipeline.lake.table import QUARANTINE, Table
+from logbus.pipeline.lake.layout import QUARANTINE
+from logbus.pipeline.lake.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from logbus.model import TopicPartition
-from logbus.pipeline.errors import LakeError
+from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake import schema_evolution
+from logbus.pipeline.lake.layout import DATE, HOUR, QUARANTINE, Layout, layout_for
 from logbus.pipeline.lake.offset_set import Range
-from logbus.pipeline.lake.parquet import staged_rows, write_parquet
-from logbus.pipeline.lake.table import QUARANTINE, Table
+from logbus.pipeline.lake.parquet import gathered, staged_rows, write_parquet
+from logbus.pipeline.lake.table import Table
 from logbus.pipeline.payloads.payload import Payload, check_taken, raw_columns
 from logbus.pipeline.source.offsets_json import offsets_to_json
 from logbus.pipeline.source.schema import source_schema
@@ -21,9 +22,10 @@ from logbus.pipeline.source.schema import source_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PARTITIONED_BY = ("date", "hour")
-"""The partition columns of the table's directories, from the event's time in UTC."""
+DEFAULT_LAYOUT = Layout("none")
+"""Of new tables: any other makes many small files of a small load."""
 
+_ORDER = ("topic", "partition", "offset")
 _FIRST_TIME, _LAST_TIME = "0001-01-01 00:00:00Z", "9999-12-31 23:59:59.999999Z"
 """The bounds within which all readers recognize a date; times beyond are set to the nearest bound."""
 
@@ -56,6 +58,8 @@ class BatchLoader:
     :param spark: a session with the settings of :func:`.writing.settings`.
     :param source: options of ``format("logbus")``.
     :param late_after: seconds: an event is late if it is older than its record by more.
+    :param partition_by: the directories; None: as those of the table.
+    :ivar layout: the directories.
     """
 
     spark: SparkSession
@@ -64,17 +68,22 @@ class BatchLoader:
     headers: bool
     payload: Payload
     late_after: float
+    partition_by: Layout | None
+    layout: Layout = field(default=DEFAULT_LAYOUT, init=False)
 
     def check(self) -> None:
         """
-        Check that rows can be written to the table.
+        Check that rows can be written to the table, and choose the directories. It is called first.
 
         :raise OptionError: the payload's schema is invalid.
-        :raise LakeError: it does not fit the table's.
+        :raise LakeError: it does not fit the table's, or the directories do not.
         """
+        self.layout = layout_for(self.table.files.url, self.table.state.files, self.partition_by, DEFAULT_LAYOUT)
         self.payload.check()
         parsed = self.payload.parsed(self.spark.createDataFrame([], source_schema(self.headers)))
-        check_taken(parsed.select(*self.payload.columns(parsed)).columns, PARTITIONED_BY, "a directory")
+        events = parsed.select(*self.payload.columns(parsed))
+        check_taken(events.columns, self.layout.of_times, "a directory")
+        check_directory(self.layout, json.loads(events.schema.json()))
         good = self._good(parsed)
         self._check_kind(good.columns)
         self._schema(good)
@@ -93,7 +102,9 @@ class BatchLoader:
                 return written
             odd = parsed.where(f"{self.payload.reason} is not null")
             url = f"{self.table.staging_url}/{QUARANTINE}"
-            write_parquet(_dated(odd, "timestamp", raw_columns(odd)), url, PARTITIONED_BY)
+            directories = self.layout.of_times
+            rows = _dated(odd, "timestamp", raw_columns(odd), directories)
+            write_parquet(gathered(rows, directories, _ORDER), url, directories)
             if staged_rows(self.spark, self.table, QUARANTINE) == written.quarantined:
                 return written
             # The batch is read twice; a schema may have been registered between the first time and the second.
@@ -118,7 +129,8 @@ class BatchLoader:
             )
         )
         schema = self._schema(good)
-        write_parquet(good, self.table.staging_url, PARTITIONED_BY)
+        directories = self.layout.directories
+        write_parquet(gathered(good, directories, _ORDER), self.table.staging_url, directories)
         counts = seen.get
         expected = counts["records"] - counts["odd"]
         if (found := staged_rows(self.spark, self.table)) != expected:
@@ -130,7 +142,7 @@ class BatchLoader:
 
     def _good(self, parsed: DataFrame) -> DataFrame:
         good = parsed.where(f"{self.payload.reason} is null")
-        return _dated(good, self.payload.time, self.payload.columns(good))
+        return _dated(good, self.payload.time, self.payload.columns(good), self.layout.of_times)
 
     def _schema(self, rows: DataFrame) -> Any:
         return schema_evolution.merged_schema(
@@ -174,10 +186,31 @@ class BatchLoader:
         )
 
 
-def _dated(rows: DataFrame, time_column: str, columns: list[Any]) -> DataFrame:
-    """Add the partition columns."""
+def check_directory(layout: Layout, schema: Mapping[str, Any]) -> None:
+    """
+    Check that a column can be the directories.
+
+    :param schema: of the rows, as Spark's JSON.
+    :raise OptionError: there is no such column, it is the only one, or its values are no names.
+    """
+    kinds = {each["name"]: each["type"] for each in schema["fields"]}
+    if not layout.column:
+        return
+    if layout.column not in kinds:
+        raise OptionError(
+            f"partition_by is {layout.text!r}, and the rows have no such column; there are {', '.join(kinds)}"
+        )
+    kind = kinds[layout.column]
+    if not isinstance(kind, str) or kind in ("binary", "variant"):
+        said = kind if isinstance(kind, str) else kind["type"]
+        raise OptionError(f"partition_by is {layout.text!r}, a column of type {said}, whose values are no names")
+
+
+def _dated(rows: DataFrame, time_column: str, columns: list[Any], directories: Sequence[str]) -> DataFrame:
+    """Add the columns that are directories of the time."""
     from pyspark.sql import functions as f
 
     first, last = (f.lit(each).cast("timestamp") for each in (_FIRST_TIME, _LAST_TIME))
     at = f.greatest(first, f.least(f.col(time_column), last))
-    return rows.select(*columns, f.date_format(at, "yyyy-MM-dd").alias("date"), f.date_format(at, "HH").alias("hour"))
+    formats = {DATE: "yyyy-MM-dd", HOUR: "HH"}
+    return rows.select(*columns, *(f.date_format(at, formats[each]).alias(each) for each in directories))

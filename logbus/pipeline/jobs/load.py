@@ -21,13 +21,14 @@ from attrs import asdict, define, field, frozen
 from logbus.model import TopicPartition
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.jobs.batch_loader import PARTITIONED_BY, BatchLoader
+from logbus.pipeline.jobs.batch_loader import BatchLoader
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.load_planner import LoadPlan, LoadPlanner
 from logbus.pipeline.jobs.progress import plan_line, report_progress
 from logbus.pipeline.jobs.wanted_offsets import WantedOffsets, next_batch
 from logbus.pipeline.lake.commit_log import CommitKind, TopicOffsets
 from logbus.pipeline.lake.compaction import compact
+from logbus.pipeline.lake.layout import Layout
 from logbus.pipeline.lake.offset_set import OffsetSet, Range
 from logbus.pipeline.lake.parquet import parquet_settings
 from logbus.pipeline.lake.table import Table
@@ -53,6 +54,7 @@ class LoadOptions:
     :ivar compact: compact the table after this many batches, and at the end; 0: never.
     :ivar late_after: seconds: an event is counted as late if it is older than its record by more. It is stored by its
         time, like any other.
+    :ivar partition_by: the table's directories (:class:`.Layout`); "": as the table's, and none for a new one.
     :raise OptionError: an option is wrong; it names the option, and what it takes.
     """
 
@@ -63,6 +65,7 @@ class LoadOptions:
     follow: float | None = None
     compact: int = 0
     late_after: float = 3600.0
+    partition_by: str = ""
     reading: SourceOptions = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -71,7 +74,9 @@ class LoadOptions:
         missing = {name: value for name, value in defaults.items() if name.lower() not in lower}
         object.__setattr__(self, "source", {**missing, **self.source})
         object.__setattr__(self, "reading", read_options(self.source, streaming=False))
-        check_taken(self.payload.own_columns, PARTITIONED_BY, "a directory", getattr(self.payload, "into", ""))
+        if self.partition_by:
+            taken = Layout(self.partition_by).of_times
+            check_taken(self.payload.own_columns, taken, "a directory", getattr(self.payload, "into", ""))
         if not self.table:
             raise OptionError("table is empty; it takes a directory or a URL")
         if self.batch_offsets < 1:
@@ -191,6 +196,7 @@ class _Load:
             headers=options.reading.include_headers,
             payload=options.payload,
             late_after=options.late_after,
+            partition_by=Layout(options.partition_by) if options.partition_by else None,
         )
 
     def run(self) -> LoadReport:

@@ -7,6 +7,7 @@ A job claims a table, stages Parquet files, and commits them together with their
 * ``commit_log``: the commits of a table and the state they result in, as JSON
 * ``offset_set``: a set of a partition's offsets, as ranges
 * ``schema_evolution``: which schemas new rows may have
+* ``layout``: the directories of a loaded table
 * ``parquet``: writing and counting Parquet files with Spark
 * ``compaction``: many small files rewritten as few large ones
 * ``file_system``: the file system a table is on: atomic creation, moves and syncs; local files

@@ -1,9 +1,9 @@
 """
 Compacts a table: rewrites many small Parquet files as few large ones.
 
-Loading makes a file for each task and hour. Directories with several small files are rewritten, and one commit replaces
-the old files by the new ones. Readers of the commits see no difference; readers of the directory may miss rows for a
-moment while it happens, but see none twice.
+Each batch of a load makes a file for each directory. Directories with several small files are rewritten, and one commit
+replaces the old files by the new ones. Readers of the commits see no difference; readers of the directory may miss rows
+for a moment while it happens, but see none twice.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from attrs import asdict, frozen
 
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake.commit_log import CommitKind, DataFile
-from logbus.pipeline.lake.parquet import parquet_settings, staged_rows, write_parquet
-from logbus.pipeline.lake.table import QUARANTINE, Table
+from logbus.pipeline.lake.layout import QUARANTINE
+from logbus.pipeline.lake.parquet import TARGET_BYTES, parquet_settings, staged_rows, write_parquet
+from logbus.pipeline.lake.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TARGET_BYTES = 128 << 20
 MIN_FILES = 4
 _SORTED_BY = ("topic", "partition", "offset")
 

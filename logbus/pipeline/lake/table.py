@@ -3,8 +3,8 @@ A table of the lake: a directory of Parquet files with a commit log beside them.
 
 ::
 
-    date=2026-11-21/hour=13/part-....parquet   the rows, for any reader of Parquet
-    _quarantine/date=.../...                   records whose value could not be read, and why
+    part-....parquet                           the rows, for any reader of Parquet; or in date=2026-11-21/hour=13
+    _quarantine/part-....parquet               records whose value could not be read, and why
     _logbus/commits/00000000000000000012.json  a commit
     _logbus/snapshots/00000000000000000010.json  the state after a commit
     _logbus/staging/<writer>/...               files that are not committed, or not yet moved into place
@@ -37,6 +37,7 @@ from attrs import define, field
 from logbus.pipeline.errors import ClaimLost, LakeError
 from logbus.pipeline.lake.commit_log import Commit, CommitKind, DataFile, TableState
 from logbus.pipeline.lake.file_system import FileSystem, file_system_at, is_draft
+from logbus.pipeline.lake.layout import QUARANTINE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +46,6 @@ HOME = "_logbus"
 COMMITS = f"{HOME}/commits"
 SNAPSHOTS = f"{HOME}/snapshots"
 STAGING = f"{HOME}/staging"
-QUARANTINE = "_quarantine"
 SNAPSHOT_EVERY = 50
 """Commits between snapshots."""
 

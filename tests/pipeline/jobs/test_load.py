@@ -20,6 +20,7 @@ from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.load import LoadOptions, remaining, run
 from logbus.pipeline.lake.compaction import compact
 from logbus.pipeline.lake.hadoop_file_system import HadoopFileSystem
+from logbus.pipeline.lake.layout import directories_of
 from logbus.pipeline.lake.table import Table
 from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker
@@ -335,6 +336,78 @@ def test_follow_and_stop(spark: SparkSession, broker: Broker, tmp_path: Path) ->
     assert report.stopped
     assert report.batches == 2
     assert held(spark, tmp_path) == [(topic, 0, 1), (topic, 0, 2), (topic, 1, 0), (topic, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("partition_by", "names", "count"),
+    [("none", (), 1), ("date", ("date",), 2), ("page", ("page",), 4), ("column:hour", ("hour",), 3)],
+)
+def test_layouts(
+    spark: SparkSession, broker: Broker, tmp_path: Path, partition_by: str, names: tuple[str, ...], count: int
+) -> None:
+    """
+    A batch makes one file for each directory, however many partitions are read, and a field of the events may have the
+    name of what is no directory. The next load makes the same directories by itself, and others are refused.
+    """
+    topic = make(broker, 2)
+    pages = ["/", "a=b/c", None, "ü %"]
+    values = [_json(page=pages[each % 4], hour=each % 3, at=f"2024-05-0{1 + each % 2}T12:00:00Z") for each in range(24)]
+    for partition in range(2):
+        fill(broker, topic, [*values, b"odd"], partition)
+    payload = JsonPayload(schema="page STRING, hour INT, at TIMESTAMP", event_time="at")
+    report = load(spark, broker, tmp_path, topic, payload=payload, partition_by=partition_by)
+    assert (report.records, report.quarantined, report.files) == (50, 2, count + 1)
+    files = Table.at(spark, str(tmp_path)).state.files
+    assert directories_of(files) == names
+    fill(broker, topic, values)
+    report = load(spark, broker, tmp_path, topic, payload=payload, partition_by="")
+    assert (report.records, report.files) == (24, count)
+    rows = spark.read.parquet(str(tmp_path)).select("page", "hour", "at").collect()
+    expected = [(pages[each % 4], each % 3, 1 + each % 2) for each in range(24)] * 3
+    assert sorted([(row[0] or "", int(row[1]), row[2].day) for row in rows]) == sorted(
+        (page or "", hour, day) for page, hour, day in expected
+    )
+    table = Table.at(spark, str(tmp_path))
+    table.claim()
+    assert compact(spark, table, min_files=2).files_after == count
+    assert table.read(spark).count() == 72
+    other = "date" if partition_by != "date" else "none"
+    with pytest.raises(LakeError, match=f"and partition_by {other} would make .*; load into a table of its own"):
+        load(spark, broker, tmp_path, topic, payload=payload, partition_by=other)
+
+
+def test_impossible_directories(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """A column that is not there or whose values are no names, and directories with the name of a field."""
+    topic = make(broker)
+    fill(broker, topic, [b"{}"])
+    payload = JsonPayload(schema="hour INT, place STRUCT<x: INT>")
+    for partition_by, words in (
+        ("pge", "partition_by is 'pge', and the rows have no such column; there are topic, "),
+        ("key", "partition_by is 'key', a column of type binary, whose values are no names"),
+        ("place", "partition_by is 'place', a column of type struct"),
+        ("column:", "partition_by is 'column:'; it takes none, date, hour, or a column"),
+        ("hour", "the event's field 'hour' has the name of a directory (date, hour)"),
+    ):
+        with pytest.raises(OptionError, match=re.escape(words)):
+            load(spark, broker, tmp_path / "table", topic, payload=payload, partition_by=partition_by)
+    assert not (tmp_path / "table").exists()
+
+
+def test_a_file_that_is_no_parquet(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """A file that another program puts among those of a batch is found before the commit."""
+    topic = make(broker)
+    fill(broker, topic, [b"x"])
+    write = batch_loader.write_parquet
+
+    def spoiled(rows: Any, url: str, directories: Any) -> None:
+        write(rows, url, directories)
+        Path(url.removeprefix("file://"), "part-0.parquet").write_bytes(b"PAR1 and no more")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_loader, "write_parquet", spoiled)
+        with pytest.raises(LakeError, match=r"part-0\.parquet was written, and cannot be read"):
+            load(spark, broker, tmp_path, topic)
+    assert load(spark, broker, tmp_path, topic).records == 1
 
 
 def test_hadoop(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

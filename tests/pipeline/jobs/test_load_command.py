@@ -34,7 +34,7 @@ def test_load(
     assert not table.exists()
     asked = ["load", "--pattern", f"^{topic}$", "--table", table, "--payload", "json", "--schema", f"@{schema}"]
     asked += ["--event-time", "at", "--into", "event", "--headers", "--batch-offsets", 6, "--late-after", "1.5"]
-    asked += ["--min-partitions", 3, "--report", report, "--kafka", "client.id=load"]
+    asked += ["--min-partitions", 3, "--partition-by", "hour", "--report", report, "--kafka", "client.id=load"]
     status, out, said = command(*asked, "--since", BASE + 1, "--until", BASE + 6)
     assert status == 0
     found = json.loads(out)

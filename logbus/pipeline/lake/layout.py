@@ -1,0 +1,93 @@
+"""
+The directories of a loaded table: none, or one for each date, each hour, or each value of a column. Pure.
+
+Directories are named as Hive and Spark name them, such as ``date=2026-11-21/hour=13``. All files of a table have the
+same ones: readers would not know what to make of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import field, frozen
+
+from logbus.pipeline.errors import LakeError, OptionError
+
+DATE, HOUR = "date", "hour"
+QUARANTINE = "_quarantine"
+"""The directory of records whose value could not be read."""
+
+_BY_TIME = {"none": (), "date": (DATE,), "hour": (DATE, HOUR)}
+_COLUMN = "column:"
+EXAMPLE = "none, date, hour, or a column of the events such as page (column:hour if it has one of these names)"
+
+
+@frozen
+class Layout:
+    """
+    Which directories the files of a table are in.
+
+    :param text: ``none``, ``date``, ``hour``, or a column; ``column:NAME`` is a column of any name.
+
+    :ivar directories: the names of the directories, outermost first.
+    :ivar column: the column of the events whose values are directories; "": there is none.
+    :raise OptionError: the text is empty.
+    """
+
+    text: str
+    directories: tuple[str, ...] = field(init=False)
+    column: str = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        column = "" if self.text in _BY_TIME else self.text.removeprefix(_COLUMN)
+        if not column and self.text not in _BY_TIME:
+            raise OptionError(f"partition_by is {self.text!r}; it takes {EXAMPLE}")
+        object.__setattr__(self, "column", column)
+        object.__setattr__(self, "directories", (column,) if column else _BY_TIME[self.text])
+
+    @property
+    def of_times(self) -> tuple[str, ...]:
+        """The directories that are of the event's time, whose names no column of the events can have."""
+        return () if self.column else self.directories
+
+    def __str__(self) -> str:
+        return "/".join(f"{each}=..." for each in self.directories) or "without directories"
+
+
+def directories_of(paths: Iterable[str]) -> tuple[str, ...] | None:
+    """
+    The names of the directories that a table's files are in.
+
+    :param paths: of the files, relative to the table.
+    :returns: None if there is no file, besides those in quarantine.
+    """
+    for path in paths:
+        if not path.startswith(f"{QUARANTINE}/"):
+            return tuple(name for name, equals, _ in (each.partition("=") for each in path.split("/")[:-1]) if equals)
+    return None
+
+
+def layout_for(table: str, paths: Iterable[str], wanted: Layout | None, default: Layout) -> Layout:
+    """
+    The layout of a table's next files.
+
+    :param table: its URL, for errors.
+    :param paths: of the files that it has.
+    :param wanted: None: as those, or the default for a table without files.
+    :raise LakeError: another layout is wanted than that of the files.
+    """
+    there = directories_of(paths)
+    if there is None:
+        return wanted or default
+    known = next((each for each in map(Layout, _BY_TIME) if each.directories == there), None)
+    if wanted is None:
+        if known is None and len(there) != 1:
+            raise LakeError(f"{table}: its directories {'/'.join(there)} are none that a load makes")
+        return known or Layout(_COLUMN + there[0])
+    if wanted.directories != there:
+        said = "/".join(f"{each}=..." for each in there) or "no directories"
+        raise LakeError(
+            f"{table}: its files are in {said}, and partition_by {wanted.text} would make {wanted}; load into a table "
+            "of its own, or leave out --partition-by"
+        )
+    return wanted
