@@ -215,6 +215,7 @@ def _fields(schema: Any) -> Lines:
 EXTRAS = {
     "avro": "Avro serializers of the Twisted client",
     "registry": "The schema registry of a broker: parses Avro and JSON Schema",
+    "protobuf": "Protobuf in the schema registry of a broker, and its values in the console",
     "zookeeper": "Clusters of several machines, whose metadata are in ZooKeeper",
     "spark": "The data pipeline; Java 17 or newer besides",
     "tls": "TLS on listeners, among brokers, and in clients",

@@ -34,4 +34,8 @@ Schemas:
 * ``avro_compatibility``: compatibility of Avro schemas
 * ``json_schema``: JSON Schemas
 * ``json_compatibility``, ``json_bounds``: compatibility of JSON Schemas
+* ``protobuf_schema``: Protobuf schemas
+* ``protobuf_compiler``: runs protoc
+* ``protobuf_text``: descriptors as text
+* ``protobuf_compatibility``: compatibility of Protobuf schemas
 """

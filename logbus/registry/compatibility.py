@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from functools import partial
 
 from logbus.registry.errors import RegistryRefusal
 from logbus.registry.model import Schema
@@ -39,12 +40,17 @@ def problems_with_versions(
             continue
         yield None
         try:
-            old = registered_schema(schema, call.state.referenced, call.limits)
+            old = yield from registered_schema(schema, call.state.referenced, call.limits)
         except RegistryRefusal as e:
             wrong.append(f"version {number} cannot be compared: {e.message}")
             continue
-        if kind in ("BACKWARD", "FULL"):
-            wrong += [f"reading version {number} with the new schema: {each}" for each in incompatibilities(new, old)]
-        if kind in ("FORWARD", "FULL"):
-            wrong += [f"reading the new schema with version {number}: {each}" for each in incompatibilities(old, new)]
+        yield partial(_compare, wrong, kind, number, new, old)
     return wrong[: call.limits.messages]
+
+
+def _compare(wrong: list[str], kind: str, number: int, new: ParsedSchema, old: ParsedSchema) -> None:
+    """Add what is wrong; large schemas take some time, so it may run in a thread."""
+    if kind in ("BACKWARD", "FULL"):
+        wrong += [f"reading version {number} with the new schema: {each}" for each in incompatibilities(new, old)]
+    if kind in ("FORWARD", "FULL"):
+        wrong += [f"reading the new schema with version {number}: {each}" for each in incompatibilities(old, new)]

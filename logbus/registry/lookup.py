@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 from logbus.registry.errors import Code, RegistryRefusal
-from logbus.registry.model import Schema
+from logbus.registry.model import PROTOBUF, Schema
+from logbus.registry.parsed_schema import SchemaCheck, registered_schema
+from logbus.registry.protobuf_schema import ProtobufFile
 from logbus.registry.registration import version_json
 from logbus.registry.requests import (
     LATEST,
     HandlerResult,
+    HandlerSteps,
     RegistryContext,
     RegistryResponse,
     no_subject,
@@ -42,17 +46,18 @@ def versions(call: RegistryContext, subject: str) -> HandlerResult:
     return HandlerResult(RegistryResponse.of(request.page(numbers)))
 
 
-def version(call: RegistryContext, subject: str, given: str) -> HandlerResult:
+def version(call: RegistryContext, subject: str, given: str) -> HandlerSteps:
     """``GET /subjects/{subject}/versions/{version}``."""
     number = _number(call, subject, given)
     schema_id = call.state.subjects[subject][number].id
-    return HandlerResult(RegistryResponse.of(version_json(call, subject, number, schema_id)))
+    text = yield from _text(call, call.state.schemas[schema_id])
+    return HandlerResult(RegistryResponse.of({**version_json(call, subject, number, schema_id), "schema": text}))
 
 
-def version_text(call: RegistryContext, subject: str, given: str) -> HandlerResult:
+def version_text(call: RegistryContext, subject: str, given: str) -> HandlerSteps:
     """``GET /subjects/{subject}/versions/{version}/schema``: the schema alone."""
     schema_id = call.state.subjects[subject][_number(call, subject, given)].id
-    return HandlerResult(RegistryResponse(200, call.state.schemas[schema_id].text.encode()))
+    return HandlerResult(RegistryResponse(200, (yield from _text(call, call.state.schemas[schema_id])).encode()))
 
 
 def referenced_by(call: RegistryContext, subject: str, given: str) -> HandlerResult:
@@ -81,28 +86,28 @@ def schemas(call: RegistryContext) -> HandlerResult:
     return HandlerResult(RegistryResponse.of(found))
 
 
-def schema(call: RegistryContext, given: str) -> HandlerResult:
+def schema(call: RegistryContext, given: str) -> HandlerSteps:
     """``GET /schemas/ids/{id}``."""
     found = _schema(call, given)
-    answer = {**found.as_json, "guid": found.guid}
+    answer = {**found.as_json, "schema": (yield from _text(call, found)), "guid": found.guid}
     if call.request.flag("fetchMaxId"):
         answer["maxId"] = call.state.highest_id
     return HandlerResult(RegistryResponse.of(answer))
 
 
-def schema_of_guid(call: RegistryContext, guid: str) -> HandlerResult:
+def schema_of_guid(call: RegistryContext, guid: str) -> HandlerSteps:
     """``GET /schemas/guids/{guid}``."""
     schema_id = call.state.id_of_guid(guid.lower())
     if schema_id is None:
         raise RegistryRefusal(Code.SCHEMA_NOT_FOUND, f"Schema {guid[:50]} not found")
-    return HandlerResult(
-        RegistryResponse.of({**call.state.schemas[schema_id].as_json, "id": schema_id, "guid": guid.lower()})
-    )
+    found = call.state.schemas[schema_id]
+    text = yield from _text(call, found)
+    return HandlerResult(RegistryResponse.of({**found.as_json, "schema": text, "id": schema_id, "guid": guid.lower()}))
 
 
-def schema_text(call: RegistryContext, given: str) -> HandlerResult:
+def schema_text(call: RegistryContext, given: str) -> HandlerSteps:
     """``GET /schemas/ids/{id}/schema``: the schema alone."""
-    return HandlerResult(RegistryResponse(200, _schema(call, given).text.encode()))
+    return HandlerResult(RegistryResponse(200, (yield from _text(call, _schema(call, given))).encode()))
 
 
 def schema_subjects(call: RegistryContext, given: str) -> HandlerResult:
@@ -145,6 +150,15 @@ def _schema(call: RegistryContext, given: str) -> Schema:
     if found is None:
         raise RegistryRefusal(Code.SCHEMA_NOT_FOUND, f"Schema {given} not found")
     return found
+
+
+def _text(call: RegistryContext, schema: Schema) -> Generator[SchemaCheck | None, None, str]:
+    """Return the text of a schema; Protobuf as its descriptor, if the request says ``format=serialized``."""
+    if call.request.query.get("format") != "serialized" or schema.schema_type != PROTOBUF:
+        return schema.text
+    parsed = yield from registered_schema(schema, call.state.referenced, call.limits)
+    assert isinstance(parsed.meaning, ProtobufFile)
+    return parsed.meaning.serialized
 
 
 def _users(call: RegistryContext, given: str) -> list[tuple[str, int]]:

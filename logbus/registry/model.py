@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import field, frozen
 
-AVRO, JSON = "AVRO", "JSON"
-SCHEMA_TYPES = (JSON, AVRO)
+AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
+SCHEMA_TYPES = (JSON, PROTOBUF, AVRO)
 
 LEVELS = (
     "NONE",
@@ -34,7 +34,7 @@ class Reference:
     """
     A reference of a schema to a version of a subject.
 
-    :ivar name: its name in the schema: an Avro type's full name, or the ``$ref``.
+    :ivar name: its name in the schema: an Avro type's full name, the ``$ref``, or the file that is imported.
     """
 
     name: str
@@ -54,9 +54,9 @@ class Schema:
 
     Schemas with equivalent texts are equal.
 
-    :ivar text: the text as first registered, without insignificant white space.
+    :ivar text: the text as first registered; JSON without insignificant white space.
     :ivar digest: :func:`digest_of` the text's normal form.
-    :ivar schema_type: ``AVRO`` or ``JSON``.
+    :ivar schema_type: ``AVRO``, ``JSON`` or ``PROTOBUF``.
     """
 
     text: str = field(eq=False)

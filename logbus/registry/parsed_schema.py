@@ -2,24 +2,26 @@
 Parses the text of a schema for comparison (Confluent: ParsedSchema).
 
 fastavro and jsonschema must accept the schema as well, so that clients can use it with them. That may take seconds, so
-the caller runs it in a thread: :attr:`ParsedSchema.check`.
+the caller runs it in a thread: :attr:`ParsedSchema.check`. So it does what compiles Protobuf, without which nothing is
+known of a schema: see :data:`ParseSteps`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from attrs import frozen
 
 from logbus.extras import install_hint
-from logbus.registry import avro_compatibility, json_compatibility
+from logbus.registry import avro_compatibility, json_compatibility, protobuf_compatibility, protobuf_compiler
 from logbus.registry.avro_schema import AvroType, read_avro
 from logbus.registry.errors import Code, RegistryRefusal, invalid_schema
 from logbus.registry.json_schema import JsonDocument, read_json_schema
 from logbus.registry.json_text import compact, loads, normal
 from logbus.registry.limits import RegistryLimits
-from logbus.registry.model import AVRO, JSON, Reference, Schema, digest_of
+from logbus.registry.model import AVRO, PROTOBUF, SCHEMA_TYPES, Reference, Schema, digest_of
+from logbus.registry.protobuf_schema import ProtobufFile, read_protobuf
 
 ReferenceLookup = Callable[[Reference], Schema | None]
 """Resolves a reference; returns None if it has no target."""
@@ -38,16 +40,21 @@ class ParsedSchema:
     """
 
     schema: Schema
-    meaning: AvroType | JsonDocument
+    meaning: AvroType | JsonDocument | ProtobufFile
     check: SchemaCheck
+
+
+ParseSteps = Generator[SchemaCheck | None, None, ParsedSchema]
+"""Parses a schema. It yields what may run in a thread, whose exception is thrown into the generator."""
 
 
 def read_schema(
     text: str, schema_type: str, references: tuple[Reference, ...], find: ReferenceLookup, limits: RegistryLimits
-) -> ParsedSchema:
+) -> ParseSteps:
     """
     Parse a schema.
 
+    :param text: as :attr:`Schema.text`; of Protobuf also the descriptor in base64.
     :raise RegistryRefusal: it is invalid, too large, or refers to a missing schema; or the library of its type is not
         installed.
     """
@@ -55,8 +62,12 @@ def read_schema(
         raise RegistryRefusal(
             Code.SCHEMA_TOO_LARGE, f"The schema has more than {limits.schema_bytes} bytes, which is the most"
         )
-    value = loads(text, limits.depth)
     found = _Dependencies(find, limits)
+    if schema_type == PROTOBUF:
+        return (yield from _read_protobuf(text, references, found))
+    if schema_type not in SCHEMA_TYPES:
+        raise invalid_schema(f"the schemaType {schema_type!r:.50} is unknown; known are {', '.join(SCHEMA_TYPES)}")
+    value = loads(text, limits.depth)
     meaning: AvroType | JsonDocument
     if schema_type == AVRO:
         before = found.all_of(references)
@@ -65,22 +76,20 @@ def read_schema(
             known.update(read_avro(each, known).names)
         avro = read_avro(value, known)
         meaning, means, check = avro.type, avro.normal, _avro_check([*before, value])
-    elif schema_type == JSON:
+    else:
         found.all_of(references)  # checks the limits
         meaning = read_json_schema(value, found.documents(references))
         means, check = value, _json_check(meaning)
-    else:
-        raise invalid_schema(f"the schemaType {schema_type!r:.50} is unknown; known are AVRO and JSON")
     return ParsedSchema(Schema(compact(value), digest_of(normal(means)), schema_type, references), meaning, check)
 
 
-def registered_schema(schema: Schema, find: ReferenceLookup, limits: RegistryLimits) -> ParsedSchema:
+def registered_schema(schema: Schema, find: ReferenceLookup, limits: RegistryLimits) -> ParseSteps:
     """
     Parse a registered schema.
 
     :raise RegistryRefusal: as for :func:`read_schema`; schemas it refers to may have been deleted.
     """
-    return read_schema(schema.text, schema.schema_type, schema.references, find, limits)
+    return (yield from read_schema(schema.text, schema.schema_type, schema.references, find, limits))
 
 
 def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
@@ -89,6 +98,8 @@ def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
         return avro_compatibility.incompatibilities(reader.meaning, writer.meaning)
     if isinstance(reader.meaning, JsonDocument) and isinstance(writer.meaning, JsonDocument):
         return json_compatibility.incompatibilities(reader.meaning, writer.meaning)
+    if isinstance(reader.meaning, ProtobufFile) and isinstance(writer.meaning, ProtobufFile):
+        return protobuf_compatibility.incompatibilities(reader.meaning.files, writer.meaning.files)
     return [f"what is written is {writer.schema.schema_type}, and the reader wants {reader.schema.schema_type}"]
 
 
@@ -142,6 +153,30 @@ class _Dependencies:
             return done[schema]
 
         return {each.name: document(self.one(each)) for each in references}
+
+    def files(self, references: tuple[Reference, ...]) -> dict[str, str]:
+        """
+        Return the texts of Protobuf files, and of those that these import, by the names of the references.
+
+        :raise RegistryRefusal: one is no Protobuf, or two are imported under one name.
+        """
+        found: dict[str, Schema] = {}
+        stack, size = list(references), 0
+        while stack:
+            each = stack.pop()
+            schema = self.one(each)
+            if each.name in found:
+                if found[each.name] != schema:
+                    raise invalid_schema(f"two different schemas are imported as {each.name!r}")
+                continue
+            if schema.schema_type != PROTOBUF:
+                raise invalid_schema(f"the reference {each.name!r} is to a schema of type {schema.schema_type}")
+            protobuf_compiler.check_file_name(each.name)
+            found[each.name] = schema
+            size += len(schema.text)
+            self.check(len(found), size)
+            stack += schema.references
+        return {name: schema.text for name, schema in found.items()}
 
     def check(self, count: int, size: int) -> None:
         """
@@ -197,6 +232,20 @@ def _json_check(document: JsonDocument) -> SchemaCheck:
             raise invalid_schema(f"at {where or '/'!r}: {error.message}")
 
     return check
+
+
+def _read_protobuf(text: str, references: tuple[Reference, ...], found: _Dependencies) -> ParseSteps:
+    protobuf_compiler.check_installed()
+    imports = found.files(references)
+    made = list[ParsedSchema]()
+
+    def compile_it() -> None:
+        file = read_protobuf(text, imports)
+        schema = Schema(file.text, digest_of(file.serialized), PROTOBUF, references)
+        made.append(ParsedSchema(schema, file, lambda: None))
+
+    yield compile_it
+    return made[0]
 
 
 def _missing(what: str, package: str) -> RegistryRefusal:

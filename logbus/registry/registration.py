@@ -26,7 +26,7 @@ def register(call: RegistryContext, subject: str) -> HandlerSteps:
     """``POST /subjects/{subject}/versions``; an existing schema keeps its version and id."""
     state = call.state
     call.subject(subject)
-    new = call.schema()
+    new = yield from call.schema()
     yield None
     versions = state.versions(subject)
     for number in reversed(versions):
@@ -70,7 +70,7 @@ def look_up(call: RegistryContext, subject: str) -> HandlerSteps:
     deleted = call.request.flag("deleted")
     if not call.state.versions(subject, deleted):
         raise no_subject(subject)
-    new = call.schema()
+    new = yield from call.schema()
     yield None
     versions = call.state.versions(subject, deleted)
     for number in reversed(versions):
@@ -90,7 +90,7 @@ def test(call: RegistryContext, subject: str, version: str | None) -> HandlerSte
     elif number is not None and number not in versions:
         raise no_version(number)
     try:
-        new = call.schema()
+        new = yield from call.schema()
         yield new.check
         if number is None:
             wrong = yield from compatibility_problems(call, new, subject)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import frozen
 
@@ -14,8 +14,10 @@ from logbus.registry.entries import Entry
 from logbus.registry.errors import Code, RegistryRefusal, invalid_schema
 from logbus.registry.limits import RegistryLimits
 from logbus.registry.model import AVRO, Reference
-from logbus.registry.parsed_schema import ParsedSchema, SchemaCheck, read_schema
+from logbus.registry.parsed_schema import ParseSteps, SchemaCheck, read_schema
 from logbus.registry.state import RegistryState
+
+V = TypeVar("V")
 
 LATEST = -1
 
@@ -164,7 +166,7 @@ class RegistryContext:
             )
         return name
 
-    def schema(self) -> ParsedSchema:
+    def schema(self) -> ParseSteps:
         """
         Parse the schema in the body.
 
@@ -183,7 +185,7 @@ class RegistryContext:
         parsed = tuple(self._reference(each) for each in references)
         if len({each.name for each in parsed}) != len(parsed):
             raise invalid_schema("two references have the same name")
-        return read_schema(text, str(schema_type), parsed, self.state.referenced, self.limits)
+        return (yield from read_schema(text, str(schema_type), parsed, self.state.referenced, self.limits))
 
     def _reference(self, value: Any) -> Reference:
         match value:
@@ -220,14 +222,14 @@ def no_version(given: object) -> RegistryRefusal:
     return RegistryRefusal(Code.VERSION_NOT_FOUND, f"Version {given} not found.")
 
 
-def run(steps: HandlerSteps) -> HandlerResult:
-    """Run a handler to its end, without pauses."""
+def run(steps: Generator[SchemaCheck | None, None, V]) -> V:
+    """Run a handler, or a part of it, to its end, without pauses."""
     problem: RegistryRefusal | None = None
     while True:
         try:
             check = next(steps) if problem is None else steps.throw(problem)
         except StopIteration as e:
-            outcome: HandlerResult = e.value
+            outcome: V = e.value
             return outcome
         problem = None
         if check is not None:

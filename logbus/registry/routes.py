@@ -50,7 +50,7 @@ def _find(call: RegistryContext, cluster_id: str) -> HandlerResult | HandlerStep
     raise _nothing(call.request)
 
 
-def _schemas(call: RegistryContext) -> HandlerResult:
+def _schemas(call: RegistryContext) -> HandlerResult | HandlerSteps:
     match call.request.method, call.request.path:
         case "GET", ("schemas",):
             return lookup.schemas(call)

@@ -14,13 +14,14 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.registry.errors import RegistryRefusal
 from logbus.registry.limits import RegistryLimits
 from logbus.registry.parsed_schema import ParsedSchema, incompatibilities, read_schema
+from logbus.registry.requests import run
 from tests.registry.avros import avro_types, changed, data_of
 
 
 def avro(value: Any) -> ParsedSchema:
     """A schema of its JSON."""
     text = value if isinstance(value, str) and value[:1] in '"[{' else json.dumps(value)
-    found = read_schema(text, "AVRO", (), lambda reference: None, RegistryLimits())
+    found = run(read_schema(text, "AVRO", (), lambda reference: None, RegistryLimits()))
     found.check()
     return found
 
@@ -128,7 +129,7 @@ class SchemaTests(SynchronousTestCase):
     def test_arbitrary_schemas(self, text: str) -> None:
         """Whatever is sent, it is a schema or a refusal."""
         try:
-            read_schema(text, "AVRO", (), lambda reference: None, RegistryLimits()).check()
+            run(read_schema(text, "AVRO", (), lambda reference: None, RegistryLimits())).check()
         except RegistryRefusal as e:
             self.assertIn(e.status, (422,))
 

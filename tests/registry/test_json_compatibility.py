@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.registry.errors import RegistryRefusal
 from logbus.registry.limits import RegistryLimits
 from logbus.registry.parsed_schema import ParsedSchema, incompatibilities, read_schema
+from logbus.registry.requests import run
 
 DRAFT_4, LATEST = "http://json-schema.org/draft-04/schema#", "https://json-schema.org/draft/2020-12/schema"
 WORDS = ("a", "b", "c")
@@ -20,7 +21,7 @@ WORDS = ("a", "b", "c")
 
 def schema(value: Any) -> ParsedSchema:
     """A schema of its JSON."""
-    found = read_schema(json.dumps(value), "JSON", (), lambda reference: None, RegistryLimits())
+    found = run(read_schema(json.dumps(value), "JSON", (), lambda reference: None, RegistryLimits()))
     found.check()
     return found
 

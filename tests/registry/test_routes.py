@@ -68,7 +68,7 @@ class RegisterTests(RegistryCase):
             ({}, 42201, "no 'schema'"),
             ({"schema": {}}, 42201, "no 'schema'"),
             ({"schema": "{"}, 42201, "Invalid schema: it is not JSON"),
-            ({"schema": '"int"', "schemaType": "PROTOBUF"}, 42201, "known are AVRO and JSON"),
+            ({"schema": '"int"', "schemaType": "THRIFT"}, 42201, "known are JSON, PROTOBUF, AVRO"),
             ({"schema": '"int"', "references": {}}, 42201, "no array"),
             ({"schema": '"int"', "references": [{"name": "x"}]}, 42201, "{name, subject, version}"),
             ({"schema": '"int"', "metadata": {"owner": "me"}}, 422, "'metadata'"),
@@ -206,7 +206,7 @@ class LookTests(RegistryCase):
     def test_about_itself(self) -> None:
         """It says what it takes, and who it is."""
         self.assertEqual(self.ask("GET", "/"), {})
-        self.assertEqual(self.ask("GET", "/schemas/types"), ["JSON", "AVRO"])
+        self.assertEqual(self.ask("GET", "/schemas/types"), ["JSON", "PROTOBUF", "AVRO"])
         self.assertEqual(self.ask("GET", "/v1/metadata/id")["id"], "cluster")
         self.assertEqual(self.ask("GET", "/contexts"), ["."])
 
