@@ -2,6 +2,10 @@
 Requests of a plugin to the same plugin on another broker.
 
 They go over the connections between brokers, so the receiving plugin knows that the sender is a broker.
+
+A broker answers the requests of one connection one after the other, so a long one, such as a search of records, would
+hold up those behind it. So each goes over a connection that none of the others waits on, as long as there are not too
+many; then over the one with the fewest.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 
 from logbus.cluster.peers import PLUGIN, Peers
 from logbus.errors import ApiError, ErrorCode, error_of
@@ -17,6 +21,9 @@ from logbus.wire.messages.inter_broker import AskPluginRequest, AskPluginRespons
 
 MAX_BODY_BYTES = 8 << 20
 """Largest request or answer, in bytes."""
+
+MAX_LANES = 8
+"""Connections to one broker for one plugin."""
 
 Answers = Callable[[bytes], Deferred[bytes]]
 
@@ -27,6 +34,8 @@ class PluginCalls:
 
     _peers: Peers
     _answering: dict[str, Answers] = field(factory=dict, init=False)
+    _waiting: dict[tuple[int, str], list[int]] = field(factory=dict, init=False)
+    """How many requests wait on each connection, by broker and plugin; the broker's are forgotten when none waits."""
 
     def answer(self, plugin: str, answers: Answers) -> None:
         """
@@ -42,7 +51,21 @@ class PluginCalls:
         """See :meth:`.IBroker.ask_plugin`."""
         broker = self._peers.broker(broker_id)
         request = AskPluginRequest(plugin=plugin, body=_checked(body))
-        response: AskPluginResponse = await self._peers.request(broker, request, f"{PLUGIN}-{plugin}", seconds)
+        lanes = self._waiting.setdefault((broker_id, plugin), [])
+        lane = free_lane(lanes)
+        lanes[lane] += 1
+        purpose = f"{PLUGIN}-{plugin}-{lane}" if lane else f"{PLUGIN}-{plugin}"
+        try:
+            response: AskPluginResponse = await self._peers.request(broker, request, purpose, seconds)
+        except CancelledError:
+            if lanes[lane] == 1:
+                # The other broker still works on it; the next request does not wait for that.
+                self._peers.forget(broker, purpose)
+            raise
+        finally:
+            lanes[lane] -= 1
+            if not any(lanes):
+                self._waiting.pop((broker_id, plugin), None)
         if response.error_code:
             raise error_of(response.error_code, response.error_message)
         return bytes(response.body)
@@ -57,6 +80,19 @@ class PluginCalls:
         if answers is None:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"there is no plugin {plugin!r} on this broker")
         return _checked(await answers(body))
+
+
+def free_lane(waiting: list[int]) -> int:
+    """
+    Return the number of the connection for the next request.
+
+    :param waiting: requests that wait on each; becomes longer if the next one is a new one.
+    """
+    fewest = min(waiting, default=1)
+    if fewest and len(waiting) < MAX_LANES:
+        waiting.append(0)
+        return len(waiting) - 1
+    return waiting.index(fewest)
 
 
 def _checked(body: bytes) -> bytes:
