@@ -7,6 +7,8 @@ Several brokers on one machine that are started, watched and stopped as one: ``-
 * ``supervisor``: starts, watches and restarts the workers, and has their metadata store.
 * ``worker_link``: what the supervisor and a worker tell each other.
 * ``worker_metrics``: the metrics of all workers as those of the machine.
+* ``worker_scrapes``: has them collected, and tells those of this worker.
+* ``collection``: the supervisor's side of it.
 * ``fork_server``: a process that has imported everything, and becomes workers by forking.
 * ``fork_client``: the supervisor's side of it.
 * ``worker``: a worker's process.

@@ -15,8 +15,10 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,7 @@ from logbus.log_levels import WORKER
 from logbus.metastore.embedded_store import FILE_NAME, EmbeddedStore
 from logbus.metastore.operations import SessionState
 from logbus.metastore.store_server import StoreServer
+from logbus.workers.collection import Collection
 from logbus.workers.earlier_workers import LOCK_FILE
 from logbus.workers.fork_client import ForkClient
 from logbus.workers.port_reservation import PortReservation
@@ -87,39 +90,6 @@ class _Worker:
 
 
 @define(eq=False)
-class Collection:
-    """
-    The metrics of workers, while they come.
-
-    :param missing: the indexes of workers that have not answered.
-    :param collected: called once with what came.
-    """
-
-    missing: set[int]
-    collected: Callable[[dict[int, str]], object]
-    found: dict[int, str] = field(factory=dict, init=False)
-    timer: Any = None
-
-    def take(self, index: int, text: str) -> None:
-        """Take a worker's answer."""
-        if index in self.missing:
-            self.missing.discard(index)
-            self.found[index] = text
-            self.end_if_whole()
-
-    def end_if_whole(self) -> None:
-        """End when all have answered."""
-        if not self.missing:
-            self.end()
-
-    def end(self) -> None:
-        """Go on with what there is."""
-        if self.timer.active():
-            self.timer.cancel()
-        self.collected(self.found)
-
-
-@define(eq=False)
 class Supervisor(Service):
     """
     The workers of this machine.
@@ -148,7 +118,8 @@ class Supervisor(Service):
     _forks: ForkClient = field(init=False)
     _pings: LoopingCall = field(init=False)
     _pinged_at: float = field(default=0.0, init=False)
-    _collections: list[Collection] = field(factory=list, init=False)
+    _collections: dict[int, Collection] = field(factory=dict, init=False)
+    _numbers: Iterator[int] = field(factory=lambda: count(1), init=False)
     _started: Deferred[None] | None = field(default=None, init=False)
     _log = Logger(namespace="logbus.workers")
 
@@ -210,7 +181,7 @@ class Supervisor(Service):
     async def stopService(self) -> None:
         """Stop the workers, one after the other, as the rest take over what they can; then what they need."""
         Service.stopService(self)
-        for collection in list(self._collections):
+        for collection in list(self._collections.values()):
             collection.end()
         if self._pings.running:
             self._pings.stop()
@@ -320,10 +291,12 @@ class Supervisor(Service):
                 started, self._started = self._started, None
                 started.callback(None)
         elif kind is Kind.SCRAPED:
-            self._collect(worker)
+            self._collect(worker, text)
         elif kind is Kind.COLLECTED:
-            for collection in list(self._collections):
-                collection.take(worker.plan.index, text)
+            number, _, part = text.partition(" ")
+            collection = self._collections.get(int(number))
+            if collection is not None:
+                collection.take(worker.plan.index, part)
         elif kind is Kind.FAILED:
             worker.why = text
         elif kind is Kind.STOP_ALL:
@@ -375,21 +348,22 @@ class Supervisor(Service):
         if self.running:
             self._forks.start()
 
-    def _collect(self, asking: _Worker) -> None:
+    def _collect(self, asking: _Worker, scrape: str) -> None:
         """Have the metrics of the others collected for a worker."""
-
-        def collected(found: dict[int, str]) -> None:
-            self._collections.remove(collection)
-            if asking.link is not None:
-                asking.link.tell(Kind.OTHERS, json.dumps(found))
-
+        number, link = next(self._numbers), asking.link
+        if link is None:
+            return
         others = [each for each in self._workers if each is not asking and each.ready and each.link is not None]
-        collection = Collection({each.plan.index for each in others}, collected)
-        self._collections.append(collection)
+        collection = self._collections[number] = Collection(
+            scrape,
+            {each.plan.index for each in others},
+            partial(link.tell, Kind.OTHERS),
+            partial(self._collections.pop, number, None),
+        )
         collection.timer = self._reactor.callLater(COLLECT_SECONDS, collection.end)
         for each in others:
             if each.link is not None:
-                each.link.tell(Kind.COLLECT)
+                each.link.tell(Kind.COLLECT, str(number))
         collection.end_if_whole()
 
     def _ping(self) -> None:

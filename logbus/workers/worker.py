@@ -20,8 +20,9 @@ from logbus.errors import ConfigError, LogbusError
 from logbus.log_levels import process_levels
 from logbus.metrics import Family
 from logbus.workers.worker_link import LONGEST_EVENT, Kind, WorkerLink, adopt
-from logbus.workers.worker_metrics import decode_families, encode_families, merge_families
+from logbus.workers.worker_metrics import merge_families
 from logbus.workers.worker_plan import WorkerPlan, with_changes
+from logbus.workers.worker_scrapes import WorkerScrapes
 
 if TYPE_CHECKING:
     from logbus.broker import Broker
@@ -44,8 +45,8 @@ class Worker:
         self._broker: Any = None
         self._store: LocalStore | None = None
         self._stopping = False
-        self._scrapes: list[Deferred[str]] = []
         self._link = WorkerLink(self._told, self._orphaned)
+        self._scrapes = WorkerScrapes(reactor, self._link.tell, self._families)
         with socket.socket(fileno=descriptor) as end:
             adopt(reactor, end.fileno(), end.family, self._link)
         observer: Any = self._tell_event
@@ -98,12 +99,9 @@ class Worker:
                 readiness.elsewhere = json.loads(text)
             self._link.tell(Kind.PONG, json.dumps([] if readiness is None else readiness.here()))
         elif kind is Kind.COLLECT:
-            # Only while it serves: its metrics change then.
-            running = self._broker is not None and self._broker.running
-            self._link.tell(Kind.COLLECTED, encode_families(self._broker.metric_families()) if running else "[]")
+            self._scrapes.collect(text)
         elif kind is Kind.OTHERS:
-            while self._scrapes:
-                self._scrapes.pop(0).callback(text)
+            self._scrapes.came(text)
         elif kind is Kind.STOP:
             self.stop()
         elif kind is Kind.HANGUP and self._broker is not None and self._broker.running:
@@ -156,12 +154,12 @@ class Worker:
 
     def _combine(self, families: Iterable[Family]) -> Deferred[Iterable[Family]]:
         """Have the others' collected; what they do not say in time is missing."""
-        waiting: Deferred[str] = Deferred(self._scrapes.remove)
-        self._scrapes.append(waiting)
-        self._link.tell(Kind.SCRAPED)
 
-        def merge(found: str) -> Iterable[Family]:
-            others = {int(index): decode_families(text) for index, text in json.loads(found).items()}
+        def merge(others: dict[int, Iterable[Family]]) -> Iterable[Family]:
             return merge_families(dict(sorted({**others, self._plan.index: families}.items())))
 
-        return waiting.addCallback(merge)
+        return self._scrapes.others().addCallback(merge)
+
+    def _families(self) -> Iterable[Family] | None:
+        """Return the metrics of this worker; only while it serves: they change then."""
+        return self._broker.metric_families() if self._broker is not None and self._broker.running else None

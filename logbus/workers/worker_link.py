@@ -5,7 +5,7 @@ The worker says what it logs, that it is ready, and why it fails; it answers pin
 when the connection ends, as then the supervisor is gone. With pings and their answers go the reasons why clients should
 not use the others, and this one: each can say for the whole machine whether it is ready.
 
-A worker whose metrics are scraped says so, the others are asked to collect theirs, and it is given them.
+A worker whose metrics are scraped says so, the others are asked to collect theirs, and it is given them, part by part.
 """
 
 from __future__ import annotations
@@ -21,13 +21,19 @@ from twisted.protocols.basic import LineOnlyReceiver
 from twisted.python.failure import Failure
 
 LONGEST_LINE = 64 << 20
-"""Bytes of a message: the metrics of a great many partitions are long."""
+"""Bytes of a message."""
 LONGEST_EVENT = 1 << 20
 """Bytes of an event that is logged."""
 
 
 class Kind(StrEnum):
-    """Kinds of messages: those of the supervisor, and those of a worker."""
+    """
+    Kinds of messages: those of the supervisor, and those of a worker.
+
+    Of a scrape: SCRAPED has the number that the worker gives it; COLLECT has the number that the supervisor gives it;
+    COLLECTED has that and a part, or nothing after the last part; OTHERS has the worker's number, the index of another
+    worker, and what that has told, or only the number at the end.
+    """
 
     PING = "ping"
     STOP = "stop"

@@ -247,15 +247,35 @@ class SupervisorTests(SynchronousTestCase):
     def test_metrics(self) -> None:
         """Those of the others are collected for the worker that is scraped; one that is late is left out."""
         self.ready()
-        self.say(0, Kind.SCRAPED)
-        self.assertEqual(self.told(1)[-1], ("collect", ""))
-        self.say(1, Kind.COLLECTED, "[of worker 1]")
-        self.assertEqual(self.told(0)[-1], ("others", '{"1": "[of worker 1]"}'))
-        self.say(0, Kind.SCRAPED)
+        self.told(0)
+        self.say(0, Kind.SCRAPED, "7")
+        self.assertEqual(self.told(1)[-1], ("collect", "1"))
+        self.say(1, Kind.COLLECTED, "1 [of worker 1]")
+        self.say(1, Kind.COLLECTED, "1 [more]")
+        self.say(1, Kind.COLLECTED, "1 ")
+        told = ["7 1 [of worker 1]", "7 1 [more]", "7 1 ", "7"]
+        self.assertEqual(self.told(0), [("others", text) for text in told])
+        self.say(0, Kind.SCRAPED, "8")
         self.reactor.advance(COLLECT_SECONDS)
-        self.assertEqual(self.told(0)[-1], ("others", "{}"))
-        self.say(1, Kind.COLLECTED, "[]")
-        self.assertEqual(self.supervisor._collections, [])
+        self.assertEqual(self.told(0)[-1], ("others", "8"))
+        self.say(1, Kind.COLLECTED, "2 []")
+        self.say(1, Kind.COLLECTED, "2 ")
+        self.assertEqual(self.told(0), [])
+        self.assertEqual(self.supervisor._collections, {})
+
+    def test_two_scrapes_at_once(self) -> None:
+        """Each gets what was collected for it."""
+        self.ready()
+        self.told(0), self.told(1)
+        self.say(0, Kind.SCRAPED, "1")
+        self.say(1, Kind.SCRAPED, "1")
+        self.say(0, Kind.COLLECTED, "2 [of 0]")
+        self.say(1, Kind.COLLECTED, "1 [of 1]")
+        self.say(0, Kind.COLLECTED, "2 ")
+        self.assertEqual(self.told(0), [("collect", "2"), ("others", "1 1 [of 1]")])
+        self.assertEqual(
+            self.told(1), [("collect", "1"), ("others", "1 0 [of 0]"), ("others", "1 0 "), ("others", "1")]
+        )
 
     def test_stop(self) -> None:
         """One after the other, and then the store."""
