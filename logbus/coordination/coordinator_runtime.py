@@ -23,6 +23,7 @@ from logbus.coordination.coordinator_partition import partition_for
 from logbus.coordination.state_log import StateLog
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+from logbus.net.time_slices import SliceScheduler
 
 
 @define(eq=False, repr=False)
@@ -56,6 +57,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
     :cvar topic: the internal topic.
     :cvar partitions_key: the number of its partitions, if it does not exist yet.
     :ivar shards: by partition of the internal topic.
+    :ivar slices: gives turns to the loads of shards, one in each iteration of the reactor.
     """
 
     topic: ClassVar[str]
@@ -66,8 +68,13 @@ class CoordinatorRuntime(ABC, Generic[S]):
     clock: IReactorTime
     wall_ms: Callable[[], int]
     shards: dict[int, S] = field(factory=dict, init=False)
+    slices: SliceScheduler = field(init=False)
     _stopped: bool = field(default=False, init=False)
     _log = Logger()
+
+    @slices.default
+    def _own_slices(self) -> SliceScheduler:
+        return SliceScheduler(self.clock)
 
     # Looking up.
 

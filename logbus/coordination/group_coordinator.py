@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from attrs import define, field
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from logbus.cluster.replication.replica_manager import Replica
@@ -21,7 +22,7 @@ from logbus.coordination.classic.classic_group_state import ClassicGroupState
 from logbus.coordination.coordinator_runtime import CoordinatorRuntime
 from logbus.coordination.generation_log import loggable_id
 from logbus.coordination.group import Group
-from logbus.coordination.group_loader import GroupCoordinatorMetrics, load
+from logbus.coordination.group_loader import GROUPS_A_TURN, GroupCoordinatorMetrics, load
 from logbus.coordination.group_metadata_manager import GroupMetadataManager
 from logbus.coordination.group_offsets import CommittedOffset, GroupOffsets
 from logbus.coordination.group_shard import GroupShard
@@ -31,6 +32,7 @@ from logbus.coordination.member_memory import MemberMemory
 from logbus.coordination.state_log import StateLog
 from logbus.metrics import Family, Registry, Sample
 from logbus.model import TopicPartition
+from logbus.net.time_slices import TimeSlice
 from logbus.records.compression import Codec
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -160,6 +162,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
             self.wall_ms,
             lambda: Codec(get(keys.OFFSETS_TOPIC_COMPRESSION_CODEC)),
             lambda: get(keys.OFFSETS_COMMIT_TIMEOUT_MS),
+            self.slices,
         )
         return GroupShard(number, leader_epoch, log)
 
@@ -169,13 +172,36 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         self.manager.stop()
 
     def _give_up(self, shard: GroupShard) -> None:
-        for alarm in shard.alarms.values():
-            alarm.timer.cancel()
+        steps = self._resign_groups(shard)
+        if self._stopped:
+            for _ in steps:
+                pass  # Connections are about to be closed, so there is no later turn.
+        else:
+            Deferred.fromCoroutine(self._in_turns(steps)).addErrback(
+                lambda failure: self._log.failure("groups of {number} are not resigned", failure, number=shard.number)
+            )
+
+    def _resign_groups(self, shard: GroupShard) -> Iterator[None]:
         for group in list(shard.groups.values()):
+            alarm = shard.alarms.pop(group.group_id, None)
+            if alarm is not None:
+                alarm.timer.cancel()
             try:
                 group.resign()
             except Exception:
                 self._log.failure("group {group} could not be resigned", group=loggable_id(group.group_id))
+            yield
+
+    def _touch_groups(self, shard: GroupShard) -> Iterator[None]:
+        for group in list(shard.groups.values()):
+            self.manager.touched(shard, group)
+            yield
+
+    async def _in_turns(self, steps: Iterator[None]) -> None:
+        """Take steps, some in each turn of the reactor."""
+        for done, _ in enumerate(steps, 1):
+            if done % GROUPS_A_TURN == 0:
+                await TimeSlice(self.slices).next()
 
     async def _load(self, shard: GroupShard) -> None:
         slice_bytes = self.config.get(keys.OFFSETS_LOAD_BUFFER_SIZE)
@@ -190,5 +216,4 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
                     self._log.failure(
                         "{topic}-{number}: a callback failed after the load", topic=OFFSETS_TOPIC, number=shard.number
                     )
-            for group in list(shard.groups.values()):
-                self.manager.touched(shard, group)
+            await self._in_turns(self._touch_groups(shard))

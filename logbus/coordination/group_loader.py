@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 from attrs import define
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from logbus.coordination.group_replay import GroupMaker, GroupReplay
 from logbus.coordination.group_shard import GroupShard
 from logbus.metrics import metric
+from logbus.net.time_slices import TimeSlice
 
 GROUPS_A_TURN = 100
 """Number of groups handled before the reactor gets a turn."""
@@ -73,7 +73,7 @@ async def load(
         )
     for made, _ in enumerate(replay.finish(), 1):
         if made % GROUPS_A_TURN == 0:
-            await deferLater(clock, 0)
+            await TimeSlice(shard.log.slices).next()
             if not wanted():
                 return False
     seconds = clock.seconds() - began

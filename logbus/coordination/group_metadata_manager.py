@@ -165,6 +165,8 @@ class GroupMetadataManager:
 
     def _due(self, shard: GroupShard, group: Group) -> None:
         del shard.alarms[group.group_id]
+        if shard.closed:
+            return
         group.expire(self._clock.seconds())
         self.touched(shard, group)
 

@@ -16,6 +16,7 @@ from logbus.cluster.replication.replica_manager import Replica
 from logbus.coordination.state_log_reader import Apply, LoadSummary, StateLogReader, TransactionReplay
 from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.net.time_slices import SliceScheduler
 from logbus.records.batch import BatchBuilder
 from logbus.records.compression import Codec
 
@@ -34,6 +35,7 @@ class StateLog:
     :ivar replica: of the partition, which this broker leads.
     :ivar codec: how batches are compressed.
     :ivar timeout_ms: how long an append may take to be durable.
+    :ivar slices: gives turns to loads.
     """
 
     replica: Replica
@@ -41,6 +43,7 @@ class StateLog:
     wall_ms: Callable[[], int]
     codec: Callable[[], Codec]
     timeout_ms: Callable[[], int]
+    slices: SliceScheduler
 
     # Writing.
 
@@ -152,4 +155,6 @@ class StateLog:
         :param wanted: called at every turn; False cancels the load.
         :param transactions: applies transactional records, instead of ``apply``, and markers; None: this log has none.
         """
-        return await StateLogReader(self.replica, self.clock, apply, transactions).read(slice_bytes, wanted)
+        return await StateLogReader(self.replica, self.clock, self.slices, apply, transactions).read(
+            slice_bytes, wanted
+        )

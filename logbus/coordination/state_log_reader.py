@@ -4,7 +4,7 @@ Reads a partition of an internal topic back: its records in order, and the marke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from attrs import define, field
@@ -14,6 +14,7 @@ from twisted.logger import Logger
 
 from logbus.cluster.replication.replica_manager import Replica
 from logbus.errors import ApiError, DecodeError, LogbusError, StorageError
+from logbus.net.time_slices import SliceScheduler, TimeSlice
 from logbus.records.batch import (
     BatchHeader,
     ControlType,
@@ -29,6 +30,12 @@ Apply = Callable[[bytes | None, bytes | None], None]
 
 RECORDS_A_TURN = 500
 """Number of records applied before the reactor gets a turn; they take some milliseconds."""
+
+RECORDS_DECODED, BYTES_READ = 10, 10_000
+"""So many records of a batch take about as long to decode as one to apply, and so many bytes to read."""
+
+RECORDS_A_PART = 100
+"""Number of records of one batch that are applied between two looks at what is left of the turn."""
 
 RETRY_SECONDS = 0.1
 """Delay before a failed read is retried."""
@@ -79,40 +86,50 @@ class StateLogReader:
     """
     One read of a log from start to end.
 
+    :param slices: gives turns to all loads of a coordinator, one in each iteration of the reactor.
     :param transactions: applies the records of transactions, instead of ``apply``; None: this log has none.
     :ivar loaded: the result so far.
     """
 
     replica: Replica
     _clock: IReactorTime
+    _slices: SliceScheduler
     _apply: Apply
     _transactions: TransactionReplay | None
     loaded: LoadSummary = field(factory=LoadSummary, init=False)
     _suspected: set[int] = field(factory=set, init=False)
+    # What is left of the turn, in records; the first turn is yet to come.
+    _left: int = field(default=0, init=False)
     _log = Logger()
 
     async def read(self, slice_bytes: int, wanted: Callable[[], bool]) -> LoadSummary:
         """See :meth:`.StateLog.load`."""
         loaded = self.loaded
         log = self.replica.log
-        offset, end, left = log.log_start_offset, log.log_end_offset, RECORDS_A_TURN
+        offset, end = log.log_start_offset, log.log_end_offset
         while offset < end:
             at = offset
             try:
+                if not await self._goes_on(0, wanted):
+                    return loaded
                 data = self._slice(offset, end, slice_bytes)
+                self._left -= len(data) // BYTES_READ
                 for position, header in self._batches(data, offset):
                     # The CRC does not cover the base offset; reading must go forwards, whatever it is.
                     if not at <= header.last_offset < end:
                         self._damaged(at, f"a batch claims to end at offset {header.last_offset}")
                         continue
-                    taken = self._take_in(data, position, header)
+                    if not await self._goes_on(1, wanted):
+                        return loaded
+                    records = self._records(data, position, header)
                     at = header.last_offset + 1
-                    left -= taken
-                    if left <= 0:
-                        await deferLater(self._clock, 0)
-                        if not wanted():
+                    self._left -= len(records) // RECORDS_DECODED
+                    # A batch may have many thousands of records.
+                    for start in range(0, len(records), RECORDS_A_PART):
+                        part = records[start : start + RECORDS_A_PART]
+                        if not await self._goes_on(len(part), wanted):
                             return loaded
-                        left = RECORDS_A_TURN
+                        self._hand_on(part, header)
             except _Suspected as suspected:
                 # If another replica has the data undamaged, it becomes the leader, or the data is copied from it.
                 await self.replica.repair(self.replica, suspected.offset)
@@ -141,6 +158,16 @@ class StateLogReader:
             )
         return loaded
 
+    async def _goes_on(self, records: int, wanted: Callable[[], bool]) -> bool:
+        """Wait for a turn if this one is over; returns whether the load is still wanted, which has so many records."""
+        if self._left <= 0:
+            await TimeSlice(self._slices).next()
+            self._left = RECORDS_A_TURN
+            if not wanted():
+                return False
+        self._left -= records
+        return True
+
     def _slice(self, offset: int, end: int, slice_bytes: int) -> bytes:
         """
         Whole batches from ``offset`` on; empty if there is damage.
@@ -163,30 +190,35 @@ class StateLogReader:
         except DecodeError as e:
             self._damaged(expected, str(e))
 
-    def _take_in(self, data: bytes, position: int, header: BatchHeader) -> int:
-        """Apply a batch's records; return their number, at least 1."""
+    def _records(self, data: bytes, position: int, header: BatchHeader) -> Sequence[Record]:
+        """
+        A batch's records; none if they are damaged.
+
+        :raises _Suspected: they may be repaired.
+        """
         try:
             if not check_crc(data, position, header):
                 self._damaged(header.base_offset, "the CRC of the batch does not match")
-                return 1
+                return ()
             if header.control and self._transactions is None:
-                return 1
+                return ()
             # A control batch whose record was compacted away is empty.
-            records = decode_batch(data, position, header=header)
+            return decode_batch(data, position, header=header)
         except LogbusError as e:
             self._complain(header.base_offset, str(e))
-            return 1
+            return ()
+
+    def _hand_on(self, records: Sequence[Record], header: BatchHeader) -> None:
         for record in records:
             try:
-                self._hand_on(record, header)
+                self._take_in(record, header)
             except DecodeError as e:
                 self._complain(record.offset, str(e))
             except Exception as e:
                 self._log.failure("{partition}: a record cannot be applied", partition=self.replica.topic_partition)
                 self._complain(record.offset, repr(e))
-        return max(1, len(records))
 
-    def _hand_on(self, record: Record, header: BatchHeader) -> None:
+    def _take_in(self, record: Record, header: BatchHeader) -> None:
         transactions = self._transactions
         if transactions is not None and header.control:
             marker = decode_marker(record)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from twisted.internet.defer import Deferred
 from twisted.logger import LogLevel, globalLogPublisher
 
-from logbus.coordination import state_log_reader
+from logbus.coordination import group_coordinator, state_log_reader
 from logbus.coordination.coordinator_partition import partition_for
 from logbus.coordination.group_coordinator import OFFSETS_TOPIC
 from logbus.coordination.group_shard import GroupShard
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
+from logbus.net.time_slices import SliceScheduler
 from logbus.wire.messages.groups import ListGroupsRequest
 from logbus.wire.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.handlers.group_kit import GroupCase, commit, fetch_committed
@@ -53,12 +54,21 @@ class LoadingTests(GroupCase):
         self.assertNotEqual(partition_for("hhh", 4), partition_for("g", 4))
         turns: list[Deferred[None]] = []
 
-        def later(clock: object, delay: float) -> Deferred[None]:
-            turns.append(Deferred())
-            return turns[-1]
+        class Slice:
+            """Waits for the test."""
 
-        self.patch(state_log_reader, "deferLater", later)
+            def __init__(self, slices: SliceScheduler) -> None:
+                pass
+
+            def next(self) -> Deferred[None]:
+                turns.append(Deferred())
+                return turns[-1]
+
+        self.patch(state_log_reader, "TimeSlice", Slice)
         self.restart()
+        self.assertEqual(len(turns), 2)
+        for _ in range(2):
+            turns.pop(0).callback(None)
         member.client = self.server.connect()
         asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name) for name in ("hhh", "g")])
         codes = [group.error_code for group in self.client.ask(asked, 9).groups]
@@ -137,6 +147,44 @@ class LoadingTests(GroupCase):
         self.assertEqual((first.loading, second.loading, second.epoch), (True, False, 9))
         self.assertEqual(fetch_committed(self.client), {("t", 0): 5})
         self.assertEqual(first.groups, {})
+
+    def test_many_groups_are_resigned_and_loaded_in_turns(self) -> None:
+        """Members that wait are told so, whatever the number of groups; the timers of the others begin in turns."""
+        self.patch(group_coordinator, "GROUPS_A_TURN", 10)
+        coordinator = self.server.broker.coordinators.groups
+        names = [name for name in map(str, range(400)) if partition_for(name, 4) == partition_for("g", 4)]
+        for name in names:
+            commit(self.client, {("t", 0): 5}, name)
+        member = self.member()
+        self.group_of(member)
+        other = self.member()
+        other.get_id()
+        other.send_join()
+        name = TopicPartition(OFFSETS_TOPIC, partition_for("g", 4))
+        before = coordinator.slices.slices
+        coordinator.leads_no_more(name)
+        self.assertEqual(other.joined().error_code, ErrorCode.NOT_COORDINATOR)
+        self.assertGreaterEqual(coordinator.slices.slices - before, len(names) // 10)
+        before = coordinator.slices.slices
+        coordinator.leads(name, 8)
+        self.client.turn()
+        self.assertEqual(len(coordinator.shards[name.partition].groups), len(names) + 1)
+        self.assertGreaterEqual(coordinator.slices.slices - before, 1 + len(names) // 10)
+        self.assertIn("g", coordinator.shards[name.partition].alarms)
+
+    def test_stopping_broker(self) -> None:
+        """It answers those that wait at once: there is no later turn."""
+        self.patch(group_coordinator, "GROUPS_A_TURN", 1)
+        for name in map(str, range(20)):
+            commit(self.client, {("t", 0): 5}, name)
+        member = self.member()
+        self.group_of(member)
+        other = self.member()
+        other.get_id()
+        other.send_join()
+        self.server.broker.coordinators.groups.stop()
+        (answer,) = other.client.answers()
+        self.assertEqual(answer.error_code, ErrorCode.NOT_COORDINATOR)
 
     def test_topic_deleted_during_a_load(self) -> None:
         """Its offsets are deleted as soon as they are loaded, before clients can commit for a new topic of its name."""

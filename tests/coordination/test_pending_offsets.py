@@ -23,6 +23,7 @@ from logbus.coordination.state_log import StateLog
 from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
 from logbus.errors import ErrorCode
 from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.net.time_slices import SliceScheduler
 from logbus.records.batch import ControlType, Marker
 from logbus.records.compression import Codec
 from logbus.storage.log import Log
@@ -40,7 +41,8 @@ class ShardOnDisk:
         self.replica = Replica(Partition(PARTITION, 0), UUID(int=1), log or a_log(config=NOT_SYNCED))
         self.replica.take(LeaderAndIsr(0, 0, (0,)))
         self.clock = Clock()
-        state = StateLog(self.replica, self.clock, lambda: NOW_MS, lambda: Codec.NONE, lambda: 5000)
+        slices = SliceScheduler(self.clock)
+        state = StateLog(self.replica, self.clock, lambda: NOW_MS, lambda: Codec.NONE, lambda: 5000, slices)
         self.shard = GroupShard(0, 0, state)
 
     def commit(self, partition: TopicPartition, offset: int, group: str = "g") -> None:

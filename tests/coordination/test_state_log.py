@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -21,10 +22,12 @@ from logbus.coordination.state_log_reader import RECORDS_A_TURN, RETRY_SECONDS, 
 from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.model import LeaderAndIsr
+from logbus.net.time_slices import SliceScheduler
 from logbus.records.batch import ControlType, Marker, iter_batches
 from logbus.records.compression import Codec
 from logbus.storage.log import Log
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, no_space
+from tests.net.fakes import iterate
 from tests.storage.builders import NOW_MS, PARTITION, a_log
 
 TOO_LARGE = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
@@ -42,7 +45,9 @@ class StateLogTests(SynchronousTestCase):
     def use(self, log: Log) -> None:
         self.replica = Replica(Partition(PARTITION, 0), UUID(int=1), log)
         self.replica.take(LeaderAndIsr(0, 0, (0,)))
-        self.state = StateLog(self.replica, self.clock, lambda: NOW_MS, lambda: self.codec, lambda: 5000)
+        self.state = StateLog(
+            self.replica, self.clock, lambda: NOW_MS, lambda: self.codec, lambda: 5000, SliceScheduler(self.clock)
+        )
 
     def write(self, *records: tuple[bytes, bytes | None]) -> None:
         self.successResultOf(self.state.append(records, TOO_LARGE))
@@ -89,13 +94,41 @@ class StateLogTests(SynchronousTestCase):
 
         def wanted() -> bool:
             turns.append(len(read))
-            return len(turns) < 2
+            return len(turns) < 3
 
         loading = Deferred.fromCoroutine(self.state.load(lambda *one: read.append(one), 1 << 20, wanted))
-        self.assertEqual(len(read), RECORDS_A_TURN)
+        self.assertEqual(len(read), 0)
         self.clock.advance(0)
         self.assertEqual(self.successResultOf(loading), LoadSummary(2 * RECORDS_A_TURN, 0, complete=False))
-        self.assertEqual(turns, [RECORDS_A_TURN, 2 * RECORDS_A_TURN])
+        self.assertEqual(turns, [0, RECORDS_A_TURN, 2 * RECORDS_A_TURN])
+
+    def test_a_large_batch(self) -> None:
+        """The records of one batch are applied in several turns."""
+        self.write(*[(b"k", b"v")] * (10 * RECORDS_A_TURN))
+        read: list[Any] = []
+        turns: list[int] = []
+
+        def wanted() -> bool:
+            turns.append(len(read))
+            return True
+
+        loading = Deferred.fromCoroutine(self.state.load(lambda *one: read.append(one), 1 << 20, wanted))
+        self.clock.advance(0)
+        self.assertEqual(self.successResultOf(loading), LoadSummary(10 * RECORDS_A_TURN, 0, complete=True))
+        self.assertGreaterEqual(len(turns), 10)
+        self.assertLessEqual(max(b - a for a, b in pairwise([*turns, len(read)])), RECORDS_A_TURN)
+
+    def test_loads_take_turns(self) -> None:
+        """Of several loads only one has a turn in each iteration of the reactor."""
+        self.write((b"k", b"v"))
+        read: list[Any] = []
+        loads = [
+            Deferred.fromCoroutine(self.state.load(lambda *one: read.append(one), 1 << 20, lambda: True))
+            for _ in range(3)
+        ]
+        for done in range(4):
+            self.assertEqual((len(read), sum(one.called for one in loads)), (done, done))
+            iterate(self.clock)
 
     def test_invalid_record(self) -> None:
         """A damaged record is skipped and logged; the rest is loaded."""
@@ -167,7 +200,7 @@ class StateLogTests(SynchronousTestCase):
         found: list[Any] = []
         loading = Deferred.fromCoroutine(self.state.load(lambda *one: found.append(one), 1 << 20, lambda: True))
         self.assertNoResult(loading)
-        self.clock.pump([RETRY_SECONDS] * 2)
+        self.clock.pump([0, RETRY_SECONDS, RETRY_SECONDS])
         self.assertEqual(self.successResultOf(loading), LoadSummary(2, 0, complete=True))
         self.assertEqual(found, [(b"k", b"1"), (b"k", b"2")])
 
@@ -189,8 +222,9 @@ class StateLogTests(SynchronousTestCase):
         taker = SimpleNamespace(
             record=lambda *one: told.append(("record", *one)), ended=lambda *one: told.append(("ended", *one))
         )
-        loading = self.state.load(lambda *one: told.append(one), 1 << 20, lambda: True, taker)
-        self.assertEqual(self.successResultOf(Deferred.fromCoroutine(loading)), LoadSummary(5, 0, complete=True))
+        loading = Deferred.fromCoroutine(self.state.load(lambda *one: told.append(one), 1 << 20, lambda: True, taker))
+        self.clock.advance(0)
+        self.assertEqual(self.successResultOf(loading), LoadSummary(5, 0, complete=True))
         self.assertEqual(
             told,
             [

@@ -263,7 +263,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
 
     def _open(self, number: int, leader_epoch: int, replica: Replica) -> TransactionShard:
         timeout_ms = partial(self.config.get, keys.REQUEST_TIMEOUT_MS)
-        log = StateLog(replica, self.clock, self.wall_ms, lambda: Codec.NONE, timeout_ms)
+        log = StateLog(replica, self.clock, self.wall_ms, lambda: Codec.NONE, timeout_ms, self.slices)
         return TransactionShard(number, leader_epoch, log, self._decided)
 
     def stop(self) -> None:
