@@ -27,7 +27,7 @@ class ValueSchema:
     """
     A schema, for values to be shown.
 
-    :ivar form: of its values: ``Avro`` or ``JSON``.
+    :ivar form: of its values: ``Avro``, ``JSON`` or ``Protobuf``.
     :ivar read: makes JSON of the bytes of a value, or raises ValueError if they are none; None: they are JSON.
     """
 

@@ -38,7 +38,7 @@ class ValueSchema(Protocol):
     """
     A schema of the registry.
 
-    :ivar form: of its values: ``Avro`` or ``JSON``.
+    :ivar form: of its values: ``Avro``, ``JSON`` or ``Protobuf``.
     :ivar read: makes JSON of the bytes of a value, or raises ValueError if they are none; None: they are JSON.
     """
 

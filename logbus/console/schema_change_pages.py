@@ -21,6 +21,7 @@ from logbus.console.schema_pages import LEVELS, SECTION, level_of, subject_field
 from logbus.console.schema_text import indented
 
 INHERITED = "inherited"
+TYPES = {"AVRO": "Avro", "JSON": "JSON Schema", "PROTOBUF": "Protobuf"}
 ALTER = "Needs Alter on the Topic _schemas."
 
 
@@ -44,7 +45,7 @@ class SchemaChangePages:
         rights="Needs Alter on the Topic _schemas, or Write on the topic that the subject is named for.",
     )
     async def register(self, visit: Visit) -> PageResult:
-        subject, text = visit.form.get("subject", "").strip(), visit.form.get("schema", "")
+        subject, text = visit.form.get("subject", "").strip(), visit.form.get("schema", "").replace("\r\n", "\n")
         wrong: dict[str, str] = {}
         if not subject:
             wrong["subject"] = "Give the name of the subject."
@@ -206,7 +207,7 @@ def _schema_form(
                 "Which",
                 tags.form(
                     subject_field(form.get("subject", ""), errors.get("subject", "")),
-                    choice("Type", "type", {"AVRO": "Avro", "JSON": "JSON Schema"}, form.get("type", "AVRO")),
+                    choice("Type", "type", TYPES, form.get("type", "AVRO")),
                     field(
                         "Schema",
                         "schema",

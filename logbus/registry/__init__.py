@@ -37,5 +37,6 @@ Schemas:
 * ``protobuf_schema``: Protobuf schemas
 * ``protobuf_compiler``: runs protoc
 * ``protobuf_text``: descriptors as text
+* ``protobuf_values``: Protobuf values as people read them
 * ``protobuf_compatibility``: compatibility of Protobuf schemas
 """

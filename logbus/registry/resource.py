@@ -95,8 +95,8 @@ class RegistryResource:
         """Return what reads values for pages of this process."""
         from logbus.registry.value_schemas import value_schema
 
-        async def get(*path: str) -> Mapping[str, Any]:
-            status, data = await self.ask("GET", path, {"deleted": "true"}, b"", access)
+        async def get(*path: str, **query: str) -> Mapping[str, Any]:
+            status, data = await self.ask("GET", path, {"deleted": "true", **query}, b"", access)
             told: Mapping[str, Any] = json.loads(data)
             if status == HTTPStatus.NOT_FOUND:
                 raise LookupError

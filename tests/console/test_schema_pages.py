@@ -100,6 +100,22 @@ class SchemaPagesTests(SchemaCase):
         """All are explained."""
         self.assertEqual(tuple(LEVELS), model.LEVELS)
 
+    def test_protobuf(self) -> None:
+        """Its text is compared by lines, and is what the form of the next version begins with."""
+        first = 'syntax = "proto3";\nmessage Order {\n  string what = 1;\n}'
+        second = first.replace("}", "  int32 count = 2;\n}")
+        for text in (first, second):
+            sent = text.replace("\n", "\r\n")
+            answered = self.post("register", subject="p", type="PROTOBUF", schema=sent, confirmed="yes")
+            self.assertEqual(answered.status, 303, answered.body)
+        self.assertEqual(self.registry("subjects/p/versions/2")["schema"], second)
+        shown = self.page("/subject", subject="p", against=1)
+        self.assertIn("PROTOBUF", shown)
+        self.assertIn("+ int32 count = 2;", shown)
+        self.assertNotIn("+ string what", shown)
+        form = self.http.ask("GET", f"{SECTION}/register?subject=p").body
+        self.assertRegex(form, rb'<option value="PROTOBUF" selected="[a-z]*">Protobuf<')
+
     def test_life_of_a_subject(self) -> None:
         """It is checked, registered, compared, deleted softly, then for good; each is asked before."""
         self.assertIn("There is no schema.", self.page())
@@ -181,7 +197,9 @@ class SchemaPagesTests(SchemaCase):
             self.assertGreaterEqual(answered.status, 400)
             self.assertNotIn(SCRIPT.encode(), answered.body)
             seen(answered)
-        self.assertEqual(self.post("register", subject="s", type="PROTOBUF", schema="x").status // 100, 4)
+        answered = self.post("register", subject="s", type="PROTOBUF", schema='syntax = "proto3";\r\nmessage {}')
+        self.assertEqual(answered.status, 409)
+        self.assertIn("line 2, column 9: Expected message name.", seen(answered).text)
 
 
 class RightsTests(SchemaCase):

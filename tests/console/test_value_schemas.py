@@ -73,6 +73,33 @@ class ValueSchemaTests(HttpBrokerCase):
         text = self.shown(frame(number, b'{"a":[1]}'))
         self.assertIn('{ "a": [ 1 ] }', " ".join(text.split()))
 
+    def test_protobuf(self) -> None:
+        """Protobuf is shown by its message, with what the schema imports; what is none is shown as bytes."""
+        self.register_text("city", 'syntax = "proto3"; package geo; message City { string name = 1; }')
+        text = (
+            'syntax = "proto3"; import "geo/city.proto"; import "google/protobuf/timestamp.proto"; message Stop {} '
+            "message Trip { geo.City to = 1; int64 how_far = 2; google.protobuf.Timestamp at = 3; }"
+        )
+        number = self.register_text(
+            "t-value", text, references=[{"name": "geo/city.proto", "subject": "city", "version": 1}]
+        )
+        value = b"\x02\x02" + b"\x0a\x06\x0a\x04Oslo\x10\xe8\x07\x1a\x02\x08\x01"
+        shown = self.shown(frame(number, value))
+        wanted = '{ "to": { "name": "Oslo" }, "howFar": "1000", "at": "1970-01-01T00:00:01Z" }'
+        self.assertIn(wanted, " ".join(shown.split()))
+        self.assertIn(f"Protobuf, 22 B, schema id {number}", shown)
+        self.assertIn("of which it is no value: it is no message Trip", self.shown(frame(number, value[:-1])))
+        self.assertIn("no message at 7", self.shown(frame(number, b"\x02\x0e")))
+        self.patch(value_schemas, "MOST_REFERENCED", 0)
+        self.assertIn("it refers to more than 0 others", self.shown(frame(number, value)))
+
+    def register_text(self, subject: str, text: str, **more: Any) -> int:
+        """Register Protobuf."""
+        body = {"schema": text, "schemaType": "PROTOBUF", **more}
+        answered = self.http.ask("POST", f"/registry/subjects/{subject}/versions", body)
+        self.assertEqual(answered.status, 200, answered.body)
+        return int(json.loads(answered.body)["id"])
+
     def test_not_of_the_schema(self) -> None:
         """Bytes that are no value, or of no known schema, are shown as such, with the reason."""
         number = self.register("t-value", CITY)
