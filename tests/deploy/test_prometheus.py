@@ -152,6 +152,14 @@ CASES = {
     "LogbusUncleanablePartitions": steps("logbus_uncleanable_partitions", 5),
     "LogbusCleanerBehind": steps("logbus_cleaner_max_dirty_ratio", 60),
     "LogbusRequestFailures": counts("logbus_request_failures_total"),
+    "LogbusServerErrors": Case(
+        {
+            f'logbus_request_errors_total{{job="logbus",instance="a",api="Fetch",error="{error}"}}': values
+            # Others are clients' own.
+            for error, values in (("OFFSET_OUT_OF_RANGE", "0+60x2000"), ("KAFKA_STORAGE_ERROR", "0x9 60+60x2000"))
+        },
+        15,
+    ),
     "LogbusBrokenFrames": counts("logbus_broken_frames_total", 10),
     "LogbusFailedAuthentications": counts("logbus_failed_authentications_total", 10),
     "LogbusConnectionsRefused": counts("logbus_connections_refused_total"),
@@ -183,6 +191,7 @@ CASES = {
         },
         20,
     ),
+    "LogbusReactorHeldUp": Case({'logbus_reactor_longest_turn_seconds{job="logbus",instance="a"}': "1x9 1.1x90"}, 15),
     "LogbusSeriesFolded": steps("logbus_folded_series", 60, ',metric="logbus_group_max_lag"'),
 }
 
