@@ -20,12 +20,16 @@ from confluent_kafka.schema_registry import (
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
+from google.protobuf.message_factory import GetMessageClass
 
 from logbus.client import Cluster as NativeCluster
 from logbus.client.schema.avro import AvroDeserializer as OurDeserializer
 from logbus.client.schema.avro import AvroSerializer as OurSerializer
 from logbus.client.schema.schema_registry import RegistryError, SchemaRegistry
+from logbus.registry.protobuf_compiler import compiled
+from logbus.registry.protobuf_schema import pool_of
 from logbus.testing import Broker, Cluster
 from tests.interop.conftest import MakeBroker
 from tests.interop.native_client import run
@@ -98,6 +102,51 @@ def test_json(broker: Broker, registry: SchemaRegistryClient, topic: str) -> Non
     assert registry.get_latest_version(f"{topic}-key").schema.references == [reference]
 
 
+def protobuf_classes(topic: str, count: str = "int32") -> tuple[Any, Any]:
+    """Messages of a file that imports another; the second is within one that is not the first."""
+    imported = 'syntax = "proto3"; package money; message Price { int64 cents = 1; }'
+    text = f"""
+        syntax = "proto3";
+        package shop;
+        import "{topic}/price.proto";
+        import "google/protobuf/timestamp.proto";
+        message Order {{ string what = 1; {count} count = 2; money.Price price = 3; google.protobuf.Timestamp at = 4; }}
+        message Basket {{ map<string, Order> orders = 1; message Line {{ repeated Order orders = 1; }} }}
+    """
+    pool = pool_of(compiled(text, {f"{topic}/price.proto": imported}), f"{topic}/order.proto")
+    order, line = (GetMessageClass(pool.FindMessageTypeByName(f"shop.{name}")) for name in ("Order", "Basket.Line"))
+    return order, line
+
+
+def test_protobuf(broker: Broker, registry: SchemaRegistryClient, topic: str) -> None:
+    """Messages of Protobuf, whose schema comes as a descriptor, and what it imports as a schema of its own."""
+    order, line = protobuf_classes(topic)
+    context = SerializationContext(topic, MessageField.VALUE)
+    an_order = order(what="tea", count=2, price={"cents": 350}, at={"seconds": 1})
+    data = sent(broker, topic, ProtobufSerializer(order, registry)(an_order, context))
+    assert ProtobufDeserializer(order, None, registry)(data, context) == an_order
+    a_line = line(orders=[an_order])
+    data = ProtobufSerializer(line, registry)(a_line, context)
+    assert data is not None
+    assert ProtobufDeserializer(line, None, registry)(data, context) == a_line
+    found = registry.get_latest_version(f"{topic}-value")
+    assert (found.version, found.schema.schema_type) == (1, "PROTOBUF")
+    assert found.schema.references == [SchemaReference(f"{topic}/price.proto", f"{topic}/price.proto", 1)]
+    text = found.schema.schema_str or ""
+    assert "  money.Price price = 3;" in text.replace(" .money", " money")
+    assert (
+        registry.register_schema(f"{topic}-value", Schema(text, "PROTOBUF", found.schema.references)) == found.schema_id
+    )
+    other, _ = protobuf_classes(topic, "string")
+    with pytest.raises(SchemaRegistryError) as refused:
+        ProtobufSerializer(other, registry)(other(what="tea"), context)
+    assert (refused.value.http_status_code, refused.value.error_code) == (409, 409)
+    assert "Order.count: field 2 is written as int32, and read as string" in refused.value.error_message
+    with pytest.raises(SchemaRegistryError) as wrong:
+        registry.register_schema(topic, Schema('syntax = "proto3"; message', "PROTOBUF"))
+    assert wrong.value.error_code == 42201
+
+
 def test_avro_references(registry: SchemaRegistryClient, topic: str) -> None:
     """An Avro schema that uses a type of another subject's."""
     registry.register_schema(f"{topic}-order", Schema(json.dumps(ORDER), "AVRO"))
@@ -118,7 +167,7 @@ def test_all_of_the_client(registry: SchemaRegistryClient, topic: str) -> None:
     assert json.loads(registry.get_schema(schema_id).schema_str or "") == ORDER
     assert full.guid is not None
     assert json.loads(registry.get_schema_by_guid(full.guid).schema_str or "") == GIFT
-    assert set(registry.get_schema_types()) == {"AVRO", "JSON"}
+    assert set(registry.get_schema_types()) == {"AVRO", "JSON", "PROTOBUF"}
     assert topic in registry.get_subjects_by_schema_id(schema_id)
     assert (topic, 1) in [(each.subject, each.version) for each in registry.get_schema_versions(schema_id)]
     assert registry.lookup_schema(topic, gift).version == 2
