@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from configparser import ConfigParser
 from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -155,7 +156,7 @@ def partition_families_of(broker: Broker) -> list[Family]:
 
 def http() -> Lines:
     """Every route of the OpenAPI document."""
-    from logbus.admin.openapi import document
+    from logbus.admin.openapi import FAILURES_OF_ALL, document
 
     site: Any = a_broker().plugin_services.admin_factory(Listener("admin", "admin", "tcp:0:interface=127.0.0.1"))
     described = document(site.router)
@@ -178,9 +179,17 @@ def http() -> Lines:
                     for kind, content in response.get("content", {}).items():
                         yield from (f"Answer {status}, ``{kind}``.", "")
                         yield from _fields(content["schema"])
+                    fields = response.get("headers", {})
+                    if fields:
+                        rows = [(f"``{name}``", told["description"]) for name, told in fields.items()]
+                        yield from table(("Header field", "Meaning"), rows)
                     if not response.get("content"):
                         yield from (f"Answer {status}, without a body.", "")
-            failures = [status for status in operation["responses"] if status.isdigit() and not status.startswith("2")]
+            failures = [
+                status
+                for status in operation["responses"]
+                if status.isdigit() and not status.startswith("2") and HTTPStatus(int(status)) not in FAILURES_OF_ALL
+            ]
             if failures:
                 yield from ("Failures of its own: " + ", ".join(failures) + ".", "")
 

@@ -26,6 +26,7 @@ The HTTP server:
 * ``event_log``: the last events of the cluster
 * ``json_chunks``: long lists in chunks
 * ``problem_details``: errors (RFC 9457)
+* ``entity_tags``: ETag and If-Match
 * ``strict_json``: strict JSON
 * ``json_schema``: the JSON Schemas of bodies
 * ``openapi``: the table of routes as an OpenAPI document

@@ -20,7 +20,7 @@ from twisted.logger import Logger
 
 from logbus.admin.address_share import address_share
 from logbus.admin.authorization_header import PasswordCredentials, TokenCredentials, read_authorization
-from logbus.admin.problem_details import RETRY_AFTER_SECONDS, HttpProblem
+from logbus.admin.problem_details import HttpProblem
 from logbus.admin.verified_passwords import VerifiedPasswords
 from logbus.metrics import metric
 from logbus.net.connection_limits import WarningLimiter
@@ -184,11 +184,7 @@ class HttpAuthentication:
             return None
         share = address_share(host)
         if self._waiting.total() >= MOST_WAITING or self._waiting[share] >= MOST_WAITING_OF_ADDRESS:
-            raise HttpProblem(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "Too many logins are being verified; try again soon.",
-                {"Retry-After": str(RETRY_AFTER_SECONDS)},
-            )
+            raise HttpProblem(HTTPStatus.SERVICE_UNAVAILABLE, "Too many logins are being verified; try again soon.")
         self._waiting[share] += 1
 
         def verify() -> bool:

@@ -27,7 +27,7 @@ from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.connection_slots import ConnectionSlots
 from logbus.admin.http_limits import HttpLimits
 from logbus.admin.pages import Pages
-from logbus.admin.problem_details import CONTENT_TYPE, problem
+from logbus.admin.problem_details import CONTENT_TYPE, RETRY_AFTER_SECONDS, problem
 from logbus.admin.request import AdminRequest
 from logbus.admin.request_guard import SECURITY_HEADERS, RequestGuard
 from logbus.admin.routing import Router
@@ -38,6 +38,13 @@ if TYPE_CHECKING:
 MAX_DISCARDED = 1 << 20
 """Bytes that a refused client may still send before its connection is aborted."""
 
+_NO_ROOM = strict_json.dumps(
+    problem(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "This listener has all connections that it may have, or all of your address, or it is being stopped; close "
+        "those that are not needed, and try again.",
+    )
+)
 _SECURITY_LINES = "".join(f"{name}: {value}\r\n" for name, value in SECURITY_HEADERS.items()).encode()
 
 
@@ -237,8 +244,9 @@ class RejectedConnection(Protocol):
         """Answer before any request, and close."""
         transport = cast(ITCPTransport, self.transport)
         transport.write(
-            b"HTTP/1.1 503 Service Unavailable\r\nServer: logbus\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
-            b"Connection: close\r\n" + _SECURITY_LINES + b"\r\n"
+            b"HTTP/1.1 503 Service Unavailable\r\nServer: logbus\r\nRetry-After: %d\r\nContent-Type: %b\r\n"
+            b"Content-Length: %d\r\nConnection: close\r\n%b\r\n%b"
+            % (RETRY_AFTER_SECONDS, CONTENT_TYPE.encode(), len(_NO_ROOM), _SECURITY_LINES, _NO_ROOM)
         )
         transport.loseConnection()
 

@@ -15,7 +15,7 @@ from twisted.internet.defer import succeed
 from logbus.admin.authorization import HttpAccess
 from logbus.admin.condition_watch import ConditionWatch
 from logbus.admin.event_log import KEPT_EVENTS, ClusterEvent, EventLog, Need
-from logbus.admin.event_stream import EVENT_STREAM, HEARTBEAT, EventStreams, Piece, event, wait_for
+from logbus.admin.event_stream import EVENT_STREAM, HEARTBEAT, LAST_EVENT_ID, EventStreams, Piece, event, wait_for
 from logbus.admin.routing import ViewRequest, ViewResponse, route
 from logbus.cluster import metadata_changes as changes
 from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage
@@ -52,8 +52,9 @@ class ClusterEventViews:
         "/api/v1/events",
         "What changes in the cluster, as a stream of events; its end is the client's",
         content_types=(EVENT_STREAM,),
+        headers=LAST_EVENT_ID,
         rights="Leaves out what the client may not describe, asked at each event; who has not logged in needs Describe "
-        "on the Cluster. A client that was cut off sends Last-Event-ID.",
+        "on the Cluster.",
         errors=(HTTPStatus.SERVICE_UNAVAILABLE,),
     )
     def follow(self, call: ViewRequest) -> ViewResponse:

@@ -117,8 +117,8 @@ class ClusterHealthViews:
         "/readyz/in-sync",
         "Whether the broker serves clients and all its replicas are in sync: 200, or 503 with the reasons",
         answer=READY,
+        other_answers={HTTPStatus.SERVICE_UNAVAILABLE: READY},
         rights=FOR_ALL,
-        errors=(HTTPStatus.SERVICE_UNAVAILABLE,),
     )
     def in_sync(self, call: ViewRequest) -> ViewResponse:
         """Answer for all brokers of this host: a restart of the next one may wait for this."""

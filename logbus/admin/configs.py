@@ -4,8 +4,6 @@ Views of the configuration: shows topics and brokers with the source of each val
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
@@ -17,13 +15,14 @@ from twisted.internet.defer import Deferred
 from logbus.admin import strict_json
 from logbus.admin.authorization import Right
 from logbus.admin.cluster import BROKER_ID, require_broker
+from logbus.admin.entity_tags import CONDITION, ETAG, Precondition, entity_tag
 from logbus.admin.json_schema import array, boolean, mapping, nullable, object_schema, string
 from logbus.admin.kafka_requests import KafkaRequests
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.relay import live
-from logbus.admin.routing import JSON, Headers, ViewRequest, ViewResponse, route
+from logbus.admin.routing import JSON, ViewRequest, ViewResponse, route
 from logbus.admin.topics import TOPIC_NAME, config_text, existing_topic
-from logbus.cluster.cluster_metadata import ClusterMetadata, TopicImage
+from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config.config_view import ConfigView, Source
 from logbus.config.describe_configs import ConfigEntry, describe_broker, describe_topic
@@ -79,23 +78,10 @@ VALIDATE_ONLY = {
     **string("true: change nothing, but say whether it could be done.", enum=["true", "false"]),
     "default": "false",
 }
-_TOPIC, _BROKER = 2, 4
-"""Types of resources (Kafka: ConfigResource.Type)."""
+_BROKER = 4
+"""A type of resource (Kafka: ConfigResource.Type)."""
 _SET, _DELETE = 0, 1
 """Operations on a key (KIP-339)."""
-
-
-def etag(topic: TopicImage) -> str:
-    """Return what identifies the overrides of a topic as they are (RFC 9110, 8.8.3)."""
-    told = json.dumps([str(topic.topic_id), sorted(topic.configs.items())])
-    return f'"{hashlib.sha256(told.encode()).hexdigest()[:24]}"'
-
-
-def _is_match(headers: Headers, present: str) -> bool:
-    """Whether a request may change what has a tag (RFC 9110, 13.1.1); without If-Match it always may."""
-    given = headers.get("if-match", ())
-    tags = [tag.strip() for value in given for tag in value.split(",")]
-    return not given or "*" in tags or present in tags
 
 
 def overrides_after(now: Mapping[str, str], changes: Mapping[str, Any]) -> dict[str, str]:
@@ -130,6 +116,7 @@ class ConfigViews:
         "A topic's configuration",
         answer=CONFIGS,
         parameters={"topic": TOPIC_NAME},
+        answer_headers=ETAG,
         right=Right(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, "topic"),
         errors=(HTTPStatus.NOT_FOUND,),
     )
@@ -137,7 +124,8 @@ class ConfigViews:
         return self._tagged(call.path["topic"], self._topic(call.path["topic"]))
 
     def _tagged(self, name: str, told: Any) -> ViewResponse:
-        headers = {"ETag": etag(existing_topic(self.metadata, name))}
+        topic = existing_topic(self.metadata, name)
+        headers = {"ETag": entity_tag(topic.configs, str(topic.topic_id))}
         return ViewResponse(HTTPStatus.OK, JSON, strict_json.dumps(told), headers)
 
     def _topic(self, name: str) -> dict[str, Any]:
@@ -151,9 +139,10 @@ class ConfigViews:
         answer=CONFIGS,
         body=CHANGES,
         parameters={"topic": TOPIC_NAME, "validate_only": VALIDATE_ONLY},
+        headers=CONDITION,
+        answer_headers=ETAG,
         right=Right(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, "topic"),
-        rights="Needs AlterConfigs on the Topic; the answer is empty without DescribeConfigs. With If-Match it is only "
-        "changed if nobody else has done so since the ETag was read.",
+        rights="Needs AlterConfigs on the Topic; the answer is empty without DescribeConfigs.",
         # Where all changes are made, so that nothing comes between the comparison and the change.
         served_by=lambda self, call: live(self.metadata, self.metadata.controller_id),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.PRECONDITION_FAILED, HTTPStatus.SERVICE_UNAVAILABLE),
@@ -162,33 +151,21 @@ class ConfigViews:
         return Deferred.fromCoroutine(self._alter(call, call.path["topic"]))
 
     async def _alter(self, call: ViewRequest, name: str) -> ViewResponse:
-        present = etag(existing_topic(self.metadata, name))
-        if not _is_match(call.headers, present):
-            raise _changed_meanwhile(name, present)
-        if call.query["validate_only"] == "true":
-            await self._incremental(call, _TOPIC, name, validate_only=True)
-        else:
-            await self._change(call, name)
-        may_read = call.access.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
-        return self._tagged(name, self._topic(name) if may_read else {"items": []})
-
-    async def _change(self, call: ViewRequest, name: str) -> None:
-        tags: list[str] = []
+        topic = existing_topic(self.metadata, name)
+        condition = Precondition(f"The configuration of {name}", call.headers, TOPIC_KEYS, str(topic.topic_id))
 
         def edit(now: Mapping[str, str]) -> dict[str, str]:
-            # Read here, so that concurrent changes of different keys do not undo each other.
-            present = etag(existing_topic(self.metadata, name))
-            if not _is_match(call.headers, present):
-                tags.append(present)
-                return dict(now)
+            # Compared here, so that concurrent changes do not undo each other.
+            condition.check(now)
             return overrides_after(now, call.body)
 
-        outcomes = await self.topics.alter_topic_configs({name: edit})
-        if tags:
-            raise _changed_meanwhile(name, tags[0])
+        validate_only = call.query["validate_only"] == "true"
+        outcomes = await self.topics.alter_topic_configs({name: edit}, validate_only=validate_only)
         error = outcomes[name]
         if error is not None:
-            raise error
+            raise condition.refusal(error)
+        may_read = call.access.may(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
+        return self._tagged(name, self._topic(name) if may_read else {"items": []})
 
     @route(
         "PATCH",
@@ -253,15 +230,6 @@ class ConfigViews:
     def broker(self, call: ViewRequest) -> dict[str, Any]:
         require_broker(call.path["broker"], self.broker_id)
         return {"items": [_entry(entry) for entry in describe_broker(self.config)]}
-
-
-def _changed_meanwhile(name: str, present: str) -> HttpProblem:
-    return HttpProblem(
-        HTTPStatus.PRECONDITION_FAILED,
-        f"The configuration of {name} has changed since it had the tag in If-Match; read it again. Its ETag "
-        f"is {present} now.",
-        {"ETag": present},
-    )
 
 
 def _entry(entry: ConfigEntry) -> dict[str, Any]:

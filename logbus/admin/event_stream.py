@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from logbus.admin import strict_json
+from logbus.admin.json_schema import string
 from logbus.admin.problem_details import HttpProblem, problem_of
 from logbus.admin.routing import ViewResponse
 from logbus.errors import LogbusError
@@ -27,6 +28,9 @@ HEARTBEAT = b": still here\n\n"
 
 Piece = bytes | Deferred[None]
 """A part of an answer; or a Deferred, which never fails, of which the stream waits."""
+
+LAST_EVENT_ID = {"Last-Event-ID": string("What a client that was cut off sends: the id of the last event it has.")}
+"""Header fields of requests for streams."""
 
 
 @define(eq=False)

@@ -5,13 +5,17 @@ Renders the table of routes as an OpenAPI 3.1 document (spec.openapis.org/oas/v3
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
 
 import logbus
-from logbus.admin.json_schema import integer, object_schema, string
+from logbus.admin.json_schema import JsonSchema, integer, object_schema, string
 from logbus.admin.problem_details import CONTENT_TYPE as PROBLEM
+from logbus.admin.problem_details import PASSING
 from logbus.admin.routing import FOR_ALL, JSON, Route, Router, ViewRequest, route
 
 PROBLEM_SHAPE = {
@@ -23,10 +27,29 @@ PROBLEM_SHAPE = {
         detail=string("What is wrong, and what is expected."),
         error=string("The name of Kafka's error, if there is one."),
         retriable={"type": "boolean", "description": "Whether the same request may succeed later."},
-        optional=("error", "retriable"),
+        optional=("error",),
     ),
     "additionalProperties": True,
 }
+RETRY_AFTER = integer("After how many seconds to try again.", minimum=0)
+CHALLENGE = string("How to log in (RFC 9110, 11.6.1).")
+_FAILURES: Mapping[str, tuple[str, Mapping[str, JsonSchema]]] = MappingProxyType(
+    {
+        "Problem": ("The request failed.", {}),
+        "Unauthorized": ("The client has to log in.", {"WWW-Authenticate": CHALLENGE}),
+        "Unavailable": ("The same request may succeed later.", {"Retry-After": RETRY_AFTER}),
+    }
+)
+"""What failures are, and the header fields that each of them has."""
+_FAILURE_OF = {HTTPStatus.UNAUTHORIZED: "Unauthorized", **dict.fromkeys(PASSING, "Unavailable")}
+FAILURES_OF_ALL = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+)
+"""Failures of all routes."""
 
 
 def document(router: Router) -> dict[str, Any]:
@@ -52,10 +75,12 @@ def document(router: Router) -> dict[str, Any]:
             },
             "schemas": {"Problem": PROBLEM_SHAPE},
             "responses": {
-                "Problem": {
-                    "description": "The request failed.",
+                name: {
+                    "description": description,
+                    **_headers(headers),
                     "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
                 }
+                for name, (description, headers) in _FAILURES.items()
             },
         },
     }
@@ -80,12 +105,16 @@ class OpenApiView:
 
 def _operation(described: Route) -> dict[str, Any]:
     content = {kind: {"schema": described.answer or {"type": "string"}} for kind in described.content_types}
-    success: dict[str, Any] = {"description": described.status.phrase}
+    success: dict[str, Any] = {"description": described.status.phrase, **_headers(described.answer_headers)}
     if content:
         success["content"] = content
     responses: dict[str, Any] = {str(int(described.status)): success}
-    for status in sorted(described.errors):
-        responses[str(int(status))] = {"$ref": "#/components/responses/Problem"}
+    for status, shape in described.other_answers.items():
+        headers = {"Retry-After": RETRY_AFTER} if status in PASSING else {}
+        content = {JSON: {"schema": shape}}
+        responses[str(int(status))] = {"description": status.phrase, **_headers(headers), "content": content}
+    for status in sorted({*described.errors, *FAILURES_OF_ALL}):
+        responses.setdefault(str(int(status)), {"$ref": f"#/components/responses/{_FAILURE_OF.get(status, 'Problem')}"})
     responses["default"] = {"$ref": "#/components/responses/Problem"}
     operation: dict[str, Any] = {
         "operationId": _operation_id(described),
@@ -93,20 +122,41 @@ def _operation(described: Route) -> dict[str, Any]:
         "description": described.rights or f"Needs {described.right}.",
         "responses": responses,
     }
-    if described.parameters:
-        operation["parameters"] = [
-            {
-                "name": name,
-                "in": "path" if name in described.variables else "query",
-                "required": name in described.variables or "default" not in shape,
-                "description": shape.get("description", ""),
-                "schema": {word: value for word, value in shape.items() if (word, value) != ("default", None)},
-            }
+    parameters = [
+        *(
+            _parameter(name, "path" if name in described.variables else "query", shape)
             for name, shape in described.parameters.items()
-        ]
+        ),
+        *(_parameter(name, "header", {**shape, "default": None}) for name, shape in described.headers.items()),
+    ]
+    if parameters:
+        operation["parameters"] = parameters
     if described.body is not None:
         operation["requestBody"] = {"required": True, "content": {JSON: {"schema": described.body}}}
     return operation
+
+
+def _parameter(name: str, place: str, shape: JsonSchema) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": place,
+        "required": place == "path" or "default" not in shape,
+        "description": shape.get("description", ""),
+        "schema": _schema(shape),
+    }
+
+
+def _headers(shapes: Mapping[str, JsonSchema]) -> dict[str, Any]:
+    """Return the ``headers`` of a response, if it has any."""
+    told = {
+        name: {"description": shape["description"], "required": "default" not in shape, "schema": _schema(shape)}
+        for name, shape in shapes.items()
+    }
+    return {"headers": told} if told else {}
+
+
+def _schema(shape: JsonSchema) -> dict[str, Any]:
+    return {word: value for word, value in shape.items() if (word, value) != ("default", None)}
 
 
 def _operation_id(described: Route) -> str:

@@ -12,6 +12,7 @@ from attrs import frozen
 
 from logbus.admin import strict_json
 from logbus.admin.json_schema import array, object_schema, string
+from logbus.admin.problem_details import RETRY_AFTER_SECONDS
 from logbus.admin.routing import FOR_ALL, JSON, ViewRequest, ViewResponse, route
 
 READY = object_schema(
@@ -28,7 +29,8 @@ HEALTH_PATHS = frozenset({b"/healthz", b"/readyz", b"/readyz/in-sync"})
 def readiness(reasons: Sequence[str]) -> ViewResponse:
     """Return the response of a probe: 200, or 503 with the reasons, a sentence each."""
     status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
-    return ViewResponse(status, JSON, strict_json.dumps({"ready": not reasons, "reasons": list(reasons)}))
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if reasons else {}
+    return ViewResponse(status, JSON, strict_json.dumps({"ready": not reasons, "reasons": list(reasons)}), headers)
 
 
 @frozen
@@ -50,8 +52,8 @@ class ProbeViews:
         "/readyz",
         "Whether the broker serves clients: 200, or 503 with the reasons",
         answer=READY,
+        other_answers={HTTPStatus.SERVICE_UNAVAILABLE: READY},
         rights=FOR_ALL,
-        errors=(HTTPStatus.SERVICE_UNAVAILABLE,),
     )
     def ready(self, call: ViewRequest) -> ViewResponse:
         return readiness(self.not_ready())

@@ -42,6 +42,9 @@ STATUS_OF: Mapping[ErrorCode, HTTPStatus] = MappingProxyType(
 
 RETRY_AFTER_SECONDS = 1
 
+PASSING = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+"""Statuses of what passes: their answers have ``Retry-After``."""
+
 
 class HttpProblem(LogbusError):
     """
@@ -67,8 +70,14 @@ def status_of(code: ErrorCode) -> HTTPStatus:
 
 
 def problem(status: HTTPStatus, detail: str, **more: Any) -> dict[str, Any]:
-    """Return the members of a problem whose type is "about:blank" (RFC 9457, 4.2.1)."""
-    return {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail, **more}
+    """
+    Return the members of a problem whose type is "about:blank" (RFC 9457, 4.2.1).
+
+    :param more: other members; ``retriable`` follows from the status if it is not among them.
+    """
+    told = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail, **more}
+    told.setdefault("retriable", status in PASSING or status is HTTPStatus.GATEWAY_TIMEOUT)
+    return told
 
 
 def problem_of(error: BaseException) -> tuple[HTTPStatus, dict[str, Any], Mapping[str, str]]:
@@ -91,6 +100,6 @@ def problem_of(error: BaseException) -> tuple[HTTPStatus, dict[str, Any], Mappin
     else:
         status = HTTPStatus.INTERNAL_SERVER_ERROR
         told = problem(status, "The request met an error of the broker, which is in the broker's log.")
-    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+    if status in PASSING:
         headers.setdefault("Retry-After", str(RETRY_AFTER_SECONDS))
     return status, told, headers

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.admin import strict_json
 from logbus.admin.authorization import HttpAccess, Right
-from logbus.admin.event_stream import EVENT_STREAM, EventStreams
+from logbus.admin.event_stream import EVENT_STREAM, LAST_EVENT_ID, EventStreams
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.record_json import MAX_SHOWN, NEW_RECORD, RECORD
@@ -23,7 +23,7 @@ from logbus.admin.record_search import Cursor, search
 from logbus.admin.record_tail import MAX_PARTITIONS, RecordTail, places_of
 from logbus.admin.record_writer import RecordWriter
 from logbus.admin.relay import leader_of
-from logbus.admin.routing import JSON, ViewRequest, ViewResponse, route
+from logbus.admin.routing import JSON, LOCATION, ViewRequest, ViewResponse, route
 from logbus.admin.topics import OFFSET, TOPIC_NAME, existing_topic
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.replication.replica_manager import ReplicaManager
@@ -124,6 +124,9 @@ WRITTEN = object_schema(
         ),
     ),
 )
+RECORD_LOCATION = {
+    "Location": _optional({**LOCATION["Location"], "description": "Where the record is, if there is one."}),
+}
 
 
 @frozen
@@ -197,6 +200,7 @@ class RecordViews:
         body=NEW_RECORDS,
         parameters={"topic": TOPIC_NAME},
         status=HTTPStatus.CREATED,
+        answer_headers=RECORD_LOCATION,
         right=WRITES,
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
@@ -212,6 +216,7 @@ class RecordViews:
         body=NEW_RECORDS,
         parameters={"topic": TOPIC_NAME, "partition": PARTITION_NUMBER},
         status=HTTPStatus.CREATED,
+        answer_headers=RECORD_LOCATION,
         right=WRITES,
         served_by=lambda self, call: self.leader(call, call.path["partition"]),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
@@ -252,7 +257,8 @@ class RecordViews:
             **CONTAINS,
         },
         right=READS,
-        rights="Needs Read on the Topic; asked again at every record. A client that was cut off sends Last-Event-ID.",
+        headers=LAST_EVENT_ID,
+        rights="Needs Read on the Topic; asked again at every record.",
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def tail(self, call: ViewRequest) -> ViewResponse:
@@ -318,7 +324,7 @@ class RecordViews:
 
 def _written(topic: str, rows: Sequence[Mapping[str, Any]]) -> ViewResponse:
     headers = {}
-    if len(rows) == 1:
+    if len(rows) == 1 and rows[0]["offset"] is not None:
         partition, offset = rows[0]["partition"], rows[0]["offset"]
         headers["Location"] = f"/api/v1/topics/{topic}/partitions/{partition}/records?offset={offset}&limit=1"
     return ViewResponse(HTTPStatus.CREATED, JSON, strict_json.dumps({"topic": topic, "items": rows}), headers)

@@ -20,7 +20,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.admin import strict_json
 from logbus.admin.authorization import HttpAccess, Right
-from logbus.admin.json_schema import JsonSchema, schema_errors
+from logbus.admin.json_schema import JsonSchema, schema_errors, string
 from logbus.admin.problem_details import CONTENT_TYPE as PROBLEM
 from logbus.admin.problem_details import HttpProblem, problem_of
 
@@ -33,6 +33,10 @@ FOR_ALL = "Everybody may ask this."
 F = TypeVar("F", bound=Callable[..., Any])
 Headers = Mapping[str, Sequence[str]]
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+LOCATION: Mapping[str, JsonSchema] = MappingProxyType(
+    {"Location": string("Where it is: a path of this API.", pattern="^/", format="uri-reference")}
+)
+"""Header fields of a response to what has made something new."""
 
 
 @frozen
@@ -81,8 +85,11 @@ class Route:
     :ivar summary: one line, for the OpenAPI document.
     :ivar answer: the schema of a JSON answer; None if the answer is not JSON.
     :ivar content_types: content types of the answer.
+    :ivar other_answers: the schemas of other JSON answers that are no problems, by status.
     :ivar body: the schema of the JSON body, if there is one.
     :ivar parameters: the schemas of variable parts and query parameters, by name.
+    :ivar headers: the schemas of header fields that the view reads; all are optional.
+    :ivar answer_headers: the schemas of header fields of a success; those with a default of None may be missing.
     :ivar status: the status of success.
     :ivar errors: error statuses of this route, besides those of all routes.
     :ivar right: the right that a client needs; None: the view asks itself, as ``rights`` says.
@@ -98,8 +105,11 @@ class Route:
     summary: str
     answer: JsonSchema | None = None
     content_types: tuple[str, ...] = (JSON,)
+    other_answers: Mapping[HTTPStatus, JsonSchema] = MappingProxyType({})
     body: JsonSchema | None = None
     parameters: Mapping[str, JsonSchema] = MappingProxyType({})
+    headers: Mapping[str, JsonSchema] = MappingProxyType({})
+    answer_headers: Mapping[str, JsonSchema] = MappingProxyType({})
     status: HTTPStatus = HTTPStatus.OK
     errors: tuple[HTTPStatus, ...] = ()
     right: Right | None = None
@@ -247,6 +257,7 @@ class Router:
             variables = _read_path(chosen, values)
             if chosen.right is not None:
                 access.require_right(chosen.right, variables)
+            _check_headers(chosen, headers)
             call = ViewRequest(variables, _read_query(chosen, query), _read_body(chosen, body), headers, access)
             relay = None if is_relayed else self.relay
             serving = None if relay is None or chosen.served_by is None else chosen.served_by(call)
@@ -329,6 +340,13 @@ def _read_path(chosen: Route, texts: Sequence[str]) -> dict[str, Any]:
         name: _value(chosen.parameters[name], text, f"The part {name!r} of the path")
         for name, text in zip(chosen.variables, texts, strict=True)
     }
+
+
+def _check_headers(chosen: Route, headers: Headers) -> None:
+    for name, shape in chosen.headers.items():
+        given = headers.get(name.lower())
+        if given is not None:
+            _value(shape, ", ".join(given), f"The header field {name}")  # RFC 9110, 5.2
 
 
 def _read_query(chosen: Route, query: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from logbus.admin.cluster import BROKER_ID, require_broker
 from logbus.admin.json_schema import array, integer, object_schema, string
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.relay import live
-from logbus.admin.routing import JSON, ViewRequest, ViewResponse, route
+from logbus.admin.routing import JSON, LOCATION, ViewRequest, ViewResponse, route
 from logbus.cluster.broker_snapshots import BrokerSnapshots
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.security.acl.acls import AclOperation
@@ -74,6 +74,7 @@ class SnapshotViews:
         "Make a snapshot of a broker's files, for a backup",
         answer=SNAPSHOT,
         status=HTTPStatus.CREATED,
+        answer_headers=LOCATION,
         body=KEPT,
         parameters={"broker": BROKER_ID},
         right=Right(AclOperation.ALTER),

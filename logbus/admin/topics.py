@@ -21,7 +21,7 @@ from logbus.admin.cluster import BROKER_ID
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, mapping, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.relay import live
-from logbus.admin.routing import JSON, ViewRequest, ViewResponse, route
+from logbus.admin.routing import JSON, LOCATION, ViewRequest, ViewResponse, route
 from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage, TopicImage
 from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
@@ -200,6 +200,7 @@ class TopicViews:
         answer=TOPIC,
         body=NEW_TOPIC,
         status=HTTPStatus.CREATED,
+        answer_headers=LOCATION,
         rights="Needs Create on the Cluster or the Topic.",
         errors=(HTTPStatus.CONFLICT, HTTPStatus.SERVICE_UNAVAILABLE),
     )

@@ -51,12 +51,14 @@ class TopicAdminForwarder:
     here: TopicAdmin
     forwarder: ForwardingManager
 
-    async def create_topics(self, topics: Sequence[NewTopic], *, timeout_ms: int = 0) -> list[CreatedTopic | ApiError]:
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 0
+    ) -> list[CreatedTopic | ApiError]:
         """See :meth:`.TopicAdmin.create_topics`."""
         if not self.forwarder.is_needed:
-            return await self.here.create_topics(topics, timeout_ms=timeout_ms)
+            return await self.here.create_topics(topics, validate_only=validate_only, timeout_ms=timeout_ms)
         wanted = [_creatable(topic) for topic in topics]
-        request = CreateTopicsRequest(topics=wanted, timeout_ms=_limited(timeout_ms))
+        request = CreateTopicsRequest(topics=wanted, validate_only=validate_only, timeout_ms=_limited(timeout_ms))
         response = await self._ask(request, 7, CreateTopicsResponse, timeout_ms)
         outcomes: dict[str, CreatedTopic | ApiError] = {}
         for one in response.topics:
@@ -90,10 +92,12 @@ class TopicAdminForwarder:
             for one in response.responses
         ]
 
-    async def alter_topic_configs(self, edits: Mapping[str, ConfigEdit]) -> dict[str, ApiError | None]:
+    async def alter_topic_configs(
+        self, edits: Mapping[str, ConfigEdit], *, validate_only: bool = False
+    ) -> dict[str, ApiError | None]:
         """See :meth:`.TopicAdmin.alter_topic_configs`; what an edit leaves as it is, others may change meanwhile."""
         if not self.forwarder.is_needed:
-            return await self.here.alter_topic_configs(edits)
+            return await self.here.alter_topic_configs(edits, validate_only=validate_only)
         outcomes: dict[str, ApiError | None] = {}
         resources = []
         for name, edit in edits.items():
@@ -108,7 +112,7 @@ class TopicAdminForwarder:
                     IncrementalAlterConfigsResource(resource_type=_TOPIC, resource_name=name, configs=changes)
                 )
         if resources:
-            request = IncrementalAlterConfigsRequest(resources=resources)
+            request = IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
             response = await self._ask(request, 1, IncrementalAlterConfigsResponse)
             for one in response.responses:
                 if one.error_code:

@@ -101,7 +101,10 @@ class MadeUpTopics:
     deleted: list[Any] = field(factory=list)
     waiting: Deferred[None] | None = None
 
-    def create_topics(self, topics: Sequence[Any], *, timeout_ms: int) -> Deferred[list[Any]]:
+    def create_topics(
+        self, topics: Sequence[Any], *, timeout_ms: int, validate_only: bool = False
+    ) -> Deferred[list[Any]]:
+        assert not validate_only
         (new,) = topics
         self.created.append(new)
         if new.name in self.metadata.topics:
@@ -120,7 +123,10 @@ class MadeUpTopics:
         waiting = self.waiting
         return done if waiting is None else done.addCallback(lambda result: waiting.addCallback(lambda _: result))
 
-    def alter_topic_configs(self, edits: Mapping[str, Callable[[Any], Any]]) -> Deferred[dict[str, Any]]:
+    def alter_topic_configs(
+        self, edits: Mapping[str, Callable[[Any], Any]], *, validate_only: bool = False
+    ) -> Deferred[dict[str, Any]]:
+        assert not validate_only
         ((name, edit),) = edits.items()
         topic = self.metadata.topics[name]
         try:

@@ -156,7 +156,7 @@ class RequestTests(ChannelCase):
             answered = self.world.ask("GET", target)
             self.assertEqual(answered.status, 404, target)
             self.assertEqual((answered.json["status"], answered.json["type"]), (404, "about:blank"))
-            self.assertEqual(set(answered.json), {"type", "title", "status", "detail"})
+            self.assertEqual(set(answered.json), {"type", "title", "status", "detail", "retriable"})
 
     def test_targets_without_a_path(self) -> None:
         """Requests as for a proxy are refused."""
@@ -616,7 +616,9 @@ class DrainTests(ChannelCase):
         self.assertTrue(self.connection.closed)
         self.assertFalse(busy.closed)
         late = self.world.connect()
-        self.assertIn(b"503 Service Unavailable", late.take())
+        refused = Answered(late.take())
+        self.assertEqual((refused.status, refused.headers["Retry-After"]), (503, "1"))
+        self.assertEqual((refused.json["retriable"], refused.json["status"]), (True, 503))
         self.assertTrue(late.closed)
         self.world.turn()
         self.assertEqual(Answered(busy.take()).body, b"".join(self.pieces))

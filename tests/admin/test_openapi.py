@@ -72,6 +72,25 @@ class OpenApiTests(SynchronousTestCase):
                 self.assertTrue("$ref" in response or response["description"])
             self.assertEqual("requestBody" in operation, method in ("post", "patch", "put"), path)
 
+    def test_headers(self) -> None:
+        """Header fields of requests and answers are described: conditions, tags, addresses, and when to come back."""
+        patch = self.document["paths"]["/api/v1/configs/topics/{topic}"]["patch"]
+        given = [(p["name"], p["required"]) for p in patch["parameters"] if p["in"] == "header"]
+        self.assertEqual(given, [("If-Match", False)])
+        self.assertIn("ETag", patch["responses"]["200"]["headers"])
+        created = self.document["paths"]["/api/v1/topics"]["post"]["responses"]["201"]
+        self.assertTrue(created["headers"]["Location"]["required"])
+        shared = self.document["components"]["responses"]
+        self.assertIn("Retry-After", shared["Unavailable"]["headers"])
+        self.assertIn("WWW-Authenticate", shared["Unauthorized"]["headers"])
+        for path, _, operation in self.operations():
+            for status, name in (("401", "Unauthorized"), ("429", "Unavailable"), ("503", "Unavailable")):
+                told = operation["responses"][status]
+                if path.startswith("/api/"):
+                    self.assertEqual(told, {"$ref": f"#/components/responses/{name}"}, path)
+                elif status == "503":
+                    self.assertIn("Retry-After", told.get("headers", shared["Unavailable"]["headers"]), path)
+
     def test_references(self) -> None:
         """Every reference leads somewhere."""
         for reference in re.findall(r'"#/([^"]+)"', self.world.ask("GET", "/api/v1/openapi.json").body.decode()):

@@ -54,6 +54,18 @@ class ProblemTests(SynchronousTestCase):
         _, told, headers = problem_of(HttpProblem(HTTPStatus.METHOD_NOT_ALLOWED, "No.", {"Allow": "GET"}))
         self.assertEqual((told["title"], headers), ("Method Not Allowed", {"Allow": "GET"}))
 
+    def test_retriable(self) -> None:
+        """Each problem says whether the same request may succeed later, and what passes says when to come back."""
+        for status in HTTPStatus:
+            if status >= 400:
+                _, told, headers = problem_of(HttpProblem(status, "No."))
+                self.assertEqual(told["retriable"], status in (429, 503, 504), status)
+                self.assertEqual("Retry-After" in headers, status in (429, 503), status)
+        for code in (ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.LEADER_NOT_AVAILABLE):
+            _, told, headers = problem_of(ApiError(code, "Later."))
+            self.assertEqual((told["retriable"], headers), (True, {"Retry-After": "1"}))
+        self.assertFalse(problem_of(ValueError())[1]["retriable"])
+
     def test_internal_errors_are_hidden(self) -> None:
         """The message of an unexpected error is not sent to the client."""
         status, told, _ = problem_of(KeyError("password=hunter2"))
