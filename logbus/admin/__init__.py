@@ -53,6 +53,8 @@ Views:
 * ``condition_watch``: tells which of these begin and end
 * ``cluster_events``: the stream of what changes in the cluster
 * ``topics``: topics and partitions
+* ``topic_usage``: records and bytes that a broker has of topics
+* ``topic_groups``: the groups that read a topic
 * ``configs``: configuration of topics and brokers
 * ``loggers``: levels of loggers
 * ``partition_changes``: more partitions, fewer records, other leaders and replicas

@@ -17,7 +17,7 @@ from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import array, boolean, integer, mapping, nullable, object_schema, string
 from logbus.admin.relay import leader_of
 from logbus.admin.routing import ViewRequest, ViewResponse, route
-from logbus.admin.topics import OFFSET, TOPIC_NAME, UNANSWERED, page, page_of, paged
+from logbus.admin.topics import CONTAINS, OFFSET, TOPIC_NAME, UNANSWERED, containing, page, page_of, paged
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.coordination.group import Group
 from logbus.coordination.group_coordinator import OFFSETS_TOPIC
@@ -115,15 +115,26 @@ class GroupViews:
         "/api/v1/groups",
         "Groups, by id",
         answer=PAGE,
-        parameters=paged(GROUP_ID),
+        parameters=paged(
+            GROUP_ID,
+            **CONTAINS,
+            state={**string("Only groups in this state, such as 'Stable', in any case.", maxLength=100), "default": ""},
+        ),
         merged_by="id",
         rights="Needs Describe on the Cluster, or else groups without Describe are left out.",
     )
     def list(self, call: ViewRequest) -> ViewResponse:
-        found = {group.group_id: group for group in self.lags.coordinator.groups()}
+        state = call.query["state"].lower()
+        found = {
+            group.group_id: group
+            for group in self.lags.coordinator.groups()
+            if not state or group.state_name.lower() == state
+        }
         access, shows_all = call.access, call.access.may_on_cluster(AclOperation.DESCRIBE)
         shown, after = page_of(
-            found, call, None if shows_all else access.filter(AclOperation.DESCRIBE, ResourceType.GROUP)
+            containing(found, call.query["contains"]),
+            call,
+            None if shows_all else access.filter(AclOperation.DESCRIBE, ResourceType.GROUP),
         )
         is_visible = access.filter(AclOperation.DESCRIBE, ResourceType.TOPIC)
 

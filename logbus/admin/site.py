@@ -52,6 +52,8 @@ from logbus.admin.relay import Relay, RelayedRequest
 from logbus.admin.request_guard import RequestGuard
 from logbus.admin.routing import PendingResponse, Router
 from logbus.admin.snapshots import SnapshotViews
+from logbus.admin.topic_groups import TopicGroupViews
+from logbus.admin.topic_usage import TopicUsageViews
 from logbus.admin.topics import PartitionViews, TopicViews
 from logbus.admin.transactions import TransactionViews
 from logbus.admin.users import UserViews
@@ -248,9 +250,14 @@ class AdminSite(ServerFactory):
                 conditions,
                 self.events,
                 TopicViews(
-                    self.metadata, self.topics, self.internal_topics, lambda: self.config.get(keys.DELETE_TOPIC_ENABLE)
+                    self.metadata,
+                    self.topics,
+                    self.internal_topics,
+                    lambda: self.config.get(keys.DELETE_TOPIC_ENABLE),
+                    self._cleanup_policy,
                 ),
                 PartitionViews(self.metadata, self.replicas),
+                TopicUsageViews(self.metadata, self.broker.broker_id, self.replicas),
                 RecordViews(
                     self.metadata,
                     reader,
@@ -266,6 +273,7 @@ class AdminSite(ServerFactory):
                 UserViews(self.requests),
                 PartitionChangeViews(self.metadata, self.requests),
                 groups,
+                TopicGroupViews(self.metadata, self.lags, self.clock),
                 GroupChangeViews(self.metadata, groups, self.requests, reader, self.relay),
                 TransactionViews(self.metadata, self.transactions, self.requests),
                 HangingTransactionViews(
@@ -292,6 +300,9 @@ class AdminSite(ServerFactory):
 
     def _min_isr(self, overrides: Mapping[str, str]) -> int:
         return self.config.topic_config(usable_topic_overrides(overrides)).min_insync_replicas
+
+    def _cleanup_policy(self, overrides: Mapping[str, str]) -> str:
+        return overrides.get("cleanup.policy") or ",".join(sorted(self.config.topic_config({}).cleanup_policy))
 
     def families(self) -> Iterator[Family]:
         """The metrics of this broker, of which none has more series than the configuration allows."""

@@ -45,6 +45,11 @@ TOPIC = object_schema(
     partitions=integer("Number of partitions."),
     replication_factor=integer("Replicas of each partition."),
     internal=boolean("Whether only brokers write to it."),
+    offline=integer("Partitions without a leader."),
+    under_replicated=integer("Partitions with replicas that are not in sync."),
+    cleanup_policy=nullable(
+        string("What happens to old records: delete, compact or both; null without DescribeConfigs on it.")
+    ),
     configs=nullable(
         mapping("Configuration overrides of this topic; null without DescribeConfigs on it.", string("A value."))
     ),
@@ -93,6 +98,18 @@ UNANSWERED = array(
 def paged(after: JsonSchema, **more: JsonSchema) -> Mapping[str, JsonSchema]:
     """Return the parameters of a paged list, and ``more``."""
     return MappingProxyType({**more, "after": {**after, "default": None}, "limit": LIMIT})
+
+
+CONTAINS: Mapping[str, JsonSchema] = MappingProxyType(
+    {"contains": {**string("Text that names must contain, in any case.", maxLength=1000), "default": ""}}
+)
+"""The parameter of lists that are filtered by names."""
+
+
+def containing(names: Iterable[str], text: str) -> Iterable[str]:
+    """Return the names that contain a text, in any case."""
+    needle = text.lower()
+    return (name for name in names if needle in name.lower()) if needle else names
 
 
 def page_of(
@@ -151,34 +168,50 @@ class TopicViews:
 
     :ivar internal: names of topics that only brokers write to.
     :ivar delete_enabled: ``delete.topic.enable``.
+    :ivar cleanup_policy: returns ``cleanup.policy`` of a topic with these overrides.
     """
 
     metadata: ClusterMetadata
     topics: TopicAdminForwarder
     internal: Collection[str]
     delete_enabled: Callable[[], bool]
+    cleanup_policy: Callable[[Mapping[str, str]], str]
 
     @route(
         "GET",
         "/api/v1/topics",
         "Topics, by name",
         answer=page("topics", TOPIC, TOPIC_NAME),
-        parameters=paged(TOPIC_NAME),
+        parameters=paged(
+            TOPIC_NAME,
+            **CONTAINS,
+            internal={
+                **string("false: without those to which only brokers write.", enum=["true", "false"]),
+                "default": "true",
+            },
+        ),
         rights="Topics on which there is no right to Describe are left out.",
     )
     def list(self, call: ViewRequest) -> dict[str, Any]:
         access = call.access
-        shown, after = page_of(self.metadata.topics, call, access.filter(AclOperation.DESCRIBE, ResourceType.TOPIC))
+        names = containing(self.metadata.topics, call.query["contains"])
+        if call.query["internal"] == "false":
+            names = (name for name in names if name not in self.internal)
+        shown, after = page_of(names, call, access.filter(AclOperation.DESCRIBE, ResourceType.TOPIC))
         return {"items": [self._topic(self.metadata.topics[name], access) for name in shown], "next": after}
 
     def _topic(self, topic: TopicImage, access: HttpAccess) -> dict[str, Any]:
+        shows_configs = _shows_configs(access, topic.name)
         return {
             "name": topic.name,
             "id": str(topic.topic_id),
             "partitions": len(topic.partitions),
             "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else 0,
             "internal": topic.name in self.internal,
-            "configs": dict(topic.configs) if _shows_configs(access, topic.name) else None,
+            "offline": sum(image.leader < 0 for image in topic.partitions),
+            "under_replicated": sum(len(image.isr) < len(image.replicas) for image in topic.partitions),
+            "cleanup_policy": self.cleanup_policy(topic.configs) if shows_configs else None,
+            "configs": dict(topic.configs) if shows_configs else None,
         }
 
     @route(
@@ -233,13 +266,17 @@ class TopicViews:
         if topic is not None:
             return self._topic(topic, access)
         # Created, and deleted again in between.
+        shows_configs = _shows_configs(access, new.name)
         return {
             "name": new.name,
             "id": str(result.topic_id),
             "partitions": result.num_partitions,
             "replication_factor": result.replication_factor,
             "internal": False,
-            "configs": dict(result.configs) if _shows_configs(access, new.name) else None,
+            "offline": 0,
+            "under_replicated": 0,
+            "cleanup_policy": self.cleanup_policy(result.configs) if shows_configs else None,
+            "configs": dict(result.configs) if shows_configs else None,
         }
 
     @route(

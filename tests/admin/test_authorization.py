@@ -12,6 +12,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.admin.authentication import HttpLogins
 from logbus.admin.routing import Router, ViewRequest, route
+from logbus.coordination.group_offsets import CommittedOffset
+from logbus.model import TopicPartition
 from logbus.security.acl.acls import CLUSTER_NAME, AclOperation, ResourceType
 from logbus.security.sasl.mechanism import Login
 from tests.admin.harness import Answered, World, add_topic, request
@@ -54,6 +56,8 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("POST", "/api/v1/topics"): (Op.CREATE, (Kind.TOPIC, "new")),
     ("GET", "/api/v1/topics/{topic}"): (Op.DESCRIBE, ORDERS),
     ("DELETE", "/api/v1/topics/{topic}"): (Op.DELETE, ORDERS),
+    ("GET", "/api/v1/topics/{topic}/groups"): (Op.DESCRIBE, ORDERS),
+    ("GET", "/api/v1/brokers/{broker}/topics"): None,
     ("GET", "/api/v1/topics/{topic}/partitions"): (Op.DESCRIBE, ORDERS),
     ("GET", "/api/v1/topics/{topic}/partitions/{partition}"): (Op.DESCRIBE, ORDERS),
     ("GET", "/api/v1/topics/{topic}/partitions/{partition}/records"): (Op.READ, ORDERS),
@@ -247,6 +251,19 @@ class FilterTests(AuthorizationCase):
         self.assertEqual((topic["name"], topic["configs"]), ("orders", None))
         self.allow((Op.DESCRIBE_CONFIGS, ORDERS))
         self.assertEqual(self.ask("GET", "/api/v1/topics/orders").json["configs"], {"retention.ms": "1000"})
+
+    def test_usage_and_readers(self) -> None:
+        """What a broker has of a topic, and which groups read it, is told to who may describe them."""
+        offsets = {TopicPartition("orders", 0): CommittedOffset(1)}
+        for name in ("billing", "secret"):
+            self.world.groups.add(classic(name), offsets)
+        self.allow((Op.DESCRIBE, (Kind.GROUP, "billing")))
+        self.assertEqual(self.ask("GET", "/api/v1/brokers/0/topics").json["items"], [])
+        self.allow((Op.DESCRIBE, ORDERS))
+        (usage,) = self.ask("GET", "/api/v1/brokers/0/topics").json["items"]
+        (reader,) = self.ask("GET", "/api/v1/topics/orders/groups").json["items"]
+        self.assertEqual((usage["name"], usage["size_bytes"], reader["id"]), ("orders", 700, "billing"))
+        self.assertIsNone(self.ask("GET", "/api/v1/topics").json["items"][0]["cleanup_policy"])
 
     def test_pages(self) -> None:
         """A page is full although topics before it are left out."""
