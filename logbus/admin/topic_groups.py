@@ -13,9 +13,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
+from logbus.admin import strict_json
 from logbus.admin.groups import GROUP_ID
 from logbus.admin.json_schema import boolean, integer, nullable, object_schema, string
-from logbus.admin.routing import ViewRequest, route
+from logbus.admin.routing import JSON, ViewRequest, ViewResponse, route
 from logbus.admin.topics import DESCRIBES_TOPIC, TOPIC_NAME, UNANSWERED, existing_topic, page, paged
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.coordination.committed_offset import CommittedOffset
@@ -65,11 +66,11 @@ class TopicGroupViews:
         rights="Needs Describe on the Cluster, or else groups without Describe are left out.",
         errors=(HTTPStatus.NOT_FOUND,),
     )
-    def list(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
+    def list(self, call: ViewRequest) -> Deferred[ViewResponse]:
         existing_topic(self.metadata, call.path["topic"])
         return Deferred.fromCoroutine(self._list(call))
 
-    async def _list(self, call: ViewRequest) -> dict[str, Any]:
+    async def _list(self, call: ViewRequest) -> ViewResponse:
         topic = existing_topic(self.metadata, call.path["topic"])
         partitions = [TopicPartition(topic.name, number) for number in range(len(topic.partitions))]
         access, after = call.access, call.query["after"]
@@ -94,7 +95,8 @@ class TopicGroupViews:
                 following = found[-1]["id"]
                 break
             found.append(self._reader(groups[name], read))
-        return {"items": found, "next": following, "loading": self.lags.coordinator.loading, "unanswered": []}
+        told = {"items": found, "next": following, "loading": self.lags.coordinator.loading, "unanswered": []}
+        return ViewResponse(HTTPStatus.OK, JSON, strict_json.dumps(told))
 
     def _committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
         try:

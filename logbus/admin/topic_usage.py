@@ -4,7 +4,7 @@ Views of what the brokers have of topics: records and bytes, which no broker kno
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -55,7 +55,7 @@ class TopicUsageViews:
         shown, after = page_of(names, call, call.access.filter(AclOperation.DESCRIBE, ResourceType.TOPIC))
         return json_stream({"items": lambda: self._usages(shown), "next": after})
 
-    def _usages(self, names: list[str]) -> Iterator[dict[str, Any] | None]:
+    def _usages(self, names: Sequence[str]) -> Iterator[dict[str, Any] | None]:
         for name in names:
             topic = self.metadata.topic(name)
             leads = records = size_bytes = 0

@@ -26,7 +26,8 @@ layout puts these into the frame. Forms come back through form_body and change, 
 Pages:
 
 * ``overview``: the cluster, its faults, its disks and the last hour
-* ``topic_pages``: topics and their partitions; create and delete them
+* ``topic_list_page``: topics, with what the brokers have of them
+* ``topic_pages``: one topic: its partitions and readers; create and delete topics
 * ``record_pages``: records of a topic: browse, search, download, produce
 * ``config_pages``: settings of topics and brokers; change them
 * ``broker_pages``: brokers

@@ -125,6 +125,7 @@ class ConsoleSite:
             from logbus.console.schema_change_pages import SchemaChangePages
             from logbus.console.schema_pages import SchemaPages
             from logbus.console.static_files import StaticFiles
+            from logbus.console.topic_list_page import TopicListPage
             from logbus.console.topic_pages import TopicPages
             from logbus.console.transaction_pages import TransactionPages
             from logbus.console.user_pages import UserPages
@@ -133,6 +134,7 @@ class ConsoleSite:
             router.add(
                 [
                     OverviewPage(self.clock),
+                    TopicListPage(self.clock),
                     TopicPages(self.clock),
                     RecordPages(),
                     GroupPages(),

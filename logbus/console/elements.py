@@ -41,19 +41,24 @@ def number_cell(text: str) -> Tag:
 
 
 def table(
-    caption: str, head: Sequence[str], rows: Iterable[Tag], pause: Callable[[], Any], numeric: Iterable[int] = ()
+    caption: str, head: Sequence[str | Tag], rows: Iterable[Tag], pause: Callable[[], Any], numeric: Iterable[int] = ()
 ) -> Tag:
     """
     Return a table that scrolls by itself if the window is narrow.
 
     :param caption: what is in it, for those who do not see it.
+    :param head: texts, or whole cells (:func:`sort_head`).
     :param pause: makes what fires in the next reactor turn.
     :param numeric: which columns have numbers.
     """
     right = set(numeric)
     heads = [
-        tags.th(text, scope="col", class_="number") if at in right else tags.th(text, scope="col")
-        for at, text in enumerate(head)
+        each
+        if isinstance(each, Tag)
+        else tags.th(each, scope="col", class_="number")
+        if at in right
+        else tags.th(each, scope="col")
+        for at, each in enumerate(head)
     ]
 
     def body() -> Generator[Any, None, None]:
@@ -70,6 +75,23 @@ def table(
         role="region",
         **{"aria-label": caption},
     )
+
+
+def sort_head(text: str, path: str, direction: str, is_numeric: bool) -> Tag:
+    """
+    Return the head of a column by which a table can be sorted.
+
+    :param direction: ``ascending`` or ``descending``; empty: it is sorted by another one.
+    """
+    made = (
+        tags.th(link(path, text), scope="col", class_="number")
+        if is_numeric
+        else tags.th(link(path, text), scope="col")
+    )
+    if not direction:
+        return made
+    arrow = tags.span(" ▲" if direction == "ascending" else " ▼", **{"aria-hidden": "true"})
+    return made(arrow, **{"aria-sort": direction})
 
 
 def facts(items: Iterable[tuple[str, Any]]) -> Tag:

@@ -1,5 +1,5 @@
 """
-Pages of topics: the list with a filter, one with its partitions, and the forms that create and delete them.
+Pages of single topics: the partitions and the readers of one, and the forms that create and delete them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlencode
 
 from attrs import frozen
 from twisted.internet.interfaces import IReactorTime
@@ -16,7 +15,7 @@ from twisted.web.template import Tag, tags
 
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
-from logbus.console.broker_answers import from_brokers
+from logbus.console.broker_answers import from_brokers, soon
 from logbus.console.change import Change, carry_out, done_message
 from logbus.console.config_pages import settings_card
 from logbus.console.elements import (
@@ -28,96 +27,27 @@ from logbus.console.elements import (
     field,
     link,
     message,
-    name,
     number_cell,
     pages,
     refusal,
     table,
 )
 from logbus.console.figures import count, number, shortened, size
+from logbus.console.group_pages import KINDS, group_link
 from logbus.console.page import Page, PageResult, Visit
+from logbus.console.topic_list_page import fault_badges
 
 SECTION = "/console/topics"
-ROWS, SEARCHED_PAGES, SEARCH_LIMIT = 50, 20, 500
-"""Rows of a page, and how many pages of the API, of how many topics each, are searched for them."""
+ROWS, READERS = 50, 50
+"""Rows of a page; and groups that are shown as readers."""
 _WHOLE = re.compile(r"-?[0-9]{1,9}")
 
 
 @frozen
-class Found:
-    """
-    A page of a filtered list.
-
-    :ivar after: the name after which the next page begins; empty: this is the last one.
-    """
-
-    items: list[Mapping[str, Any]]
-    after: str
-
-
-@frozen
 class TopicPages:
-    """Topics."""
+    """One topic."""
 
     clock: IReactorTime
-
-    @route("GET", "/console/topics", "Topics", rights="Shows what the user may see.")
-    async def topics(self, visit: Visit) -> Page:
-        wanted, after = visit.query.get("filter", "").strip(), visit.query.get("after", "")
-        internal = visit.query.get("internal") == "yes"
-        found = await _search(visit, wanted, after, internal)
-        rows = [
-            tags.tr(
-                tags.th(
-                    link(f"{SECTION}/{segment(each['name'])}", name(each["name"])),
-                    " ",
-                    badge("internal") if each["internal"] else "",
-                    scope="row",
-                ),
-                number_cell(number(each["partitions"])),
-                number_cell(number(each["replication_factor"])),
-                tags.td(_overrides(each["configs"])),
-            )
-            for each in found.items
-        ]
-        kept = {"filter": wanted, **({"internal": "yes"} if internal else {})}
-        following = f"{SECTION}?{urlencode({**kept, 'after': found.after})}" if found.after else ""
-        content: Any
-        if rows:
-            content = [
-                table("Topics", ["Topic", "Partitions", "Replicas", "Own settings"], rows, visit.pause, (1, 2)),
-                pages(f"{SECTION}?{urlencode(kept)}" if after else "", following),
-            ]
-        elif wanted or after:
-            content = [
-                empty(f"No topic here has {shortened(wanted)!r} in its name.", link(SECTION, "Show all topics")),
-                pages("", following),
-            ]
-        else:
-            content = empty(
-                "There is no topic yet that you may see.",
-                button_link("/console/new-topic", "Create a topic", "primary"),
-            )
-        search = tags.form(
-            tags.label("Filter by name", for_="filter", class_="unseen"),
-            tags.input(type="search", name="filter", id="filter", value=wanted, placeholder="Filter by name"),
-            tags.label(
-                tags.input(
-                    type="checkbox", name="internal", value="yes", **({"checked": "checked"} if internal else {})
-                ),
-                " internal topics",
-            ),
-            tags.button("Filter", type="submit"),
-            method="get",
-            action=SECTION,
-            class_="filter",
-        )
-        return Page(
-            "Topics",
-            SECTION,
-            [done_message(visit), search, tags.section(content, class_="card", id="topics", **{"data-live": ""})],
-            actions=[button_link("/console/new-topic", "Create a topic", "primary")],
-        )
 
     @route("GET", "/console/topics/{topic}", "One topic", rights="Shows what the user may see.")
     async def topic(self, visit: Visit) -> Page:
@@ -133,6 +63,7 @@ class TopicPages:
             settings = settings_card(visit, entries, path)
         except ApiRefusal as e:
             settings = card("Settings", refusal(e))
+        readers = await self._readers(visit, at)
         return Page(
             topic,
             SECTION,
@@ -142,8 +73,10 @@ class TopicPages:
                     "About",
                     facts(
                         [
+                            ("State", fault_badges(about) or badge("ok", "good")),
                             ("Partitions", number(about["partitions"])),
                             ("Replicas of each", number(about["replication_factor"])),
+                            ("Cleanup", shortened(about["cleanup_policy"] or "not yours to see", 40)),
                             ("Id", tags.code(about["id"])),
                             ("Written by", "brokers only" if about["internal"] else "producers"),
                         ]
@@ -162,6 +95,7 @@ class TopicPages:
                     pages(path if after else "", following),
                     id="partitions",
                 ),
+                readers,
                 settings,
             ],
             trail=[("Topics", SECTION)],
@@ -176,6 +110,33 @@ class TopicPages:
                     ]
                 ),
             ],
+        )
+
+    async def _readers(self, visit: Visit, at: str) -> Tag:
+        """Return the groups that have committed offsets of a topic."""
+        try:
+            told = await soon(visit.api.get(f"{at}/groups", limit=READERS), self.clock)
+        except ApiRefusal as e:
+            return card("Read by", refusal(e), id="readers")
+        rows = [_reader(each) for each in told["items"]]
+        silent = ", ".join(str(each["broker"]) for each in told["unanswered"])
+        return card(
+            "Read by",
+            table(
+                "Groups that have committed offsets of it",
+                ["Group", "State", "Members", "Partitions", "Lag"],
+                rows,
+                visit.pause,
+                (2, 3, 4),
+            )
+            if rows
+            else empty("No group that you may see has committed an offset of it."),
+            tags.p("There are more: ", link("/console/groups", "all groups"), class_="note") if told["next"] else "",
+            tags.p("Groups are still being loaded: some are missing.", class_="note") if told["loading"] else "",
+            tags.p(f"Without the groups of these brokers, which did not answer: {silent}.", class_="note")
+            if silent
+            else "",
+            id="readers",
         )
 
     @route("GET", "/console/new-topic", "The form to create a topic", rights="Everybody may see it.")
@@ -300,32 +261,6 @@ class TopicPages:
         )
 
 
-async def _search(visit: Visit, wanted: str, after: str, internal: bool) -> Found:
-    """Search a part of the topics for those whose names contain a text."""
-    items: list[Mapping[str, Any]] = []
-    needle = wanted.lower()
-    for _ in range(SEARCHED_PAGES):
-        part = await visit.api.get("/api/v1/topics", after=after, limit=SEARCH_LIMIT if wanted else ROWS)
-        for each in part["items"]:
-            if (internal or not each["internal"]) and needle in each["name"].lower():
-                if len(items) == ROWS:
-                    return Found(items, items[-1]["name"])
-                items.append(each)
-        after = part["next"] or ""
-        if not after or len(items) == ROWS:
-            break
-        await visit.pause()
-    return Found(items, after)
-
-
-def _overrides(configs: Mapping[str, str] | None) -> Any:
-    if configs is None:
-        return tags.span("not yours to see", class_="note")
-    shown = [tags.code(f"{key}={shortened(value, 40)}") for key, value in sorted(configs.items())[:3]]
-    more = len(configs) - len(shown)
-    return [[each, " "] for each in shown] + ([f"and {more} more"] if more > 0 else [])
-
-
 async def _as_leaders_tell(
     visit: Visit, clock: IReactorTime, path: str, items: Sequence[Mapping[str, Any]], after: str
 ) -> Sequence[Mapping[str, Any]]:
@@ -341,6 +276,18 @@ async def _as_leaders_tell(
         {**each, "local": by_leader.get((each["leader"], each["partition"]), {"local": None})["local"]}
         for each in items
     ]
+
+
+def _reader(each: Mapping[str, Any]) -> Tag:
+    lag = "–" if each["lag"] is None else number(each["lag"])
+    unknown = f"and {count(each['unknown'], 'partition')} of which this is not known"
+    return tags.tr(
+        tags.th(group_link(each["id"]), scope="row"),
+        tags.td(badge(each["state"], KINDS.get(each["state"], "warn"))),
+        number_cell(number(each["members"])),
+        number_cell(number(each["partitions"])),
+        tags.td(lag, tags.div(unknown, class_="note") if each["unknown"] else "", class_="number"),
+    )
 
 
 def _partition(each: Mapping[str, Any], path: str) -> Tag:

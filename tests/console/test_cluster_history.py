@@ -14,8 +14,10 @@ from logbus.cluster.cluster_metadata import PartitionImage
 from logbus.console.api_client import ApiClient
 from logbus.console.broker_answers import PATIENCE_SECONDS
 from logbus.console.cluster_history import ClusterHistory, last_hour
+from logbus.coordination.group_offsets import CommittedOffset
 from logbus.model import LeaderAndIsr
 from tests.admin.harness import ORDERS, World, replica
+from tests.admin.test_groups import O0, O1, classic
 from tests.console.kit import console, seen
 
 
@@ -73,6 +75,27 @@ class ClusterHistoryTests(SynchronousTestCase):
         self.assertIn("Offsets and sizes are those of the leaders.", text)
         answered = self.first.ask("GET", "/api/v1/topics/orders/partitions?broker=9")
         self.assertEqual((answered.status, answered.json["detail"]), (404, "There is no live broker 9."))
+
+    def test_topics_of_all_brokers(self) -> None:
+        """The list of topics has what all brokers have of them, and names brokers that do not tell it."""
+        self.second.replicas.add(replica("orders", 1, log_start_offset=2, log_end_offset=434, size=5000))
+        text = seen(self.first.ask("GET", "/console/topics")).text
+        self.assertIn("orders ok 3 1 452 6.2 KiB delete", text)
+        del self.first.others[1]
+        text = seen(self.first.ask("GET", "/console/topics?sort=size")).text
+        self.assertIn("orders ok 3 1 10 700 B delete", text)
+        self.assertIn("without what these brokers did not tell: 1.", text)
+
+    def test_readers_of_all_brokers(self) -> None:
+        """A topic's page has the groups that read it, whichever broker coordinates them."""
+        self.first.groups.add(classic("billing", ("m", [0])), {O0: CommittedOffset(4)})
+        self.second.groups.add(classic("audit"), {O0: CommittedOffset(9), O1: CommittedOffset(1)})
+        page = seen(self.first.ask("GET", "/console/topics/orders"))
+        self.assertIn("audit Empty 0 2 0 and 1 partition of which this is not known billing Stable 1 1 5", page.text)
+        self.assertIn("/console/groups/audit", page.links)
+        del self.first.others[1]
+        text = seen(self.first.ask("GET", "/console/topics/orders")).text
+        self.assertIn("Without the groups of these brokers, which did not answer: 1.", text)
 
     def test_broker_is_away(self) -> None:
         """One that cannot be reached is left out, and named."""

@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.admin.authentication import HttpLogins
+from logbus.cluster.cluster_metadata import PartitionImage
 from logbus.conditions import LOG_DIRECTORY_FULL, Finding
+from logbus.console import topic_list_page
 from logbus.coordination.group_offsets import CommittedOffset
 from logbus.coordination.transactions.transaction_state import TransactionState
-from logbus.model import TopicPartition
+from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.security.acl.acls import AclOperation, ResourceType
-from tests.admin.harness import NOW, add_topic
+from tests.admin.harness import NOW, add_topic, replica
 from tests.admin.test_authorization import Allows
 from tests.admin.test_groups import classic
 from tests.admin.test_transactions import transaction
@@ -384,6 +386,47 @@ class ListTests(SynchronousTestCase):
         rest = [path for path in seen(self.world.ask("GET", following)).links if path.startswith("/console/topics/")]
         self.assertEqual(len(found) + len(rest), 100)
         self.assertIn("No topic here", seen(self.world.ask("GET", "/console/topics?filter=nothing")).text)
+
+    def test_sorted(self) -> None:
+        """The topics with the most of something are first, page by page; the head says which it is."""
+        self.add(60)
+        self.world.replicas.add(replica("topic-0033", 0, log_end_offset=5000))
+        self.world.replicas.add(replica("topic-0007", 0, log_end_offset=70, size=9999))
+        for sort, first in (("records", "topic-0033"), ("size", "topic-0007"), ("partitions", "orders")):
+            page = seen(self.world.ask("GET", f"/console/topics?filter=o&sort={sort}"))
+            found = [path.rpartition("/")[2] for path in page.links if path.startswith("/console/topics/")]
+            self.assertEqual((found[0], len(found)), (first, 50))
+            self.assertEqual(len(page.having("th", aria_sort="descending")), 1)
+            following = page.having("a", class_="next")[0]["href"] or ""
+            page = seen(self.world.ask("GET", following))
+            rest = [path.rpartition("/")[2] for path in page.links if path.startswith("/console/topics/")]
+            self.assertEqual((len(rest), len({*found, *rest})), (11, 61))
+
+    def test_sorts_that_are_none(self) -> None:
+        """What cannot be sorted by, and pages that do not exist, do no harm."""
+        for query in ("sort=nonsense", "sort=size&page=99999999", "sort=size&page=-1", "sort=size&page=x"):
+            self.assertEqual(self.world.ask("GET", f"/console/topics?{query}").status, 200, query)
+
+    def test_most_that_are_sorted(self) -> None:
+        """Of very many topics only some are sorted, and the page says so."""
+        self.patch(topic_list_page, "API_ROWS", 10)
+        self.patch(topic_list_page, "MOST_SORTED", 20)
+        self.add(30)
+        text = seen(self.world.ask("GET", "/console/topics?sort=records")).text
+        self.assertIn("Only the first 20 topics by name are sorted", text)
+        self.assertNotIn("topic-0020", text)
+
+    def test_faulty_topics(self) -> None:
+        """Topics with faulty partitions have badges, and are first if one sorts by state."""
+        self.add(2)
+        image = PartitionImage((0, 1), LeaderAndIsr(-1, 3, (0,)))
+        with self.world.metadata.changing():
+            self.world.metadata.set_partitions("zoo", UUID(int=9), [(0, image)])
+        page = seen(self.world.ask("GET", "/console/topics?sort=state"))
+        self.assertIn("zoo 1 offline 1 under-replicated 1 2", page.text)
+        self.assertEqual(
+            next(path for path in page.links if path.startswith("/console/topics/")), "/console/topics/zoo"
+        )
 
     def test_settings_filter(self) -> None:
         """Settings are found by a part of their name."""
