@@ -236,6 +236,30 @@ CONNECTIONS_REFUSED = ConditionKind(
     "See which clients open so many; raise the limit if they are right.",
     "the broker",
 )
+GROUP_FLOOD = ConditionKind(
+    "group-flood",
+    _WARNING,
+    "Clients create groups by the thousand: each takes memory, records and series of metrics until it is deleted.",
+    "Have the client keep its group id, instead of one of its own at each start, and delete the others; "
+    "group.flood.count says how many are too many.",
+    "the clients",
+)
+PRODUCER_FLOOD = ConditionKind(
+    "producer-flood",
+    _WARNING,
+    "Clients start producers by the thousand: each partition remembers them for producer.id.expiration.ms.",
+    "Have the client keep a producer instead of one for each record, or switch idempotence off there; "
+    "producer.id.flood.count says how many are too many.",
+    "the clients",
+)
+CONNECTION_FLOOD = ConditionKind(
+    "connection-flood",
+    _WARNING,
+    "Clients open connections again and again: each costs more than the requests on it, most of all with TLS.",
+    "Have the client keep its connection; max.connection.creation.rate and quotas by address slow it down; "
+    "connection.flood.count says how many are too many.",
+    "the clients",
+)
 
 KINDS = (
     LOG_DIRECTORY_OFFLINE,
@@ -250,5 +274,8 @@ KINDS = (
     LOG_UNCLEANABLE,
     LOG_DAMAGED,
     CONNECTIONS_REFUSED,
+    GROUP_FLOOD,
+    PRODUCER_FLOOD,
+    CONNECTION_FLOOD,
 )
 """All kinds, in the order in which they are looked for."""

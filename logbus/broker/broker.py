@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import evolve
@@ -42,6 +43,7 @@ from logbus.broker.condition_monitor import ConditionMonitor
 from logbus.broker.condition_sources import (
     CertificateSource,
     ClockSource,
+    FloodSource,
     LatenessSource,
     LogSources,
     PartitionSources,
@@ -188,6 +190,7 @@ class Broker(OrderedService):
                 ClockSource(reactor.seconds, wall_clock),
                 LatenessSource(reactor.seconds, self._ticks.take_longest),
                 RefusalSource(reactor.seconds, self.kafka_server.net_metrics),
+                *self._floods(),
             ),
         )
         self.monitor.register_metrics(env.registry)
@@ -217,6 +220,16 @@ class Broker(OrderedService):
             self._admin_server.factory,
         )
         self._compose()
+
+    def _floods(self) -> Iterator[FloodSource]:
+        """Of new groups, producer ids and connections."""
+        server, key = self.kafka_server, self.config.get
+        for what, arrivals, enough in (
+            ("new groups", self.coordinators.groups.arrivals, keys.GROUP_FLOOD_COUNT),
+            ("new producer ids", server.producer_arrivals, keys.PRODUCER_ID_FLOOD_COUNT),
+            ("new connections", server.connections.arrivals, keys.CONNECTION_FLOOD_COUNT),
+        ):
+            yield FloodSource(self.env.reactor.seconds, what, arrivals, partial(key, enough))
 
     def _compose(self) -> None:
         """Add the parts in the order of their start."""

@@ -16,6 +16,7 @@ from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.conditions import ConditionKind, Finding
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import SessionState
+from logbus.net.arrivals import Arrivals
 from logbus.net.metrics import NetMetrics
 from logbus.storage.disk_space import SpaceLevel
 from logbus.storage.log_manager import LogManager
@@ -216,6 +217,32 @@ class RefusalSource:
             yield Finding("connections", f"{count - self._since} were closed at once, as there were too many")
 
 
+@define(eq=False)
+class FloodSource:
+    """
+    Whether clients bring more into being than they should.
+
+    :ivar what: comes, in the plural.
+    :ivar enough: returns how much it takes within :data:`.SPAN_SECONDS`; 0: it is never told.
+    """
+
+    seconds: Callable[[], float]
+    what: str
+    arrivals: Arrivals
+    enough: Callable[[], int]
+    _until: float = field(default=float("-inf"), init=False)
+
+    def flooded(self) -> Iterator[Finding | None]:
+        now, enough = self.seconds(), self.enough()
+        if not enough:
+            return
+        if self.arrivals.lately >= enough:
+            # What is near the number now and then is told once.
+            self._until = now + KEPT_SECONDS
+        if now < self._until:
+            yield Finding("clients", self.arrivals.describe(self.what))
+
+
 def sources_of(
     logs: LogSources,
     partitions: PartitionSources,
@@ -224,6 +251,9 @@ def sources_of(
     clock: ClockSource,
     lateness: LatenessSource,
     refusals: RefusalSource,
+    groups: FloodSource,
+    producers: FloodSource,
+    connections: FloodSource,
 ) -> Mapping[ConditionKind, Source]:
     """Return the source of each kind."""
     return {
@@ -239,4 +269,7 @@ def sources_of(
         kinds.LOG_UNCLEANABLE: logs.uncleanable,
         kinds.LOG_DAMAGED: logs.damaged,
         kinds.CONNECTIONS_REFUSED: refusals.refused,
+        kinds.GROUP_FLOOD: groups.flooded,
+        kinds.PRODUCER_FLOOD: producers.flooded,
+        kinds.CONNECTION_FLOOD: connections.flooded,
     }

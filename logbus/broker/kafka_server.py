@@ -24,6 +24,7 @@ from logbus.handlers.discovery import build_router
 from logbus.handlers.produce_appender import ProduceAppender
 from logbus.handlers.startup_gate import StartupGate
 from logbus.ilogbus import Listener
+from logbus.net.arrivals import Arrivals
 from logbus.net.connection_limits import WarningLimiter
 from logbus.net.factory import KafkaServerFactory
 from logbus.net.metrics import NetMetrics
@@ -41,6 +42,7 @@ class KafkaServer:
     :param release: advertise this Kafka release's versions; None: the default table.
     :ivar authorization: asks the authorizer; None: everybody may do everything.
     :ivar quotas: of users and client ids.
+    :ivar producer_arrivals: the producer ids that clients got lately.
     :ivar metadata_gate: holds back requests about the cluster until this broker has its metadata.
     """
 
@@ -73,6 +75,7 @@ class KafkaServer:
             pause=pause,
         )
         self.metadata_gate = StartupGate()
+        self.producer_arrivals = Arrivals(reactor.seconds)
         self.produce_appender = ProduceAppender(replication.replicas, member.metadata, reactor, env.wall_clock)
         security.tokens.follow(member.metadata.security_nodes)
         authorizer = build_authorizer(config, member.metadata.security_nodes)
@@ -120,6 +123,7 @@ class KafkaServer:
                 group_cleanup=coordinators.group_cleanup,
                 transactions=coordinators.transactions,
                 producer_ids=member.producer_ids,
+                producer_arrivals=self.producer_arrivals,
                 add_partitions_manager=coordinators.add_partitions_manager,
                 marker_writer=coordinators.marker_writer,
                 hanging_transactions=coordinators.hanging_transactions,
@@ -128,6 +132,11 @@ class KafkaServer:
         for counted in (self.net_metrics, self.produce_appender):
             env.registry.add_fields(counted)
         self.router.register_metrics(env.registry)
+        env.registry.counter(
+            "logbus_producer_ids_allocated_total",
+            "Producer ids that clients got, as each idempotent producer does when it starts.",
+            read=lambda: self.producer_arrivals.since_start,
+        )
         times, errors = self.connections.times, self.connections.errors
         env.registry.add_source(lambda: [times.family(api_name), errors.family(api_name)])
         self._open_connections = env.registry.gauge(

@@ -22,6 +22,7 @@ from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_settings import migration_policy
 from logbus.coordination.group_shard import GroupShard
 from logbus.errors import ApiError, ErrorCode
+from logbus.net.request_context import RequestContext
 
 CONSUMER = "consumer"
 
@@ -38,10 +39,13 @@ class ConsumerGroupService:
     _coordinator: GroupCoordinator
     _log = Logger()
 
-    def heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> Deferred[ConsumerHeartbeatResult]:
+    def heartbeat(
+        self, group_id: str, request: ConsumerHeartbeat, client: RequestContext | None = None
+    ) -> Deferred[ConsumerHeartbeatResult]:
         """
         Let a member join, stay or leave; the first to join creates the group.
 
+        :param client: who sent it.
         :return: fires when the changes are durable.
         :raise ApiError: nothing has changed: as :meth:`.GroupCoordinator.shard_of`, :meth:`.ConsumerGroup.heartbeat`
             and :meth:`.StateLog.append`; GROUP_ID_NOT_FOUND; UNSUPPORTED_VERSION: the protocol is disabled here.
@@ -64,7 +68,9 @@ class ConsumerGroupService:
             group.undo()
             raise
         if former is not group:
-            if former is not None:
+            if former is None:
+                coordinator.arrivals.add(client)
+            else:
                 coordinator.manager.forget(shard, former)
                 self._log.info("group {group} speaks the consumer protocol from now on", group=loggable_id(group_id))
             shard.groups[group_id] = group

@@ -32,6 +32,7 @@ from logbus.coordination.member_memory import MemberMemory
 from logbus.coordination.state_log import StateLog
 from logbus.metrics import Family, Registry, Sample
 from logbus.model import TopicPartition
+from logbus.net.arrivals import Arrivals
 from logbus.net.time_slices import TimeSlice
 from logbus.records.compression import Codec
 
@@ -44,6 +45,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
     All groups that this broker coordinates.
 
     :param member_ids: the broker's source of randomness, for member ids.
+    :ivar arrivals: the groups that clients have created lately.
     :ivar manager: creates groups, writes their records, and keeps their timers.
     """
 
@@ -51,8 +53,13 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
     partitions_key = keys.OFFSETS_TOPIC_NUM_PARTITIONS
     _member_ids: MemberIds = field(converter=MemberIds)
     metrics: GroupCoordinatorMetrics = field(factory=GroupCoordinatorMetrics, init=False)
+    arrivals: Arrivals = field(init=False)
     manager: GroupMetadataManager = field(init=False)
     _log = Logger()
+
+    @arrivals.default
+    def _no_arrivals(self) -> Arrivals:
+        return Arrivals(self.clock.seconds)
 
     @manager.default
     def _one_manager(self) -> GroupMetadataManager:
@@ -63,6 +70,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
             self.wall_ms,
             self._member_ids,
             Limit(self.config, self.clock, keys.GROUP_MAX_COUNT, "groups", self._group_count),
+            self.arrivals,
             MemberMemory(self.config, self.clock, lambda: sum(group.memory for group in self.groups())),
         )
 
@@ -77,6 +85,11 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
             "logbus_group_partitions_loading",
             "Partitions of __consumer_offsets that are being loaded.",
             read=lambda: sum(shard.loading for shard in self.shards.values()),
+        )
+        registry.counter(
+            "logbus_groups_created_total",
+            "Groups that clients created, by joining them or committing offsets.",
+            read=lambda: self.arrivals.since_start,
         )
         registry.add_fields(self.metrics)
 

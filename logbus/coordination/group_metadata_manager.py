@@ -27,6 +27,8 @@ from logbus.coordination.member_ids import MemberIds
 from logbus.coordination.member_memory import MemberMemory
 from logbus.coordination.metadata_topics import MetadataTopics
 from logbus.errors import ApiError, ErrorCode
+from logbus.net.arrivals import Arrivals
+from logbus.net.request_context import RequestContext
 from logbus.timers import Timers
 from logbus.wire.messages.group_log import GroupMetadataValue
 
@@ -38,6 +40,7 @@ class GroupMetadataManager:
 
     :ivar topics: the topics, for groups of the consumer protocol.
     :ivar group_limit: limits the number of groups.
+    :ivar arrivals: the groups that clients create.
     :ivar member_memory: limits the memory of all members.
     """
 
@@ -47,6 +50,7 @@ class GroupMetadataManager:
     _wall_ms: Callable[[], int]
     _member_ids: MemberIds
     group_limit: Limit
+    arrivals: Arrivals
     member_memory: MemberMemory
     topics: MetadataTopics = field(init=False)
     _timers: Timers = field(init=False)
@@ -97,15 +101,16 @@ class GroupMetadataManager:
         """See :class:`.GroupMaker`."""
         group.activate(self._clock.seconds())
 
-    def classic_group(self, shard: GroupShard, group_id: str) -> Group:
+    def classic_group(self, shard: GroupShard, group_id: str, client: RequestContext | None = None) -> Group:
         """
         The group with this id, created if there is none. Call :meth:`touched` after its input.
 
         An empty consumer group is replaced by a classic one.
 
+        :param client: who wants it.
         :raise ApiError: see :meth:`.StateLog.append` and :meth:`.Limit.check`.
         """
-        group = shard.groups.get(group_id)
+        former = group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:
             self._append(shard, group_id, group.tombstones(), lambda error: None)
             self.forget(shard, group)
@@ -114,6 +119,8 @@ class GroupMetadataManager:
         if group is None:
             self.group_limit.check()
             group = shard.groups[group_id] = self.classic(shard, group_id)
+            if former is None:
+                self.arrivals.add(client)
         return group
 
     def touched(self, shard: GroupShard, group: Group) -> None:

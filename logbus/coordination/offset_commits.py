@@ -14,6 +14,7 @@ from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_offsets import CommittedOffset, offset_commit_change
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+from logbus.net.request_context import RequestContext
 
 #: The first version of OffsetCommit that supports the consumer protocol, and GROUP_ID_NOT_FOUND.
 GROUP_ID_NOT_FOUND_VERSION = 9
@@ -27,6 +28,7 @@ class OffsetCommitter:
     :ivar member_id: empty for a client that is not a member: a consumer with a manual assignment, or a tool.
     :ivar epoch: the generation, or the member epoch; −1 for a client that is not a member.
     :ivar version: of the request: older ones do not know every error.
+    :ivar client: whose connection it came by.
     """
 
     group_id: str
@@ -34,6 +36,7 @@ class OffsetCommitter:
     instance_id: str | None = None
     epoch: int = -1
     version: int = GROUP_ID_NOT_FOUND_VERSION
+    client: RequestContext | None = None
 
 
 @define(eq=False)
@@ -64,7 +67,7 @@ class OffsetCommits:
                     ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION,
                     f"there is no group {committer.group_id!r}",
                 )
-            group = coordinator.manager.classic_group(shard, committer.group_id)
+            group = coordinator.manager.classic_group(shard, committer.group_id, committer.client)
         try:
             group.check_commit(committer.member_id, committer.instance_id, committer.epoch, committer.version)
             if committer.epoch >= 0 and isinstance(group, ClassicGroup):

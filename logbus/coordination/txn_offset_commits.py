@@ -17,6 +17,7 @@ from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPa
 from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+from logbus.net.request_context import RequestContext
 
 #: The first version of TxnOffsetCommit that adds the group's partition to the transaction by itself (KIP-890).
 ADDING_VERSION = 5
@@ -33,6 +34,7 @@ class TxnOffsetCommitter:
     :ivar member_id: empty for a consumer that is not a member, or that the producer does not know.
     :ivar epoch: the generation, or the member epoch; −1 in the same cases.
     :ivar version: of the request.
+    :ivar client: whose connection it came by.
     """
 
     transactional_id: str
@@ -42,6 +44,7 @@ class TxnOffsetCommitter:
     instance_id: str | None = None
     epoch: int = -1
     version: int = ADDING_VERSION
+    client: RequestContext | None = None
 
     @property
     def adds(self) -> bool:
@@ -125,7 +128,7 @@ class TxnOffsetCommits:
         if group is None:
             if committer.epoch >= 0:
                 raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {group_id!r}")
-            group = coordinator.manager.classic_group(shard, group_id)
+            group = coordinator.manager.classic_group(shard, group_id, committer.client)
         try:
             group.check_commit(
                 committer.member_id, committer.instance_id, committer.epoch, committer.version, transactional=True

@@ -39,6 +39,7 @@ from logbus.handlers.request_router import RequestRouter
 from logbus.handlers.startup_gate import StartupGate
 from logbus.log_levels import LogLevels, process_levels
 from logbus.metastore.imetastore import IMetadataStore
+from logbus.net.arrivals import Arrivals
 from logbus.net.connection_limits import WarningLimiter
 from logbus.net.request_errors import RequestErrors
 from logbus.net.time_slices import SliceScheduler
@@ -57,6 +58,7 @@ class BrokerParts:
     :ivar authorization: asks the authorizer; None: everybody may do everything.
     :ivar client_quotas: the quotas of users and client ids.
     :ivar request_errors: counts the errors in responses.
+    :ivar producer_arrivals: the producer ids that clients got lately.
     :ivar inter_broker_listener: the name of the listener that brokers connect to.
     :ivar delegation_tokens: those that this broker knows.
     :ivar router: contains all handlers before the first request comes.
@@ -103,6 +105,7 @@ class BrokerParts:
 
     transactions: TransactionCoordinator
     producer_ids: ProducerIdManager
+    producer_arrivals: Arrivals
     add_partitions_manager: AddPartitionsToTxnManager
     marker_writer: MarkerWriter
     hanging_transactions: HangingTransactions

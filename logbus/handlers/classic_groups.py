@@ -99,7 +99,7 @@ class ClassicGroupHandlers:
             if joining.member_id:
                 group = shard.groups.get(message.group_id)
             else:
-                group = self._coordinator.manager.classic_group(shard, message.group_id)
+                group = self._coordinator.manager.classic_group(shard, message.group_id, context)
             classic = self._classic(message.group_id, group)
         except ApiError as e:
             return joined(JoinResult(e.code, joining.member_id), version)

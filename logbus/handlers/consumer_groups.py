@@ -72,7 +72,7 @@ class ConsumerGroupHandlers:
         try:
             if not message.group_id.strip():
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the group id is empty")
-            return answered(await self._consumers.heartbeat(message.group_id, heartbeat))
+            return answered(await self._consumers.heartbeat(message.group_id, heartbeat, context))
         except ApiError as e:
             return ConsumerGroupHeartbeatResponse(error_code=e.code, error_message=e.message)
 

@@ -106,6 +106,7 @@ class GroupOffsetHandlers:
             message.group_instance_id,
             message.generation_id_or_member_epoch,
             request.api_version,
+            context,
         )
         if known:
             await self._commit(committer, wanted, known, time_slice)

@@ -15,6 +15,7 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
 from logbus.handlers.transactions import error_for_version
+from logbus.net.arrivals import Arrivals
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
@@ -33,10 +34,11 @@ class InitProducerIdHandlers:
 
     _ids: ProducerIdManager
     _transactions: TransactionCoordinator
+    _arrivals: Arrivals
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
-        return cls(broker.producer_ids, broker.transactions)
+        return cls(broker.producer_ids, broker.transactions, broker.producer_arrivals)
 
     @serves(22, 0, 5)
     @task
@@ -45,10 +47,14 @@ class InitProducerIdHandlers:
         try:
             expected = _expected(message)
             if message.transactional_id is None:
-                return InitProducerIdResponse(producer_id=await self._ids.allocate(), producer_epoch=0)
-            producer = await self._transactions.init_producer_id(
-                message.transactional_id, message.transaction_timeout_ms, expected
-            )
+                producer = ProducerIdAndEpoch(await self._ids.allocate(), 0)
+            else:
+                producer = await self._transactions.init_producer_id(
+                    message.transactional_id, message.transaction_timeout_ms, expected
+                )
+            if producer.epoch == 0:
+                # A new id: a transactional producer that starts again has its old one, and the next epoch.
+                self._arrivals.add(context)
             return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
         except ApiError as e:
             return InitProducerIdResponse(error_code=error_for_version(e.code, request.api_version, FENCED_VERSION))

@@ -79,7 +79,7 @@ class TxnOffsetCommitHandlers:
         refused = ErrorCode.NONE
         try:
             if known:
-                await self._commits.commit(committer(message, request.api_version), list(wanted.items()))
+                await self._commits.commit(committer(message, request.api_version, context), list(wanted.items()))
         except ApiError as e:
             refused = error_for_version(e.code, request.api_version)
         if refused:
@@ -88,7 +88,9 @@ class TxnOffsetCommitHandlers:
         return TxnOffsetCommitResponse(topics=topics)
 
 
-def committer(message: TxnOffsetCommitRequest, version: int) -> TxnOffsetCommitter:
+def committer(
+    message: TxnOffsetCommitRequest, version: int, client: RequestContext | None = None
+) -> TxnOffsetCommitter:
     """
     The sender of a request.
 
@@ -108,6 +110,7 @@ def committer(message: TxnOffsetCommitRequest, version: int) -> TxnOffsetCommitt
         message.group_instance_id,
         message.generation_id,
         version,
+        client,
     )
 
 

@@ -38,6 +38,7 @@ Servers:
 * ``memory_overdraft``: memory beyond the total, for frames that lack little
 * ``slow_frames``: finds frames that make hardly any progress
 * ``connection_limits``: limits and counts of connections
+* ``arrivals``: how much clients bring into being, and who most of it
 * ``time_slices``: slices of reactor time for large requests
 * ``cancellation``: shields work from the end of its request
 * ``garbage_collection``: delays garbage collection at the start, and while large requests are served

@@ -138,6 +138,7 @@ class KafkaServerFactory(Factory):
     def opened(self, connection: KafkaServerProtocol) -> None:
         """Add an open connection."""
         self._connections[connection] = None
+        self.shared.arrivals.add(connection.context)
         self.metrics.connections_accepted += 1
         self.metrics.connections_open += 1
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from attrs import field, frozen
 from twisted.internet.interfaces import IReactorTime
 
+from logbus.net.arrivals import Arrivals
 from logbus.net.connection_limits import ConnectionLimits, ConnectionQuotas, UnsentReplies, WarningLimiter
 from logbus.net.metrics import NetMetrics
 from logbus.net.produce_gatherer import ProduceGatherer
@@ -35,6 +36,7 @@ class SharedResources:
     :ivar errors: counts the errors in responses.
     :ivar budget: memory for large frames.
     :ivar quotas: counts connections.
+    :ivar arrivals: the connections that were opened lately.
     :ivar unsent: replies that peers have not taken.
     :ivar scheduler: gives time slices to requests of many elements.
     :ivar warning_limiter: limits warnings about peers.
@@ -52,6 +54,7 @@ class SharedResources:
     errors: RequestErrors = field(factory=RequestErrors)
     budget: RequestBudget = field()
     quotas: ConnectionQuotas = field()
+    arrivals: Arrivals = field()
     unsent: UnsentReplies = field()
     scheduler: SliceScheduler = field()
     warning_limiter: WarningLimiter = field()
@@ -68,6 +71,10 @@ class SharedResources:
     @quotas.default
     def _quotas(self) -> ConnectionQuotas:
         return ConnectionQuotas(self.limits)
+
+    @arrivals.default
+    def _arrivals(self) -> Arrivals:
+        return Arrivals(self.clock.seconds)
 
     @unsent.default
     def _unsent(self) -> UnsentReplies:

@@ -16,6 +16,7 @@ from logbus.broker.condition_sources import (
     KEPT_SECONDS,
     CertificateSource,
     ClockSource,
+    FloodSource,
     LatenessSource,
     PartitionSources,
     RefusalSource,
@@ -25,7 +26,9 @@ from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage
 from logbus.conditions import Finding
 from logbus.metastore.operations import SessionState
 from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.net.arrivals import SPAN_SECONDS, Arrivals
 from logbus.net.metrics import NetMetrics
+from logbus.net.request_context import RequestContext
 
 
 def told(source: Callable[[], Iterator[Finding | None]]) -> list[tuple[str, str]]:
@@ -121,6 +124,35 @@ class MomentTests(SynchronousTestCase):
         self.assertEqual(told(source.refused), [])
         metrics.connections_refused = 6
         self.assertIn("1 were closed", told(source.refused)[0][1])
+
+    def test_floods(self) -> None:
+        """
+        A test suite that starts fifty groups is none; a flood is told while it lasts, and for some minutes, whatever
+        the number does meanwhile.
+        """
+        enough = 100
+        arrivals = Arrivals(self.clock.seconds)
+        client = RequestContext(1, "kafka", "10.0.0.1", 1, client_id="app")
+        source = FloodSource(self.clock.seconds, "new groups", arrivals, lambda: enough)
+
+        def come(count: int) -> list[tuple[str, str]]:
+            for _ in range(count):
+                arrivals.add(client)
+            return told(source.flooded)
+
+        self.assertEqual(come(50), [])
+        self.clock.advance(SPAN_SECONDS + 60)
+        self.assertEqual(come(99), [])
+        said = "100 new groups in 10 minutes, most of them by address '10.0.0.1', client id 'app'"
+        self.assertEqual(come(1), [("clients", said)])
+        self.clock.advance(SPAN_SECONDS - 60)
+        self.assertEqual(len(come(0)), 1)
+        self.clock.advance(KEPT_SECONDS - 1)
+        self.assertEqual(come(50), [("clients", said.replace("100", "50"))])
+        self.clock.advance(1)
+        self.assertEqual(come(0), [])
+        enough = 0
+        self.assertEqual(come(1000), [])
 
 
 class OtherTests(SynchronousTestCase):

@@ -163,6 +163,9 @@ CASES = {
     "LogbusBrokenFrames": counts("logbus_broken_frames_total", 10),
     "LogbusFailedAuthentications": counts("logbus_failed_authentications_total", 10),
     "LogbusConnectionsRefused": counts("logbus_connections_refused_total"),
+    "LogbusConnectionFlood": steps("logbus_conditions", 0, ',condition="connection-flood"'),
+    "LogbusGroupFlood": steps("logbus_conditions", 0, ',condition="group-flood"'),
+    "LogbusProducerFlood": steps("logbus_conditions", 0, ',condition="producer-flood"'),
     "LogbusThrottling": Case(
         {'logbus_throttle_seconds_sum{job="logbus",instance="a",quota="p"}': "0x9 600+600x90"}, 20
     ),

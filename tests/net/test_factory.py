@@ -135,6 +135,7 @@ class AdmissionTests(SynchronousTestCase):
         protocol.connectionLost(Failure(ConnectionDone()))
         server.connect("10.0.0.1")
         self.assertEqual((metrics.connections_open, metrics.connections_accepted), (2, 3))
+        self.assertEqual(server.factory.shared.arrivals.lately, 3)
 
 
 class DrainTests(SynchronousTestCase):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logbus.config.keys.declare import choice, int16, int32, int64, texts
+from logbus.config.keys.declare import CLUSTER, choice, int16, int32, int64, texts
 
 GROUP_MIN_SESSION_TIMEOUT_MS = int32(
     "group.min.session.timeout.ms", 6000, "Shortest session timeout a member may ask for, in milliseconds.", at_least=1
@@ -26,6 +26,13 @@ GROUP_MAX_COUNT = int32(
     "Maximum number of groups that a broker coordinates; requests that would create more are "
     "refused. Each takes about 4 kB of memory.",
     at_least=1,
+)
+GROUP_FLOOD_COUNT = int32(
+    "group.flood.count",
+    2000,
+    "New groups within ten minutes from which on a broker tells of a flood of them; 0: never. A key of logbus.",
+    at_least=0,
+    dynamic=CLUSTER,
 )
 
 GROUP_MEMBERS_MAX_BYTES = int64(

@@ -96,6 +96,13 @@ MAX_CONNECTION_CREATION_RATE = int32(
     dynamic=CLUSTER,
     per_listener=True,
 )
+CONNECTION_FLOOD_COUNT = int32(
+    "connection.flood.count",
+    60_000,
+    "New connections within ten minutes from which on a broker tells of a flood of them; 0: never. A key of logbus.",
+    at_least=0,
+    dynamic=CLUSTER,
+)
 CONNECTIONS_MAX_IDLE_MS = int64(
     "connections.max.idle.ms",
     600_000,

@@ -109,3 +109,10 @@ PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS = int32(
     "Milliseconds between two checks for expired producers.",
     at_least=1,
 )
+PRODUCER_ID_FLOOD_COUNT = int32(
+    "producer.id.flood.count",
+    10_000,
+    "New producer ids within ten minutes from which on a broker tells of a flood of them; 0: never. A key of logbus.",
+    at_least=0,
+    dynamic=CLUSTER,
+)
