@@ -157,7 +157,7 @@ class Broker(OrderedService):
             self.security.connections,
         )
         self.logs = log_manager(env, disks)
-        self.readiness = Readiness(self.logs)
+        self.readiness = Readiness(self.logs, lambda: self.replication.fencing.is_cut_off)
         self.member = ClusterMember(
             env,
             store,

@@ -52,6 +52,12 @@ class LeaderFencing:
     _ends: list[Callable[[], None]] = field(factory=list, init=False)
     _log = Logger()
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether neither the store nor any follower was heard of for a session timeout, and others may lead by now."""
+        silent_since = self.clock.seconds() - self.patience
+        return bool(self._doubted) and all(at < silent_since for at in self._heard.values())
+
     def start(self) -> None:
         """Begin to watch the session."""
         self.replicas.heard = self.heard
@@ -112,7 +118,7 @@ class LeaderFencing:
         silent_since = self.clock.seconds() - self.patience
         if self._alone_since < silent_since:
             self._doubt([replica for replica in self.replicas if self._is_doubtful(replica, silent_since)])
-            if self._doubted and all(at < silent_since for at in self._heard.values()):
+            if self.is_cut_off:
                 self.hang_up()
 
     def _is_doubtful(self, replica: Replica, silent_since: float) -> bool:

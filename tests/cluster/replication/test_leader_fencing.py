@@ -54,6 +54,10 @@ class IsolationTests(ReplicationCase):
         found: Any = next(one for one in answer.topics[0].partitions if one.partition_index == self.number)
         return found.error_code, found.leader_id
 
+    def not_ready(self, broker_id: int = 0) -> list[str]:
+        """Why a broker says that clients should use another one."""
+        return self.cluster[broker_id].broker.readiness.not_ready()
+
     def cut_off(self) -> None:
         self.store.suspend()
         self.cluster.cut(0, 1)
@@ -72,6 +76,8 @@ class IsolationTests(ReplicationCase):
         self.assertEqual(waiting.answers()[0].responses[0].partition_responses[0].error_code, REFUSED)
         self.assertTrue(waiting.closed)
         self.assertEqual((self.wrote(), self.wrote(acks=-1), self.read(), self.shown()), (REFUSED,) * 3 + (NOBODY,))
+        self.assertEqual(self.not_ready(), ["the broker is cut off from the metadata store and all followers"])
+        self.assertEqual(self.not_ready(1), [])
 
     def test_reconnected_in_time(self) -> None:
         """The session survived, and the broker stays leader."""
@@ -81,7 +87,7 @@ class IsolationTests(ReplicationCase):
         self.cluster.mend()
         self.store.resume()
         self.cluster.settle()
-        self.assertEqual((self.wrote(), self.read(), self.shown()), (0, 0, (0, 0)))
+        self.assertEqual((self.wrote(), self.read(), self.shown(), self.not_ready()), (0, 0, (0, 0), []))
         self.cluster.settle(10)
         self.assertEqual(self.wrote(acks=-1), 0)
 
@@ -111,6 +117,7 @@ class IsolationTests(ReplicationCase):
         self.cluster.settle(30)
         self.assertEqual((self.wrote(acks=-1), self.read(), self.shown()), (0, 0, (0, 0)))
         self.assertFalse(client.closed)
+        self.assertEqual([self.not_ready(broker_id) for broker_id in range(3)], [[], [], []])
 
     def test_fetch_of_one_follower(self) -> None:
         """A fetch of a follower that could become leader shows that it has not."""
@@ -129,4 +136,4 @@ class IsolationTests(ReplicationCase):
         self.assertEqual(self.isr(self.number), (0,))
         self.store.suspend()
         self.cluster.settle(30)
-        self.assertEqual((self.wrote(), self.shown()), (0, (0, 0)))
+        self.assertEqual((self.wrote(), self.shown(), self.not_ready()), (0, (0, 0), []))
