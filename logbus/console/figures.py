@@ -59,6 +59,14 @@ def moment(milliseconds: int) -> str:
         return f"{milliseconds} ms since 1970"
 
 
+def iso_time(milliseconds: int) -> str:
+    """Return a time as ISO 8601 has it, with its zone; for one that no calendar has, the number."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return str(milliseconds)
+
+
 def count(value: int, one: str, many: str = "") -> str:
     """Return a number with its noun: ``1 topic``, ``2 topics``."""
     return f"{number(value)} {one if value == 1 else many or one + 's'}"

@@ -17,8 +17,9 @@ from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
 from logbus.console.change import CONFIRMED, TYPED, Change, carry_out
 from logbus.console.elements import button_link, card, choice, field, name, number_cell, refusal, table
-from logbus.console.figures import count, number, shortened
+from logbus.console.figures import count, iso_time, moment, number, shortened
 from logbus.console.page import Page, PageResult, Visit
+from logbus.console.record_query import milliseconds_of
 
 SECTION = "/console/groups"
 MOST_SHOWN = 200
@@ -27,7 +28,7 @@ TARGETS = {
     "latest": "The end",
     "offset": "An offset",
     "shift": "So many records on",
-    "timestamp": "A time",
+    "timestamp": "A time (UTC)",
 }
 OPTIONS = {
     "earliest": "--to-earliest",
@@ -55,15 +56,22 @@ class GroupChangePages:
         wrong: dict[str, str] = {}
         if to not in TARGETS:
             wrong["to"] = f"This must be one of {', '.join(TARGETS)}."
+        elif to == "timestamp":
+            milliseconds = milliseconds_of(value)
+            if milliseconds is None:
+                wrong["value"] = "This must be a time as 2026-05-01T12:00, or milliseconds since 1970."
+            else:
+                value = str(milliseconds)
         elif to in VALUED and not _WHOLE.fullmatch(value):
-            wrong["value"] = "This must be a whole number; of a time, milliseconds since 1970."
+            wrong["value"] = "This must be a whole number."
         if wrong:
             return _reset_page(visit, wrong, None)
         body: dict[str, Any] = {"to": to}
         words = ["groups", "reset-offsets", group, *(["--topic", topic] if topic else ["--all-topics"]), OPTIONS[to]]
         if to in VALUED:
             body["value"] = int(value)
-            words.append(value)
+            # A time without a zone is local for the command, and UTC here.
+            words.append(iso_time(int(value)) if to == "timestamp" else value)
         if topic:
             body["topics"] = [{"topic": topic}]
         path = f"/api/v1/groups/{segment(group)}/offsets"
@@ -84,7 +92,10 @@ class GroupChangePages:
                 title=f"Reset the offsets of {shortened(group)}",
                 button="Reset",
                 words=[*words, "--execute"],
-                facts=["Consumers of the group go on from the new offsets: they read records again, or skip some."],
+                facts=[
+                    *([f"The time is {moment(int(value))}."] if to == "timestamp" else []),
+                    "Consumers of the group go on from the new offsets: they read records again, or skip some.",
+                ],
                 preview=preview,
                 back=f"{SECTION}/{segment(group)}/reset",
                 done=lambda told: _reset_done(group, told["items"]),
@@ -176,9 +187,9 @@ def _reset_page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | No
                         "Offset, records or time",
                         "value",
                         form.get("value", ""),
-                        "For the last three. Records: a negative number goes back. Time: milliseconds since 1970.",
+                        "For the last three. Records: a negative number goes back. Time: as 2026-05-01T12:00, in UTC "
+                        "unless it names a zone, or milliseconds since 1970.",
                         error=wrong.get("value", ""),
-                        inputmode="numeric",
                         autocomplete="off",
                     ),
                     field("Topic", "topic", form.get("topic", ""), "Empty: all that the group has offsets of."),

@@ -30,7 +30,7 @@ from logbus.console.elements import (
     table,
     tile,
 )
-from logbus.console.figures import count, moment, number, shortened
+from logbus.console.figures import count, moment, number, printable, shortened
 from logbus.console.page import Page, Visit
 from logbus.console.plot import plot
 from logbus.coordination.group_lag_history import SAMPLES
@@ -40,6 +40,7 @@ PLOTTED_PARTITIONS = 3
 ROWS, PARTITION_ROWS, MEMBER_ROWS = 50, 200, 100
 LONGEST_LINK = 2000
 """A path must be shorter than 8192 bytes, of which each character may take twelve."""
+STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Dead")
 KINDS = {"Stable": "good", "Empty": "", "Dead": "bad"}
 
 
@@ -49,8 +50,9 @@ class GroupPages:
 
     @route("GET", "/console/groups", "Groups", rights="Shows what the user may see.")
     async def groups(self, visit: Visit) -> Page:
-        after = visit.query.get("after", "")
-        told = await visit.api.get("/api/v1/groups", limit=ROWS, after=after)
+        after, wanted = visit.query.get("after", ""), visit.query.get("filter", "").strip()
+        state = visit.query.get("state", "")
+        told = await visit.api.get("/api/v1/groups", contains=wanted, state=state, limit=ROWS, after=after)
         rows = [
             tags.tr(
                 tags.th(group_link(each["id"]), scope="row"),
@@ -62,21 +64,32 @@ class GroupPages:
             )
             for each in told["items"]
         ]
-        following = "" if told["next"] is None else f"{SECTION}?{urlencode({'after': told['next']})}"
+        kept = {key: text for key, text in (("filter", wanted), ("state", state)) if text}
+        first = f"{SECTION}?{urlencode(kept)}" if kept else SECTION
+        following = "" if told["next"] is None else f"{SECTION}?{urlencode({**kept, 'after': told['next']})}"
         head = ["Group", "State", "Protocol", "Members", "Partitions", "Lag"]
-        content: Any = (
-            [table("Groups", head, rows, visit.pause, (3, 4, 5)), pages(SECTION if after else "", following)]
-            if rows
-            else empty(
+        if rows:
+            content: Any = [
+                table("Groups", head, rows, visit.pause, (3, 4, 5)),
+                pages(first if after else "", following),
+            ]
+        elif kept or after:
+            content = empty("No group that you may see is such a one.", link(SECTION, "Show all groups"))
+        else:
+            content = empty(
                 "There is no group that you may see. A group appears when a consumer joins it or commits an offset.",
                 tags.pre(tags.code("logbus consume TOPIC --group NAME"), class_="command"),
             )
-        )
         loading = message("info", "Groups are still being loaded: some are missing.") if told["loading"] else ""
         return Page(
             "Groups",
             SECTION,
-            [done_message(visit), loading, tags.section(content, class_="card", id="groups", **{"data-live": ""})],
+            [
+                done_message(visit),
+                _filter_form(wanted, state),
+                loading,
+                tags.section(content, class_="card", id="groups", **{"data-live": ""}),
+            ],
         )
 
     @route("GET", "/console/groups/{group}", "One group", rights="Shows what the user may see.")
@@ -137,6 +150,24 @@ class GroupPages:
                 button_link(f"{SECTION}/{segment(visit.names['group'])}/delete", "Delete …", "danger"),
             ],
         )
+
+
+def _filter_form(wanted: str, state: str) -> Tag:
+    choices = {"": "any state", **{each: each for each in STATES}}
+    options = [
+        tags.option(text, value=each, **({"selected": "selected"} if each == state else {}))
+        for each, text in choices.items()
+    ]
+    return tags.form(
+        tags.label("Filter by name", for_="filter", class_="unseen"),
+        tags.input(type="search", name="filter", id="filter", value=printable(wanted), placeholder="Filter by name"),
+        tags.label("State", for_="state-filter", class_="unseen"),
+        tags.select(options, name="state", id="state-filter"),
+        tags.button("Filter", type="submit"),
+        method="get",
+        action=SECTION,
+        class_="filter",
+    )
 
 
 def _lag_plots(samples: Sequence[Mapping[str, Any]]) -> Tag:

@@ -55,7 +55,7 @@ class RecordQuery:
             elif not partition:
                 wrong["partition"] = "An offset needs the number of its partition."
         elif start == TIME:
-            found = _milliseconds(at)
+            found = milliseconds_of(at)
             if found is None:
                 wrong["at"] = "This must be a time as 2026-05-01T12:00, or milliseconds since 1970."
             milliseconds = found or 0
@@ -117,7 +117,12 @@ class RecordQuery:
         return found
 
 
-def _milliseconds(text: str) -> int | None:
+def milliseconds_of(text: str) -> int | None:
+    """
+    Read a time: ISO 8601, in UTC if it names no zone, or milliseconds since 1970.
+
+    :returns: milliseconds since 1970; None: it is none.
+    """
     if _NUMBER.fullmatch(text):
         return int(text)
     try:

@@ -222,7 +222,7 @@ def _row(each: Topic) -> Tag:
         number_cell(number(each["records"])),
         number_cell(size(each["size_bytes"])),
         tags.td("–" if each["cleanup_policy"] is None else shortened(each["cleanup_policy"], 40)),
-        tags.td(_overrides(each["configs"])),
+        tags.td(_overrides(each["configs"]), class_="configs"),
     )
 
 

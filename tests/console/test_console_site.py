@@ -428,6 +428,20 @@ class ListTests(SynchronousTestCase):
             next(path for path in page.links if path.startswith("/console/topics/")), "/console/topics/zoo"
         )
 
+    def test_groups_filter(self) -> None:
+        """Groups are found by a part of their name and by their state, page by page."""
+        for number in range(120):
+            self.world.groups.add(classic(f"g-{number:03}", *([("m", [0])] if number % 2 else [])))
+        page = seen(self.world.ask("GET", "/console/groups?filter=G-0&state=Stable"))
+        found = [path for path in page.links if path.startswith("/console/groups/")]
+        self.assertEqual((len(found), found[0]), (50, "/console/groups/g-001"))
+        page = seen(self.world.ask("GET", "/console/groups?filter=g&state=Stable"))
+        page = seen(self.world.ask("GET", page.having("a", class_="next")[0]["href"] or ""))
+        self.assertEqual(len([path for path in page.links if path.startswith("/console/groups/")]), 10)
+        self.assertEqual(page.having("option", selected="selected")[0]["value"], "Stable")
+        text = seen(self.world.ask("GET", "/console/groups?state=Dead")).text
+        self.assertIn("No group that you may see is such a one.", text)
+
     def test_settings_filter(self) -> None:
         """Settings are found by a part of their name."""
         page = seen(self.world.ask("GET", "/console/topics/orders?setting=RETENTION"))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.console.figures import count, moment, number, printable, rate, seconds, shortened, size
+from logbus.console.figures import count, iso_time, moment, number, printable, rate, seconds, shortened, size
 
 
 class FigureTests(SynchronousTestCase):
@@ -33,6 +33,8 @@ class FigureTests(SynchronousTestCase):
         """Times are in UTC; one that no calendar has is told as it is."""
         self.assertEqual(moment(1_700_000_000_000), "2023-11-14 22:13:20 UTC")
         self.assertEqual(moment(2**62), f"{2**62} ms since 1970")
+        self.assertEqual(iso_time(1_700_000_000_007), "2023-11-14T22:13:20.007+00:00")
+        self.assertEqual(iso_time(2**62), str(2**62))
 
     def test_counts(self) -> None:
         """Nouns agree with their numbers."""

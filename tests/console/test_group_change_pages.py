@@ -19,7 +19,11 @@ class GroupChangeTests(GroupChangeCase):
 
     def test_wrong_fields(self) -> None:
         """What is wrong is told beside its field."""
-        for fields, told in (({}, "one of earliest"), ({"to": "shift", "value": "few"}, "whole number")):
+        for fields, told in (
+            ({}, "one of earliest"),
+            ({"to": "shift", "value": "few"}, "whole number"),
+            ({"to": "timestamp", "value": "yesterday"}, "a time as 2026-05-01T12:00"),
+        ):
             answered = self.post("/console/groups/g/reset", fields)
             self.assertEqual(answered.status, 400)
             self.assertIn(told, seen(answered).text)
@@ -34,6 +38,16 @@ class GroupChangeTests(GroupChangeCase):
         answered = self.post("/console/groups/g/reset", {**fields, "confirmed": "yes"})
         self.assertEqual((answered.status, self.committed()), (303, {0: 1}))
         self.assertIn("The offsets were reset.", seen(self.http.ask("GET", answered.headers["Location"])).text)
+
+    def test_reset_to_a_time(self) -> None:
+        """A time is one of a calendar, in UTC, or milliseconds; the command has it with its zone."""
+        for value in ("1999-12-31T23:30:00+00:30", "1999-12-31T23:00", "946681200000"):
+            fields = {"to": "timestamp", "value": value}
+            page = seen(self.post("/console/groups/g/reset", fields))
+            self.assertIn("--to-datetime 1999-12-31T23:00:00.000+00:00 --execute", page.text)
+            self.assertIn("The time is 1999-12-31 23:00:00 UTC.", page.text)
+            answered = self.post("/console/groups/g/reset", {**fields, "confirmed": "yes"})
+            self.assertEqual((answered.status, self.committed()), (303, {0: 0}))
 
     def test_reset_refused(self) -> None:
         """A topic that does not exist is told on the form, which keeps what was typed."""
