@@ -11,7 +11,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from logbus.admin.authorization import HttpAccess
 from logbus.admin.kafka_requests import KafkaRequests
-from logbus.admin.record_scan import EVERYTHING, Found, RecordFilter, scan
+from logbus.admin.record_scan import EVERYTHING, SHOWN_BYTES, Found, RecordFilter, scan
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import TopicPartition
@@ -48,6 +48,7 @@ class PageQuery:
     :ivar end: the offset before which to stop; None: the partition's end.
     :ivar limit: of the records; ``max_bytes``: of what is fetched at a time.
     :ivar shown: bytes of a key, value or header that are shown.
+    :ivar room: bytes of JSON after which a page ends.
     :ivar committed: whether to hide records of transactions that are open or aborted.
     """
 
@@ -58,6 +59,7 @@ class PageQuery:
     limit: int = 100
     max_bytes: int = 1 << 20
     shown: int = 16_384
+    room: int = SHOWN_BYTES
     committed: bool = False
     wanted: RecordFilter = EVERYTHING
 
@@ -106,6 +108,7 @@ class RecordReader:
                 start,
                 limit=query.limit,
                 shown=query.shown,
+                room=query.room,
                 wanted=query.wanted,
                 aborted=aborted if query.committed else None,
                 end=query.end,

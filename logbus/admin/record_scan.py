@@ -85,12 +85,14 @@ class Found:
     :ivar next_offset: where to continue.
     :ivar scanned: records gone through, or ruled out with their batch.
     :ivar is_full: whether it ended before the end of the batches.
+    :ivar room: bytes of JSON that may follow, about.
     """
 
     next_offset: int
     items: list[dict[str, Any]] = field(factory=list)
     scanned: int = 0
     is_full: bool = False
+    room: int = SHOWN_BYTES
 
 
 def scan(
@@ -100,6 +102,7 @@ def scan(
     *,
     limit: int,
     shown: int,
+    room: int = SHOWN_BYTES,
     wanted: RecordFilter = EVERYTHING,
     aborted: Iterable[AbortedTransaction] | None = None,
     end: int | None = None,
@@ -109,16 +112,15 @@ def scan(
     Go through the whole batches of a response, and return the wanted records.
 
     :param start: of the records; a batch may begin before it. ``end``: the offset before which to stop.
-    :param limit: of the number of records; a page ends after :data:`SHOWN_BYTES`, too.
+    :param limit: of the number of records; ``room``: of their bytes of JSON, beyond which the last one may go.
     :param shown: bytes of a key, value or header that are shown.
     :param is_over: whether the time is over; the scan ends then, if it has moved on at all.
     :param aborted: the aborted transactions, whose records are hidden; None: nothing is hidden but markers.
     :raise DecodeError: a batch is malformed, or its CRC does not match.
     :raise ApiError: from decompression.
     """
-    found = Found(start)
+    found = Found(start, room=room)
     hidden = CommittedFilter(aborted or ())
-    room = SHOWN_BYTES
     for position, header in iter_batches(data):
         is_hidden = hidden.hides(data, position, header)
         if header.last_offset < start:
@@ -145,14 +147,14 @@ def scan(
                 if end is not None and record.offset >= end:
                     break
                 is_late = found.scanned % 64 == 63 and found.next_offset > start and is_over()
-                if len(found.items) >= limit or room <= 0 or is_late:
+                if len(found.items) >= limit or found.room <= 0 or is_late:
                     found.is_full = True
                     return found
                 found.scanned += 1
                 if wanted.accepts(record):
                     told, size = record_json(partition, record, shown)
                     found.items.append(told)
-                    room -= size
+                    found.room -= size
                 found.next_offset = record.offset + 1
         found.next_offset = header.last_offset + 1
     if end is not None:

@@ -92,13 +92,13 @@ async def search(
     :param goes_on: whether the same part may go on with a partition, which this broker leads.
     :raise ApiError: as :meth:`.RecordReader.page`.
     """
-    part = FoundPart(cursor)
+    part, room = FoundPart(cursor), query.room
     deadline = reader.clock.seconds() + SEARCH_SECONDS
     while (at := part.cursor) is not None:
         end = at.end
         if end is None:
             end = await reader.offset(access, topic, at.partition, LATEST, query.committed)
-        asked = evolve(query, end=end, limit=query.limit - len(part.items), max_bytes=FETCHED_BYTES)
+        asked = evolve(query, end=end, limit=query.limit - len(part.items), room=room, max_bytes=FETCHED_BYTES)
         if at.offset is not None:
             asked = evolve(asked, offset=at.offset, timestamp=None, newest=None)
         try:
@@ -114,6 +114,7 @@ async def search(
             continue
         part.items += page.found.items
         part.scanned += page.found.scanned
+        room = page.found.room
         offset = page.found.next_offset
         if offset >= min(end, page.end):
             part.cursor = Cursor(at.partition + 1) if at.partition + 1 < partitions else None
@@ -121,6 +122,6 @@ async def search(
                 break
         else:
             part.cursor = Cursor(at.partition, offset, end)
-        if len(part.items) >= query.limit or reader.clock.seconds() >= deadline:
+        if len(part.items) >= query.limit or room <= 0 or reader.clock.seconds() >= deadline:
             break
     return part

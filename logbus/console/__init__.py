@@ -18,6 +18,7 @@ layout puts these into the frame. Forms come back through form_body and change, 
 * ``broker_answers``: asks several brokers at the same time
 * ``cluster_history``: the last hour of all brokers
 * ``record_query``: what the record browser's form asks for (pure)
+* ``record_input``: keys and values as people type them (pure)
 * ``record_content``: keys and values as people read them (pure)
 * ``value_schemas``: schemas of keys and values, from the registry
 * ``schema_text``: schemas with indentation, and what differs between two of them (pure)
@@ -28,7 +29,9 @@ Pages:
 * ``overview``: the cluster, its faults, its disks and the last hour
 * ``topic_list_page``: topics, with what the brokers have of them
 * ``topic_pages``: one topic: its partitions and readers; create and delete topics
-* ``record_pages``: records of a topic: browse, search, download, produce
+* ``record_pages``: records of a topic: browse and search
+* ``record_download``: the same as lines of JSON, read while they are sent
+* ``record_produce_page``: produce a record
 * ``config_pages``: settings of topics and brokers; change them
 * ``broker_pages``: brokers
 * ``group_pages``: groups, their members and lag

@@ -89,6 +89,8 @@ class ApiClient:
             self._log.failure("{method} {path} failed", method=method, path=path)
             answer = failure_response(e)
         whole = answer.body if isinstance(answer.body, bytes) else await self._whole(answer.body)
+        if len(whole) > MOST_BYTES:
+            raise _too_long()
         told = json.loads(whole) if whole else None
         if answer.status >= HTTPStatus.BAD_REQUEST:
             raise ApiRefusal(answer.status, told or {}, answer.headers)

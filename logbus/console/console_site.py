@@ -121,7 +121,9 @@ class ConsoleSite:
             from logbus.console.overview import OverviewPage
             from logbus.console.partition_pages import PartitionPages
             from logbus.console.quota_pages import QuotaPages
+            from logbus.console.record_download import RecordDownload
             from logbus.console.record_pages import RecordPages
+            from logbus.console.record_produce_page import RecordProducePage
             from logbus.console.schema_change_pages import SchemaChangePages
             from logbus.console.schema_pages import SchemaPages
             from logbus.console.static_files import StaticFiles
@@ -137,6 +139,8 @@ class ConsoleSite:
                     TopicListPage(self.clock),
                     TopicPages(self.clock),
                     RecordPages(),
+                    RecordDownload(),
+                    RecordProducePage(),
                     GroupPages(),
                     GroupChangePages(),
                     TransactionPages(self.clock),

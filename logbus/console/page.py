@@ -4,13 +4,14 @@ What a page is made from: the visit, and what it gives.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
 from attrs import field, frozen
 
+from logbus.admin.event_stream import Piece
 from logbus.console.api_client import ApiClient
 
 Content = Sequence[Any]
@@ -70,11 +71,15 @@ class SeeOther:
 
 @frozen
 class Download:
-    """A file that the browser should save."""
+    """
+    A file that the browser should save.
+
+    :ivar body: its parts, as those of :class:`.ViewResponse`.
+    """
 
     name: str
     content_type: str
-    body: bytes
+    body: Callable[[], Iterator[Piece]]
 
 
 PageResult = Page | SeeOther | Download

@@ -1,12 +1,10 @@
 """
-Pages of records: browse and search a topic, download what is shown, produce a record.
+Pages of records: browse and search a topic.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
@@ -14,14 +12,13 @@ from urllib.parse import urlencode
 from attrs import frozen
 from twisted.web.template import Tag, tags
 
-from logbus.admin.problem_details import HttpProblem, problem
+from logbus.admin.record_json import MAX_SHOWN
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
-from logbus.console.change import Change, carry_out, done_message
+from logbus.console.change import done_message
 from logbus.console.elements import (
     badge,
     button_link,
-    card,
     choice,
     empty,
     field,
@@ -31,18 +28,19 @@ from logbus.console.elements import (
     refusal,
     table,
 )
-from logbus.console.figures import count, moment, number, shortened
-from logbus.console.page import Download, Page, PageResult, Visit
-from logbus.console.record_content import FORMS, Schemas, content_of, decoded
+from logbus.console.figures import count, moment, number, shortened, size
+from logbus.console.page import Page, Visit
+from logbus.console.record_content import FORMS, Schemas, content_of
+from logbus.console.record_download import MOST_DOWNLOADED, Answer, ask, beginning
 from logbus.console.record_query import NEWEST, OFFSET, ROWS, STARTS, RecordQuery
 from logbus.console.value_schemas import schemas_of
 
 SECTION = "/console/topics"
 MOST_HEADERS = 20
-MOST_DOWNLOADED = 500
-NO_COMMAND = "The command line sends lines: a record with line breaks can be sent over HTTP only."
-_NUMBER = re.compile(r"[0-9]{1,9}")
-Answer = Mapping[str, Any]
+DOWNLOADED = (
+    f"A download has at most {number(MOST_DOWNLOADED)} records; of a key, a value or a header that is longer than "
+    f"{size(MAX_SHOWN)} the beginning, with cut as true and the whole size."
+)
 
 
 @frozen
@@ -59,7 +57,8 @@ class RecordPages:
             status = HTTPStatus.BAD_REQUEST
         else:
             try:
-                told = await _ask(visit, query, ROWS, 4096)
+                parameters = await beginning(visit, query, query.parameters(ROWS, 4096))
+                told = await ask(visit, query, parameters)
                 values = (each[part] for each in told["items"] for part in ("key", "value"))
                 schemas = await schemas_of(visit.api, values) if query.shown == "auto" else {}
                 content = _found(visit, topic, query, told, schemas)
@@ -73,101 +72,6 @@ class RecordPages:
             actions=[button_link(f"{path}/produce", "Produce a record")],
             status=status,
         )
-
-    @route(
-        "GET", "/console/topics/{topic}/records.jsonl", "The same as lines of JSON", rights="Needs Read on the Topic."
-    )
-    async def download(self, visit: Visit) -> PageResult:
-        query = RecordQuery.read(visit.query)
-        if query.wrong:
-            ((field_name, fault), *_) = query.wrong.items()
-            raise HttpProblem(HTTPStatus.BAD_REQUEST, f"{field_name}: {fault}")
-        told = await _ask(visit, query, MOST_DOWNLOADED, 16_384)
-        values = (each[part] for each in told["items"] for part in ("key", "value"))
-        schemas = await schemas_of(visit.api, values) if query.shown == "auto" else {}
-        lines = []
-        for each in told["items"]:
-            parts = {part: decoded(each[part], schemas) for part in ("key", "value")}
-            lines.append(json.dumps({**each, **parts}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-            await visit.pause()
-        return Download("records.jsonl", "application/x-ndjson", b"".join(lines))
-
-    @route("GET", "/console/topics/{topic}/produce", "The form to produce", rights="Everybody may see it.")
-    async def new(self, visit: Visit) -> Page:
-        return _produce_page(visit, {}, None)
-
-    @route("POST", "/console/topics/{topic}/produce", "Produce a record", rights="Needs Write on the Topic.")
-    async def produce(self, visit: Visit) -> PageResult:
-        topic, form = visit.names["topic"], visit.form
-        wrong: dict[str, str] = {}
-        headers, line = _headers(form.get("headers", ""))
-        if line:
-            wrong["headers"] = f"The line {shortened(line)!r} is not of the form name=value."
-        partition = form.get("partition", "").strip()
-        if partition and not _NUMBER.fullmatch(partition):
-            wrong["partition"] = "This must be the number of a partition, or empty."
-        if wrong:
-            return _produce_page(visit, wrong, None)
-        key, value, is_tombstone = form.get("key", ""), form.get("value", ""), form.get("tombstone") == "yes"
-        record: dict[str, Any] = {
-            "key": {"text": key} if key else None,
-            "value": None if is_tombstone else {"text": value},
-            "headers": [{"name": each, "value": {"text": text}} for each, text in headers],
-        }
-        if partition:
-            record["partition"] = int(partition)
-        path = f"{SECTION}/{segment(topic)}"
-
-        async def again(error: ApiRefusal) -> PageResult:
-            return _produce_page(visit, {}, error)
-
-        return await carry_out(
-            visit,
-            Change(
-                title=f"Produce a record to {topic}",
-                button="Produce",
-                words=_words(topic, key, is_tombstone, headers, partition),
-                given=line_of(key, "" if is_tombstone else value),
-                no_command=NO_COMMAND if has_breaks(key, value) else "",
-                facts=[
-                    f"The key is {shortened(key, 300)!r}." if key else "It has no key.",
-                    "It is a tombstone, which deletes its key from a compacted topic."
-                    if is_tombstone
-                    else f"The value has {count(len(value.encode('utf-8', 'replace')), 'byte')}.",
-                    count(len(headers), "header") + ".",
-                ],
-                back=f"{path}/produce",
-                done=lambda told: _written(path, told),
-                section=SECTION,
-                method="POST",
-                path=f"/api/v1/topics/{segment(topic)}/records",
-                body={"records": [record]},
-            ),
-            again,
-        )
-
-
-async def _ask(visit: Visit, query: RecordQuery, rows: int, shown_bytes: int) -> Answer:
-    at = f"/api/v1/topics/{segment(visit.names['topic'])}"
-    if query.partition:
-        at += f"/partitions/{segment(query.partition)}"
-    parameters = query.parameters(rows, shown_bytes)
-    if not query.partition and query.start == NEWEST and not query.filters:
-        # So many of each that all partitions have their share of the page.
-        partitions = (await visit.api.get(at))["partitions"]
-        parameters["newest"] = max(1, rows // max(1, partitions))
-    told: Answer = await visit.api.get(f"{at}/records", **parameters)
-    return told
-
-
-def _written(path: str, told: Answer) -> str:
-    """Return where the record is shown that was written."""
-    (each,) = told["items"]
-    if each["error"] is not None:
-        status = HTTPStatus.SERVICE_UNAVAILABLE if each["error"]["retriable"] else HTTPStatus.BAD_REQUEST
-        raise ApiRefusal(status, problem(status, each["error"]["detail"]), {})
-    at = {"partition": each["partition"], "from": OFFSET, "at": each["offset"], "done": "produced"}
-    return f"{path}/records?{urlencode(at)}"
 
 
 def _found(visit: Visit, topic: str, query: RecordQuery, told: Answer, schemas: Schemas) -> list[Any]:
@@ -206,6 +110,7 @@ def _found(visit: Visit, topic: str, query: RecordQuery, told: Answer, schemas: 
             link(saved, "Download as JSON lines", class_="quiet") if rows else "",
             class_="pages",
         ),
+        tags.p(DOWNLOADED, class_="note") if rows else "",
         class_="card",
         id="found",
     )
@@ -305,101 +210,4 @@ def _form(query: RecordQuery, action: str) -> Tag:
         method="get",
         action=action,
         class_="card",
-    )
-
-
-def _headers(text: str) -> tuple[list[tuple[str, str]], str]:
-    """Return headers in lines of name=value, and the first line that is not one."""
-    found: list[tuple[str, str]] = []
-    for line in filter(None, map(str.strip, text.split("\n"))):
-        key, equals, value = line.partition("=")
-        if not equals or not key:
-            return found, line
-        found.append((key, value))
-    return found, ""
-
-
-def _words(topic: str, key: str, is_tombstone: bool, headers: Sequence[tuple[str, str]], partition: str) -> list[str]:
-    words = ["produce", topic]
-    if key:
-        words += ["--key-separator", "\t"]
-    if is_tombstone:
-        words += ["--null", ""]
-    if partition:
-        words += ["--partition", partition]
-    for each, text in headers:
-        words += ["--header", f"{each}={text}"]
-    return words
-
-
-def has_breaks(key: str, value: str) -> bool:
-    """Whether a record cannot be a line."""
-    return any(character in key + value for character in "\n\r\0") or "\t" in key
-
-
-def line_of(key: str, value: str) -> str:
-    """Return the line that the command reads."""
-    return f"{key}\t{value}" if key else value
-
-
-def _produce_page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) -> Page:
-    topic, form = visit.names["topic"], visit.form
-    path = f"{SECTION}/{segment(topic)}"
-    status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
-    checked = {"checked": "checked"} if form.get("tombstone") == "yes" else {}
-    return Page(
-        "Produce a record",
-        SECTION,
-        [
-            "" if refused is None else refusal(refused),
-            card(
-                "New record",
-                tags.form(
-                    field("Key", "key", form.get("key", ""), "Empty: no key.", autocomplete="off", spellcheck="false"),
-                    field(
-                        "Value",
-                        "value",
-                        form.get("value", ""),
-                        "Text, written in UTF-8.",
-                        kind="area",
-                        rows="8",
-                        spellcheck="false",
-                    ),
-                    tags.p(
-                        tags.label(
-                            tags.input(type="checkbox", name="tombstone", value="yes", **checked),
-                            " A tombstone: no value; it deletes the key from a compacted topic",
-                        ),
-                        class_="field",
-                    ),
-                    field(
-                        "Headers",
-                        "headers",
-                        form.get("headers", ""),
-                        "One a line, as name=value.",
-                        kind="area",
-                        error=wrong.get("headers", ""),
-                        rows="3",
-                        spellcheck="false",
-                    ),
-                    field(
-                        "Partition",
-                        "partition",
-                        form.get("partition", ""),
-                        "Empty: chosen by the key.",
-                        error=wrong.get("partition", ""),
-                        inputmode="numeric",
-                    ),
-                    tags.div(
-                        tags.button("Review", type="submit", class_="primary"),
-                        button_link(f"{path}/records", "Cancel"),
-                        class_="buttons",
-                    ),
-                    method="post",
-                    action=f"{path}/produce",
-                ),
-            ),
-        ],
-        trail=[("Topics", SECTION), (topic, path)],
-        status=status if refused is None else refused.status,
     )

@@ -142,6 +142,15 @@ class SearchTests(HttpBrokerCase):
         rest = self.http.get(f"{SEARCH}?limit=500&cursor={part['next']}")
         self.assertEqual(len(rest["items"]), 59)
 
+    def test_a_part_has_an_end(self) -> None:
+        """A part of a search ends after about a megabyte, in whichever partition."""
+        for partition in (0, 1):
+            for _ in range(4):
+                self.client.produce(a_batch(b"x" * 200_000), partition=partition)
+        first = self.http.get(f"{SEARCH}?shown_bytes=200000")
+        second = self.http.get(f"{SEARCH}?shown_bytes=200000&cursor={first['next']}")
+        self.assertEqual((len(first["items"]), len(second["items"]), second["done"]), (6, 2, True))
+
     def test_deleted_meanwhile(self) -> None:
         """A search goes on with what is left where records were deleted behind its back."""
         self.fill()
