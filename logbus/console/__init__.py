@@ -22,7 +22,7 @@ layout puts these into the frame. Forms come back through form_body and change, 
 * ``record_content``: keys and values as people read them (pure)
 * ``value_schemas``: schemas of keys and values, from the registry
 * ``schema_text``: schemas with indentation, and what differs between two of them (pure)
-* ``static_files``: the style sheet and the script
+* ``static_files``: the style sheet and the scripts
 
 Pages:
 
@@ -31,6 +31,7 @@ Pages:
 * ``topic_pages``: one topic: its partitions and readers; create and delete topics
 * ``record_pages``: records of a topic: browse and search
 * ``record_download``: the same as lines of JSON, read while they are sent
+* ``record_tail_page``: follow the end of a topic
 * ``record_produce_page``: produce a record
 * ``config_pages``: settings of topics and brokers; change them
 * ``broker_pages``: brokers

@@ -124,6 +124,7 @@ class ConsoleSite:
             from logbus.console.record_download import RecordDownload
             from logbus.console.record_pages import RecordPages
             from logbus.console.record_produce_page import RecordProducePage
+            from logbus.console.record_tail_page import RecordTailPage
             from logbus.console.schema_change_pages import SchemaChangePages
             from logbus.console.schema_pages import SchemaPages
             from logbus.console.static_files import StaticFiles
@@ -141,6 +142,7 @@ class ConsoleSite:
                     RecordPages(),
                     RecordDownload(),
                     RecordProducePage(),
+                    RecordTailPage(),
                     GroupPages(),
                     GroupChangePages(),
                     TransactionPages(self.clock),

@@ -59,7 +59,7 @@ class Layout:
                 tags.title(f"{page.title} · logbus broker {self.broker_id}"),
                 tags.link(rel="icon", href=self.static("icon.svg"), type="image/svg+xml"),
                 tags.link(rel="stylesheet", href=self.static("console.css")),
-                tags.script(src=self.static("console.js")),
+                [tags.script(src=self.static(name)) for name in ("console.js", *page.scripts)],
             ),
             tags.body(
                 tags.a("Skip to content", href="#content", class_="skip"),

@@ -37,7 +37,12 @@ class LinkPages:
             (each.path, each.summary) for each in self.router.routes if each.method == "GET" and not each.variables
         ]
         found += [(f"/{path}/", "Added by a plugin") for path in self.mounted()]
-        keys = [*((key, text) for _, text, key in SECTIONS), ("/", "Filter this list"), ("d", "Switch light and dark")]
+        keys = [
+            *((key, text) for _, text, key in SECTIONS),
+            ("/", "Filter this list"),
+            ("p", "Pause the live tail of a topic, and continue it"),
+            ("d", "Switch light and dark"),
+        ]
         return Page(
             "Links",
             "/console/links",

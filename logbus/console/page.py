@@ -51,6 +51,7 @@ class Page:
     :ivar section: the path of the entry in the navigation.
     :ivar trail: links above the title: texts and paths.
     :ivar actions: links or forms beside the title.
+    :ivar scripts: names of files of scripts that this page needs besides that of all pages.
     """
 
     title: str
@@ -60,6 +61,7 @@ class Page:
     actions: Content = ()
     status: HTTPStatus = HTTPStatus.OK
     headers: Mapping[str, str] = field(factory=lambda: MappingProxyType({}))
+    scripts: Sequence[str] = ()
 
 
 @frozen

@@ -69,9 +69,18 @@ class RecordPages:
             SECTION,
             [done_message(visit), _form(query, f"{path}/records"), *content],
             trail=[("Topics", SECTION), (topic, path)],
-            actions=[button_link(f"{path}/produce", "Produce a record")],
+            actions=[
+                button_link(f"{path}/tail{_tailed(query)}", "Live tail"),
+                button_link(f"{path}/produce", "Produce a record"),
+            ],
             status=status,
         )
+
+
+def _tailed(query: RecordQuery) -> str:
+    """Return the same filter as the query of the page that follows the topic."""
+    kept = {key: text for key, text in query.fields().items() if key not in ("from", "at", "show")}
+    return f"?{urlencode(kept)}" if kept else ""
 
 
 def _found(visit: Visit, topic: str, query: RecordQuery, told: Answer, schemas: Schemas) -> list[Any]:
@@ -196,18 +205,16 @@ def _form(query: RecordQuery, action: str) -> Tag:
         ),
         tags.div(
             tags.button("Show records", type="submit", class_="primary"),
-            tags.label(
-                tags.input(
-                    type="checkbox",
-                    name="committed",
-                    value="yes",
-                    **({"checked": "checked"} if query.committed else {}),
-                ),
-                " only committed records",
-            ),
+            committed_only(query.committed),
             class_="filter",
         ),
         method="get",
         action=action,
         class_="card",
     )
+
+
+def committed_only(is_checked: bool) -> Tag:
+    """Return the mark for records of transactions that are committed, and of none."""
+    checked = {"checked": "checked"} if is_checked else {}
+    return tags.label(tags.input(type="checkbox", name="committed", value="yes", **checked), " only committed records")

@@ -1,5 +1,5 @@
 """
-The style sheet, the script and the icon, which browsers keep: their addresses change with their content.
+The style sheet, the scripts and the icon, which browsers keep: their addresses change with their content.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ TYPES: Mapping[str, str] = MappingProxyType(
     {
         "console.css": "text/css; charset=utf-8",
         "console.js": "text/javascript; charset=utf-8",
+        "tail.js": "text/javascript; charset=utf-8",
         "icon.svg": "image/svg+xml",
     }
 )

@@ -101,6 +101,7 @@ class TopicPages:
             trail=[("Topics", SECTION)],
             actions=[
                 button_link(f"{path}/records", "Records", "primary"),
+                button_link(f"{path}/tail", "Live tail"),
                 *(
                     []
                     if about["internal"]
