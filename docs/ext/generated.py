@@ -202,7 +202,8 @@ def _shape(schema: Any) -> str:
     if "enum" in schema:
         text = " | ".join(f"``{value}``" for value in schema["enum"])
     if "default" in schema:
-        text += f", default ``{schema['default']}``"
+        # An empty text would be nothing between backticks.
+        text += f", default ``{schema['default'] or repr(schema['default'])}``"
     return text
 
 

@@ -27,7 +27,7 @@ MAX_NAMED = 60
 
 _TAG = r'(W/)?"[\x21\x23-\x7e]*"'
 _TAGS = string(
-    "Tags, of which one must be the present ETag, or *; else 412, and nothing is changed.",
+    "Tags, of which one must be the present ETag, or '*'; else 412, and nothing is changed.",
     pattern=rf"^(\*|{_TAG}(, ?{_TAG})*)$",
     maxLength=4096,
 )
