@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sysconfig
-from configparser import RawConfigParser
+from configparser import ConfigParser, RawConfigParser
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,16 @@ def test_container() -> None:
     config, endpoints = loaded(entrypoint()[1])
     assert config.get(keys.LOG_DIRS) == ("/var/lib/logbus",)
     assert endpoints == {"kafka": "tcp:9092:interface=0.0.0.0", "admin": "tcp:8080:interface=127.0.0.1"}
+
+
+def test_extras_of_the_image() -> None:
+    """The image has all that a broker and its commands can use: each extra but those of Spark and of development."""
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    not_there = {"browser", "dev", "docs", "spark", "test"}
+    assert not_there < set(setup["options.extras_require"])
+    [installed] = re.findall(r"'/src\[([a-z,]+)\]'", (DEPLOY / "Containerfile").read_text())
+    assert installed.split(",") == sorted(set(setup["options.extras_require"]) - not_there)
 
 
 def test_build_context() -> None:
