@@ -15,7 +15,15 @@ HOSTILE = "<script>document.title='broken into'</script>"
 """A key, a value and a group that are script."""
 
 VARIABLES: Mapping[str, str] = MappingProxyType(
-    {"topic": "orders", "group": "billing", "broker": "0", "transaction": "payments", "partition": "0"}
+    {
+        "topic": "orders",
+        "group": "billing",
+        "broker": "0",
+        "transaction": "payments",
+        "partition": "0",
+        "producer": "0",
+        "offset": "0",
+    }
 )
 """Names for the variable parts of paths; the setting depends on whose it is."""
 SETTINGS: Mapping[str, str] = MappingProxyType({"topics": "retention.ms", "brokers": "log.retention.ms"})
