@@ -32,6 +32,7 @@ Servers:
 * ``request_context``: the peer of a request
 * ``shared_resources``: what the connections of all listeners share
 * ``request_budget``: memory of requests, over all connections
+* ``large_requests``: large requests take turns with the small ones of others
 * ``request_times``: how long requests take, by API and phase
 * ``request_errors``: counts errors by API and code
 * ``memory_holder``: the interface between a connection's memory and the budget

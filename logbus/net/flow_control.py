@@ -20,6 +20,7 @@ LATER = 16  # other connections get their turn
 CLOSING = 32
 THROTTLED = 64  # the client is over its quota (KIP-219)
 PREPARING = 128  # a request waits before it is served; its memory is read meanwhile
+GIVING_WAY = 256  # small requests of others come before a large one
 
 _MAX_READ_AHEAD = 1 << 16
 
@@ -101,9 +102,18 @@ class FlowControl:
         self._mute = self._shared.clock.callLater(seconds, self._unmute)
         self.transport.pause_reading()
 
+    def gives_way(self) -> bool:
+        """Whether small requests of others come before the large one here: then it waits for its turn."""
+        if not self._shared.large_requests.must_wait(self._take_turn):
+            return False
+        self.stops |= GIVING_WAY
+        self.transport.pause_reading()
+        return True
+
     def connection_lost(self) -> None:
         """Serve nothing any more."""
         self._lost = True
+        self._shared.large_requests.withdraw(self._take_turn)
         self.stops |= CLOSING
         if self._later is not None:
             self._later.cancel()
@@ -115,6 +125,9 @@ class FlowControl:
     def _unmute(self) -> None:
         self._mute = None
         self.resume(THROTTLED)
+
+    def _take_turn(self) -> None:
+        self.resume(GIVING_WAY)
 
     def _begin_turn(self) -> None:
         self._later = None

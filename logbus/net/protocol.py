@@ -22,7 +22,7 @@ from zope.interface import implementer
 from logbus.errors import ProtocolError
 from logbus.net.channel_binding import channel_binding
 from logbus.net.connection_deadlines import ConnectionDeadlines, ConnectionProgress
-from logbus.net.flow_control import CLOSING, LATER, PENDING, PREPARING, THROTTLED, UNSENT, FlowControl
+from logbus.net.flow_control import CLOSING, GIVING_WAY, LATER, PENDING, PREPARING, THROTTLED, UNSENT, FlowControl
 from logbus.net.frame_memory import FrameMemory
 from logbus.net.itransport import IFrameTransport
 from logbus.net.request_context import RequestContext
@@ -335,7 +335,7 @@ class KafkaServerProtocol(Protocol):
         if not self._ended or self.dispatcher.order:
             return
         stops = self._flow.stops
-        if stops & CLOSING or not stops & (LATER | UNSENT | PENDING | THROTTLED | PREPARING):
+        if stops & CLOSING or not stops & (LATER | UNSENT | PENDING | THROTTLED | PREPARING | GIVING_WAY):
             self._close_when_sent()
 
     def _close(self) -> None:

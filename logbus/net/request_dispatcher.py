@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 
 from logbus.net.client_throttle import ClientThrottle
 from logbus.net.flow_control import BLOCKED, PENDING, PREPARING, FlowControl
+from logbus.net.large_requests import LARGE, LargeRequestScheduler
 from logbus.net.produce_gatherer import GatheredProduceRouter, may_be_gathered
 from logbus.net.read_turn import ReadTurn
 from logbus.net.request_context import RequestContext
@@ -123,13 +124,15 @@ class RequestDispatcher:
     _coalesced_router: CoalescedProduceRouter | None = field(default=None, init=False)
     _template: RequestTemplate | None = field(default=None, init=False)
     _blocker: ResponseSlot | None = field(default=None, init=False)
-    # A Produce that waits before it is served, for what, when it was received, and since when it waits.
-    _preparing: tuple[Request, Deferred[None], float, float] | None = field(default=None, init=False)
+    # A Produce that waits before it is served, for what, when it was received, since when it waits, and the small
+    # requests served until then.
+    _preparing: tuple[Request, Deferred[None], float, float, int] | None = field(default=None, init=False)
     _lost: bool = field(default=False, init=False)
     _quotas: QuotaManagers = field(init=False)
     _throttle: ClientThrottle = field(init=False)
     _turn: ReadTurn = field(init=False)
     _times: RequestTimes = field(init=False)
+    _large: LargeRequestScheduler = field(init=False)
     # When the requests that are being served were received; and since when there are requests in the buffer, or 0.
     _received: float = field(default=0.0, init=False)
     _held_since: float = field(default=0.0, init=False)
@@ -139,6 +142,7 @@ class RequestDispatcher:
         self._quotas = shared.client_quotas
         self._turn = shared.turn
         self._times = shared.times
+        self._large = shared.large_requests
         self._throttle = ClientThrottle(shared.client_quotas, self._flow)
         self.order = ResponseOrder(shared.limits.max_pending, shared.limits.max_unsent, shared.metrics)
 
@@ -160,11 +164,16 @@ class RequestDispatcher:
         :raises ProtocolError: a frame is no request that is served here.
         """
         flow, frames, shared, turn = self._flow, self._frames, self._routing.shared, self._turn
+        is_large = frames.held >= LARGE and self._preparing is None and not frames.missing
+        if is_large and flow.gives_way():
+            self.held_back()
+            return False
         before, ends, frame = self.requests, 0.0, None
         last, left = before + shared.limits.turn_requests, shared.limits.turn_bytes
         is_open = self._login is None or self._login.session.is_open
         flow.serving = True
         self._received = self._times.begin(self._held_since, turn.begun)
+        begun = self._times.mark
         if self._quotas.is_active:
             self._throttle.begin_turn()
         try:
@@ -204,6 +213,8 @@ class RequestDispatcher:
                         flow.end_turn()
         finally:
             flow.serving = False
+            if is_large and not flow.stops & PREPARING:
+                self._large.served(begun)
             if flow.stops:
                 self._held_since = self._received if frames.held else 0.0
             elif self._held_since:
@@ -265,6 +276,8 @@ class RequestDispatcher:
         """Have a request answered."""
         self.requests += 1
         context, routing = self._context_for(request.client_id), self._routing
+        if request.api_key == PRODUCE:
+            self._large.small += 1
         if self._quotas.is_active:
             answer = self._throttle.serve(context, request, routing.router)
         else:
@@ -291,7 +304,7 @@ class RequestDispatcher:
         waiting = preparer(self._context_for(request.client_id), request)
         if waiting is None:
             return False
-        self._preparing = request, waiting, self._received, self._times.mark
+        self._preparing = request, waiting, self._received, self._times.mark, self._large.small
         self._flow.stop_reading(PREPARING)
         waiting.addCallback(lambda _: self._flow.resume(PREPARING))
         return True
@@ -299,8 +312,11 @@ class RequestDispatcher:
     def _serve_prepared(self) -> int:
         """Serve the request that waited; returns its bytes."""
         assert self._preparing is not None
-        (request, _, self._received, self._times.mark), self._preparing = self._preparing, None
+        (request, _, self._received, since, small), self._preparing = self._preparing, None
+        self._times.mark, others = since, self._large.small - small
         self._route(request)
+        if request.size >= LARGE:
+            self._large.served(since, others)
         return request.size
 
     @property
@@ -402,6 +418,7 @@ class RequestDispatcher:
     def _answer_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes], together: bool = False) -> None:
         count = len(run.batches)
         self.requests += count
+        self._large.small += count
         if not isinstance(answer, bytes):
             self._wait(run, answer, count)
             return

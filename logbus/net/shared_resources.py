@@ -9,6 +9,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from logbus.net.arrivals import Arrivals
 from logbus.net.connection_limits import ConnectionLimits, ConnectionQuotas, UnsentReplies, WarningLimiter
+from logbus.net.large_requests import LargeRequestScheduler
 from logbus.net.metrics import NetMetrics
 from logbus.net.produce_gatherer import ProduceGatherer
 from logbus.net.read_turn import ReadTurn
@@ -44,6 +45,7 @@ class SharedResources:
     :ivar rates: of new connections.
     :ivar turn: of the reactor; another reactor than ours has none, and each connection is served at once.
     :ivar gatherer: of the Produce requests of several connections.
+    :ivar large_requests: has them take turns with small ones.
     :ivar pause: stops a listener, by its name, from accepting connections for so many seconds.
     """
 
@@ -63,6 +65,7 @@ class SharedResources:
     pause: Callable[[str, float], object] = field(default=_go_on)
     turn: ReadTurn = field()
     gatherer: ProduceGatherer = field()
+    large_requests: LargeRequestScheduler = field()
 
     @budget.default
     def _budget(self) -> RequestBudget:
@@ -92,6 +95,10 @@ class SharedResources:
     @gatherer.default
     def _gatherer(self) -> ProduceGatherer:
         return ProduceGatherer(self.turn)
+
+    @large_requests.default
+    def _large_requests(self) -> LargeRequestScheduler:
+        return LargeRequestScheduler(self.clock, self.times.seconds)
 
     @warning_limiter.default
     def _warning_limiter(self) -> WarningLimiter:
