@@ -14,10 +14,12 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
 from logbus.admin.authorization import HttpAccess
+from logbus.errors import ApiError, ErrorCode
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import SliceScheduler, TimeSlice
 from logbus.records.file_slice import joined
 from logbus.wire.connection import Request, ServerConnection, api_key_of
+from logbus.wire.encoder_runtime import EncodeError
 from logbus.wire.headers import RequestHeader, encode_request_header
 from logbus.wire.messages import api
 from logbus.wire.schema import decode, encode
@@ -55,14 +57,19 @@ class KafkaRequests:
 
         A response to a client that has used up its quota comes later (KIP-219: the client would be muted).
 
-        :raise ApiError: as the handler says; most errors are in the response.
+        :raise ApiError: as the handler says; most errors are in the response. INVALID_REQUEST: it cannot be encoded.
         """
         if self._wire is None:
             self._wire = ServerConnection(self._served())
         key = api_key_of(message)
         described = api(key)
         header = RequestHeader(key, version, 0, CLIENT_ID)
-        frame = encode_request_header(header, described.flexible.includes(version)) + joined(encode(message, version))
+        try:
+            body = joined(encode(message, version))
+        except EncodeError as e:
+            # What the client gave does not fit, such as a name of more bytes than a string has.
+            raise ApiError(ErrorCode.INVALID_REQUEST, str(e)) from None
+        frame = encode_request_header(header, described.flexible.includes(version)) + body
         context = RequestContext(
             id(access), self._listener, access.host, 0, access.principal, client_id=CLIENT_ID, scheduler=self._scheduler
         )

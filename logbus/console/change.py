@@ -17,8 +17,10 @@ from twisted.web.template import Tag, tags
 
 from logbus.console.api_client import ApiRefusal
 from logbus.console.elements import button_link, card, command, field, hidden, message, refusal
+from logbus.console.figures import printable, shortened
 from logbus.console.page import Page, PageResult, SeeOther, Visit
 
+MOST_OF_FACT = 1000
 CONFIRMED = "confirmed"
 TYPED = "typed_name"
 SEEN = "seen"
@@ -62,8 +64,8 @@ class Change:
     @property
     def command(self) -> str:
         """The equivalent command, quoted for a shell."""
-        line = shlex.join(["logbus", *self.words])
-        return f"printf '%s\\n' {shlex.quote(self.given)} | {line}" if self.given is not None else line
+        line = shell_line(["logbus", *self.words])
+        return f"printf '%s\\n' {_word(self.given)} | {line}" if self.given is not None else line
 
     @property
     def is_dangerous(self) -> bool:
@@ -81,7 +83,7 @@ async def carry_out(visit: Visit, change: Change, again: Again | None = None) ->
         return _question(visit, change)
     typed = visit.form.get(TYPED, "")
     if change.typed and typed != change.typed:
-        return _question(visit, change, f"This is not the name. Type {change.typed} to confirm.")
+        return _question(visit, change, f"This is not the name. Type {shortened(change.typed)} to confirm.")
     try:
         told = await visit.api.change(change.method, change.path, change.body, change.query)
         return SeeOther(change.done(told) if callable(change.done) else change.done)
@@ -96,7 +98,7 @@ def _question(visit: Visit, change: Change, error: str = "", refused: ApiRefusal
     form = tags.form(
         hidden({**kept, CONFIRMED: "yes"}),
         field(
-            f"Type {change.typed} to confirm",
+            f"Type {shortened(change.typed)} to confirm",
             TYPED,
             error=error,
             autocomplete="off",
@@ -121,7 +123,9 @@ def _question(visit: Visit, change: Change, error: str = "", refused: ApiRefusal
             "" if refused is None else refusal(refused),
             card(
                 "Please confirm",
-                tags.ul([tags.li(fact) for fact in change.facts], class_="plain") if change.facts else "",
+                tags.ul([tags.li(shortened(fact, MOST_OF_FACT)) for fact in change.facts], class_="plain")
+                if change.facts
+                else "",
                 change.preview,
                 form,
                 kind="danger" if change.is_dangerous else "",
@@ -133,6 +137,25 @@ def _question(visit: Visit, change: Change, error: str = "", refused: ApiRefusal
         ],
         status=status if refused is None else refused.status,
     )
+
+
+def shell_line(words: Sequence[str]) -> str:
+    """Return a line for a shell, in which everything is seen: what is not is written as Bash does, ``$'a\\x07'``."""
+    return " ".join(map(_word, words))
+
+
+def _word(text: str) -> str:
+    if printable(text) == text:
+        return shlex.quote(text)
+    return "$'" + "".join(map(_escaped, text)) + "'"
+
+
+def _escaped(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if printable(character) == character:
+        return character
+    return f"\\x{ord(character):02x}" if ord(character) < 128 else f"\\u{ord(character):04x}"
 
 
 def seen(value: Any) -> str:

@@ -202,10 +202,7 @@ class ConsoleSite:
                 {"Allow": allowed},
             )
         posted = method == "POST"
-        try:
-            form = read_form(body.decode("utf-8")) if posted else {}
-        except UnicodeDecodeError:
-            raise HttpProblem(HTTPStatus.BAD_REQUEST, "The form is not UTF-8.") from None
+        form = read_form(body.decode("utf-8", "surrogateescape")) if posted else {}
         visit = Visit(
             api=ApiClient(self.api, access, self._cooperator, self.schemas()),
             path=path,

@@ -13,6 +13,7 @@ from twisted.web.template import Tag, tags
 
 import logbus
 from logbus.console.elements import link, name
+from logbus.console.figures import shortened
 from logbus.console.page import Page
 from logbus.net.request_context import ANONYMOUS
 
@@ -27,6 +28,7 @@ SECTIONS: tuple[tuple[str, str, str], ...] = (
     ("/console/links", "Links", "l"),
 )
 """Paths, names and keys of the navigation."""
+MOST_OF_TITLE = 300
 
 PAGE_HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -51,12 +53,13 @@ class Layout:
 
     def document(self, page: Page, principal: str) -> Tag:
         """Return the whole document."""
+        title = shortened(page.title, MOST_OF_TITLE)
         return tags.html(
             tags.head(
                 tags.meta(charset="utf-8"),
                 tags.meta(name="viewport", content="width=device-width, initial-scale=1"),
                 tags.meta(name="color-scheme", content="light dark"),
-                tags.title(f"{page.title} · logbus broker {self.broker_id}"),
+                tags.title(f"{title} · logbus broker {self.broker_id}"),
                 tags.link(rel="icon", href=self.static("icon.svg"), type="image/svg+xml"),
                 tags.link(rel="stylesheet", href=self.static("console.css")),
                 [tags.script(src=self.static(name)) for name in ("console.js", *page.scripts)],
@@ -66,7 +69,7 @@ class Layout:
                 self._header(page, principal),
                 Tag("main")(
                     self._trail(page),
-                    tags.div(tags.h1(page.title), tags.div(*page.actions, class_="actions"), class_="title"),
+                    tags.div(tags.h1(title), tags.div(*page.actions, class_="actions"), class_="title"),
                     *page.content,
                     id="content",
                     tabindex="-1",

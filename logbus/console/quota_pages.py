@@ -5,7 +5,6 @@ Pages of the quotas of users, client ids and addresses: a table of them, and a f
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -16,7 +15,7 @@ from twisted.web.template import Tag, tags
 
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal
-from logbus.console.change import CONFIRMED, SEEN, Change, carry_out, outdated, seen
+from logbus.console.change import CONFIRMED, SEEN, Change, carry_out, outdated, seen, shell_line
 from logbus.console.elements import button_link, card, empty, facts, field, hidden, link, name, refusal, table
 from logbus.console.figures import count
 from logbus.console.page import Page, PageResult, Visit
@@ -122,7 +121,7 @@ class QuotaPages:
                 words=words[0],
                 no_command=""
                 if len(words) == 1
-                else "Two commands: " + " ; ".join(shlex.join(["logbus", *each]) for each in words),
+                else "Two commands: " + " ; ".join(shell_line(["logbus", *each]) for each in words),
                 facts=[
                     f"{key} has no limit any more." if value is None else f"{key} is {_text(value)}."
                     for key, value in quotas.items()

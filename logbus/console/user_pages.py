@@ -4,7 +4,6 @@ Pages of users that log in by SCRAM: a table of them, a form to set a password, 
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from http import HTTPStatus
 from urllib.parse import urlencode
@@ -14,7 +13,7 @@ from twisted.web.template import Tag, tags
 
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
-from logbus.console.change import Change, carry_out
+from logbus.console.change import Change, carry_out, shell_line
 from logbus.console.elements import button_link, card, command, empty, field, link, name, refusal, table
 from logbus.console.figures import count
 from logbus.console.page import Page, PageResult, SeeOther, Visit
@@ -146,7 +145,7 @@ def _page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) ->
             card(
                 "The same on the command line",
                 tags.p("It asks for the password. For a new user it is ", tags.code("users add"), "."),
-                command(shlex.join(["logbus", "users", "alter", user or "USER"])),
+                command(shell_line(["logbus", "users", "alter", user or "USER"])),
             ),
         ],
         trail=[("Access", SECTION)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 from urllib.request import Request, urlopen
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -95,10 +96,33 @@ def register_schemas(admin_url: str) -> None:
     gift = {"name": "gift", "type": "boolean", "default": False}
     for fields in ([item], [item, gift]):
         schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
-        body = json.dumps({"schema": schema}).encode()
-        url = f"{admin_url}/registry/subjects/orders-value/versions"
-        with urlopen(Request(url, body, {"Content-Type": "application/json"}), timeout=60) as answer:
-            answer.read()
+        _send("POST", f"{admin_url}/registry/subjects/orders-value/versions", {"schema": schema})
+
+
+def authorize(admin_url: str) -> None:
+    """Make users, ACLs and quotas; the broker needs an authorizer."""
+    for user in ("ada", "bob"):
+        _send("PUT", f"{admin_url}/api/v1/users/{user}", {"password": f"the password of {user}"})
+    for operation in ("read", "write"):
+        acl = {
+            "resource_type": "topic",
+            "resource_name": "orders",
+            "pattern_type": "literal",
+            "principal": "User:ada",
+            "host": "*",
+            "operation": operation,
+            "permission": "allow",
+        }
+        _send("POST", f"{admin_url}/api/v1/acls", {"items": [acl]})
+    for entity in ({"user": "ada"}, {"client_id": None}):
+        quotas = {"producer_byte_rate": 1_048_576, "request_percentage": 50}
+        _send("PATCH", f"{admin_url}/api/v1/quotas", {"entity": entity, "quotas": quotas})
+
+
+def _send(method: str, url: str, body: Any) -> None:
+    request = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method=method)
+    with urlopen(request, timeout=60) as answer:
+        answer.read()
 
 
 def _all_written(producer: Producer) -> None:

@@ -18,5 +18,10 @@ class FormTests(SynchronousTestCase):
 
     def test_refused(self) -> None:
         """A field that is there twice, bytes that are not UTF-8 and many fields are refused by name."""
-        for text, told in (("a=1&a=2", "'a' twice"), ("a=%FF", "UTF-8"), ("&".join(["a=1"] * 300), "200 fields")):
+        for text, told in (
+            ("a=1&a=2", "'a' twice"),
+            ("b=1&a=%FF", "UTF-8: see the field 'a'"),
+            ("a=%ED%A0%80", "UTF-8: see the field 'a'"),
+            ("&".join(["a=1"] * 300), "200 fields"),
+        ):
             self.assertIn(told, str(self.assertRaises(HttpProblem, read_form, text)))
