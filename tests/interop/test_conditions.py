@@ -1,8 +1,11 @@
-"""A disk that fills, in a real small file system: what the log, /readyz, the metrics and the API say."""
+"""A disk that fills, in a real small file system: what the log, /readyz, metrics, API and console say of it."""
 
 from __future__ import annotations
 
+import html
 import json
+import os
+import re
 import subprocess
 import time
 import urllib.error
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import KafkaError, Producer
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -19,20 +23,28 @@ from logbus.testing import Broker
 
 SECONDS = 120
 MEGABYTES = 24
+ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, with little space."""
+    """A file system of its own, with little space; to mount it needs root, or a sudo that asks for no password."""
     place = tmp_path / "disk"
     place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "tmpfs", str(place)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("mounting a file system needs root")
+    as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    options = f"size={MEGABYTES}m,mode=0700,uid={os.getuid()},gid={os.getgid()}"
+    try:
+        mounted = subprocess.run(
+            [*as_root, "mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True, check=False
+        )
+    except FileNotFoundError as e:
+        pytest.skip(f"mounting a file system needs root: {e}")
+    if mounted.returncode != 0:
+        pytest.skip(f"mounting a file system needs root: {mounted.stderr.decode().strip()}")
     try:
         yield place
     finally:
-        subprocess.run(["umount", str(place)], check=True)
+        subprocess.run([*as_root, "umount", str(place)], check=True)
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> Any:
@@ -57,13 +69,28 @@ def wrong(broker: Broker) -> dict[str, dict[str, Any]]:
     return {each["condition"]: each for each in json.loads(asked(broker, "/api/v1/conditions"))["items"]}
 
 
-def counted(broker: Broker, condition: str) -> float:
-    """What the metric says of a kind."""
+def measured(broker: Broker, series: str) -> float:
+    """What the metrics say of a series that is written as in a rule: its name, and labels if it has some."""
     for family in text_string_to_metric_families(asked(broker, "/metrics").decode()):
         for sample in family.samples:
-            if family.name == "logbus_conditions" and sample.labels["condition"] == condition:
+            labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+            if series == (f"{sample.name}{{{labels}}}" if labels else sample.name):
                 return sample.value
-    raise AssertionError(f"no series of {condition}")
+    raise AssertionError(f"there is no series {series}")
+
+
+def series_of(alert: str) -> str:
+    """The series that makes an alert when it is above zero."""
+    groups = yaml.safe_load(ALERTS.read_text())["groups"]
+    (rule,) = (rule for group in groups for rule in group["rules"] if rule.get("alert") == alert)
+    series, compared, threshold = rule["expr"].rpartition(" > ")
+    assert (compared, threshold) == (" > ", "0"), rule
+    return str(series)
+
+
+def shown(broker: Broker) -> str:
+    """The words of the console's first page."""
+    return html.unescape(re.sub(r"<[^>]*>", " ", asked(broker, "/").decode()))
 
 
 def test_full_disk(small_disk: Path) -> None:
@@ -83,6 +110,7 @@ def test_full_disk(small_disk: Path) -> None:
         nearly = wait_for(lambda: wrong(broker).get("log-directory-nearly-full"), "it is nearly full")
         assert (nearly["severity"], nearly["subject"]) == ("warning", str(small_disk / "data"))
         assert refused == []
+        assert nearly["message"] in shown(broker)
         ballast = small_disk / "ballast"
         with pytest.raises(OSError, match="No space"):
             ballast.write_bytes(bytes(MEGABYTES << 20))
@@ -91,12 +119,17 @@ def test_full_disk(small_disk: Path) -> None:
         full = wait_for(lambda: wrong(broker).get("log-directory-full"), "it is full")
         assert full["severity"] == "critical"
         assert "log.retention" in full["advice"]
-        assert counted(broker, "log-directory-full") == 1
+        assert measured(broker, 'logbus_conditions{condition="log-directory-full"}') == 1
+        assert measured(broker, series_of("LogbusLogDirectoryFull")) == 1
+        page = shown(broker)
+        assert full["message"] in page and full["advice"] in page
         assert json.loads(asked(broker, "/readyz"))["reasons"] == [f"log directory {small_disk / 'data'} is full"]
         assert broker.output.count(f"log directory {small_disk / 'data'} is full") == 1
         ballast.unlink()
         wait_for(lambda: "log-directory-full" not in wrong(broker), "it is over")
-        assert counted(broker, "log-directory-full") == 0
+        assert measured(broker, 'logbus_conditions{condition="log-directory-full"}') == 0
+        assert measured(broker, series_of("LogbusLogDirectoryFull")) == 0
+        assert full["message"] not in shown(broker)
         assert json.loads(asked(broker, "/readyz"))["ready"]
         del refused[:]
         fill(1)
