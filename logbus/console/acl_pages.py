@@ -24,12 +24,14 @@ from logbus.console.elements import (
     empty,
     field,
     link,
+    message,
     name,
     refusal,
     table,
 )
 from logbus.console.figures import count
 from logbus.console.page import Page, PageResult, Visit
+from logbus.errors import ErrorCode
 from logbus.security.acl.acls import AclOperation, ResourceType
 
 SECTION = "/console/access"
@@ -52,9 +54,10 @@ async def acl_card(visit: Visit) -> Tag:
     try:
         told = await visit.api.get("/api/v1/acls", **wanted)
     except ApiRefusal as e:
+        is_open = e.error == ErrorCode.SECURITY_DISABLED.name
         return card(
             "ACLs",
-            refusal(e),
+            message("info", "Everybody may do everything: there is no authorizer.") if is_open else refusal(e),
             tags.p(
                 "Brokers obey ACLs if ",
                 tags.code("authorizer.class.name"),

@@ -30,7 +30,7 @@ class ApiRefusal(Exception):
     """
     The problem with which a view answered (RFC 9457).
 
-    :param told: its members.
+    :param told: its members; ``error`` is the name of Kafka's error, if it is one.
     :param headers: headers of the answer, such as ``WWW-Authenticate``.
     """
 
@@ -38,6 +38,7 @@ class ApiRefusal(Exception):
         super().__init__(told.get("detail", status.phrase))
         self.status = status
         self.detail: str = told.get("detail", status.phrase)
+        self.error: str = told.get("error", "")
         self.headers = headers
 
 

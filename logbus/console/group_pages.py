@@ -57,20 +57,20 @@ class GroupPages:
             tags.tr(
                 tags.th(group_link(each["id"]), scope="row"),
                 tags.td(badge(each["state"], KINDS.get(each["state"], "warn"))),
-                tags.td(each["type"]),
+                number_cell(_lag(each["lag"])),
                 number_cell(number(each["members"])),
                 number_cell(number(each["partitions"])),
-                number_cell(_lag(each["lag"])),
+                tags.td(each["type"]),
             )
             for each in told["items"]
         ]
         kept = {key: text for key, text in (("filter", wanted), ("state", state)) if text}
         first = f"{SECTION}?{urlencode(kept)}" if kept else SECTION
         following = "" if told["next"] is None else f"{SECTION}?{urlencode({**kept, 'after': told['next']})}"
-        head = ["Group", "State", "Protocol", "Members", "Partitions", "Lag"]
+        head = ["Group", "State", "Lag", "Members", "Partitions", "Protocol"]
         if rows:
             content: Any = [
-                table("Groups", head, rows, visit.pause, (3, 4, 5)),
+                table("Groups", head, rows, visit.pause, (2, 3, 4)),
                 pages(first if after else "", following),
             ]
         elif kept or after:
@@ -120,7 +120,7 @@ class GroupPages:
                     "Lag by partition",
                     table(
                         "Committed offsets, the largest lag first",
-                        ["Topic", "Partition", "Committed", "End", "Lag", "Committed at"],
+                        ["Topic", "Partition", "Lag", "Committed", "End", "Committed at"],
                         rows,
                         visit.pause,
                         (1, 2, 3, 4),
@@ -206,10 +206,10 @@ def _offset(each: Mapping[str, Any]) -> Tag:
     return tags.tr(
         tags.th(link(f"/console/topics/{segment(each['topic'])}", name(each["topic"])), scope="row"),
         number_cell(str(each["partition"])),
+        number_cell(_lag(each["lag"])),
         number_cell(number(each["offset"])),
         number_cell(_lag(each["end_offset"])),
-        number_cell(_lag(each["lag"])),
-        tags.td(moment(each["committed_at"])),
+        tags.td(moment(each["committed_at"]), class_="time"),
     )
 
 

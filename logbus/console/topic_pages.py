@@ -125,7 +125,7 @@ class TopicPages:
             "Read by",
             table(
                 "Groups that have committed offsets of it",
-                ["Group", "State", "Members", "Partitions", "Lag"],
+                ["Group", "State", "Lag", "Members", "Partitions"],
                 rows,
                 visit.pause,
                 (2, 3, 4),
@@ -285,9 +285,9 @@ def _reader(each: Mapping[str, Any]) -> Tag:
     return tags.tr(
         tags.th(group_link(each["id"]), scope="row"),
         tags.td(badge(each["state"], KINDS.get(each["state"], "warn"))),
+        tags.td(lag, tags.div(unknown, class_="note") if each["unknown"] else "", class_="number"),
         number_cell(number(each["members"])),
         number_cell(number(each["partitions"])),
-        tags.td(lag, tags.div(unknown, class_="note") if each["unknown"] else "", class_="number"),
     )
 
 

@@ -196,5 +196,6 @@ class WithoutAclsTests(HttpBrokerCase):
     def test_it_is_told(self) -> None:
         """The page says why there are none, and how there would be some; quotas are there."""
         text = seen(self.http.ask("GET", SECTION)).text
+        self.assertIn("Everybody may do everything", text)
         self.assertIn("authorizer.class.name", text)
         self.assertIn("There is no quota", text)
