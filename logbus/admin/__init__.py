@@ -53,7 +53,7 @@ Views:
 * ``condition_watch``: tells which of these begin and end
 * ``cluster_events``: the stream of what changes in the cluster
 * ``topics``: topics and partitions
-* ``topic_usage``: records and bytes that a broker has of topics
+* ``usage``: replicas of a broker, and records and bytes that it has of topics
 * ``topic_groups``: the groups that read a topic
 * ``configs``: configuration of topics and brokers
 * ``loggers``: levels of loggers

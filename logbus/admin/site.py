@@ -53,9 +53,9 @@ from logbus.admin.request_guard import RequestGuard
 from logbus.admin.routing import PendingResponse, Router
 from logbus.admin.snapshots import SnapshotViews
 from logbus.admin.topic_groups import TopicGroupViews
-from logbus.admin.topic_usage import TopicUsageViews
 from logbus.admin.topics import PartitionViews, TopicViews
 from logbus.admin.transactions import TransactionViews
+from logbus.admin.usage import UsageViews
 from logbus.admin.users import UserViews
 from logbus.cluster.broker_snapshots import BrokerSnapshots
 from logbus.cluster.cluster_metadata import ClusterMetadata
@@ -257,7 +257,7 @@ class AdminSite(ServerFactory):
                     self._cleanup_policy,
                 ),
                 PartitionViews(self.metadata, self.replicas),
-                TopicUsageViews(self.metadata, self.broker.broker_id, self.replicas),
+                UsageViews(self.metadata, self.broker.broker_id, self.replicas, self.clock),
                 RecordViews(
                     self.metadata,
                     reader,

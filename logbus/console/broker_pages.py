@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
+from twisted.internet.interfaces import IReactorTime
 from twisted.web.template import Tag, tags
 
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
+from logbus.console.broker_answers import from_brokers
 from logbus.console.change import done_message
 from logbus.console.config_pages import settings_card
 from logbus.console.elements import badge, button_link, card, facts, name, number_cell, refusal, table
@@ -27,10 +29,17 @@ SECTION = "/console/brokers"
 class BrokerPages:
     """Live brokers, and one of them with its settings."""
 
+    clock: IReactorTime
+
     @route("GET", "/console/brokers", "Brokers", rights="Shows what the user may see.")
     async def brokers(self, visit: Visit) -> Page:
         brokers = (await visit.api.get("/api/v1/brokers"))["items"]
-        return Page("Brokers", SECTION, [card("Live brokers", broker_table(brokers, visit), id="brokers")])
+        usage = await from_brokers(
+            [each["id"] for each in brokers],
+            lambda broker: visit.api.get(f"/api/v1/brokers/{broker}/usage"),
+            self.clock,
+        )
+        return Page("Brokers", SECTION, [card("Live brokers", broker_table(brokers, visit, usage), id="brokers")])
 
     @route("GET", "/console/brokers/{broker}", "One broker", rights="Shows what the user may see.")
     async def broker(self, visit: Visit) -> Page:

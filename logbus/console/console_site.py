@@ -146,7 +146,7 @@ class ConsoleSite:
                     GroupPages(),
                     GroupChangePages(),
                     TransactionPages(self.clock),
-                    BrokerPages(),
+                    BrokerPages(self.clock),
                     ConfigPages(),
                     AccessPage(),
                     AclPages(),

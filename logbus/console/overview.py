@@ -206,12 +206,19 @@ def _broker_card(brokers: list[Mapping[str, Any]], visit: Visit) -> Tag:
     return card("Brokers", broker_table(brokers, visit), id="brokers")
 
 
-def broker_table(brokers: list[Mapping[str, Any]], visit: Visit) -> Tag:
-    """Return a table of live brokers."""
+def broker_table(
+    brokers: list[Mapping[str, Any]], visit: Visit, usage: Mapping[int, Mapping[str, int] | None] | None = None
+) -> Tag:
+    """
+    Return a table of live brokers.
+
+    :param usage: what they have, by their ids; None: this is not shown.
+    """
     rows = [
         tags.tr(
             tags.th(link(f"/console/brokers/{each['id']}", f"Broker {each['id']}"), scope="row"),
             tags.td(badge("controller", "info") if each["controller"] else ""),
+            [] if usage is None else _usage_cells(usage.get(each["id"])),
             tags.td(
                 [
                     tags.div(f"{_address(end)} ", tags.span(name(listener, 40), class_="note"))
@@ -223,7 +230,25 @@ def broker_table(brokers: list[Mapping[str, Any]], visit: Visit) -> Tag:
         )
         for each in brokers
     ]
-    return table("Live brokers", ["Broker", "Role", "Addresses", "Rack", "Epoch"], rows, visit.pause, (4,))
+    head: list[str | Tag] = ["Broker", "Role", "Addresses", "Rack", "Epoch"]
+    if usage is not None:
+        head[2:2] = ["Leads", "Replicas", "Logs"]
+    return table("Live brokers", head, rows, visit.pause, (4,) if usage is None else (2, 3, 4, 7))
+
+
+def _usage_cells(usage: Mapping[str, int] | None) -> list[Tag]:
+    if usage is None:
+        return [number_cell("–")] * 3
+    behind = usage["under_replicated"]
+    return [
+        tags.td(
+            number(usage["leads"]),
+            [" ", badge(f"{number(behind)} under-replicated", "warn")] if behind else "",
+            class_="number",
+        ),
+        number_cell(number(usage["replicas"])),
+        number_cell(size(usage["size_bytes"])),
+    ]
 
 
 def _address(endpoint: Mapping[str, Any]) -> str:

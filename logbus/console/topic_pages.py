@@ -76,6 +76,7 @@ class TopicPages:
                             ("State", fault_badges(about) or badge("ok", "good")),
                             ("Partitions", number(about["partitions"])),
                             ("Replicas of each", number(about["replication_factor"])),
+                            *(_sums(items) if len(items) == about["partitions"] else []),
                             ("Cleanup", shortened(about["cleanup_policy"] or "not yours to see", 40)),
                             ("Id", tags.code(about["id"])),
                             ("Written by", "brokers only" if about["internal"] else "producers"),
@@ -276,6 +277,17 @@ async def _as_leaders_tell(
     return [
         {**each, "local": by_leader.get((each["leader"], each["partition"]), {"local": None})["local"]}
         for each in items
+    ]
+
+
+def _sums(partitions: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return the records and the size of all partitions, if their leaders tell them."""
+    told = [each["local"] for each in partitions]
+    if None in told:
+        return []
+    return [
+        ("Records, by offsets", number(sum(each["log_end_offset"] - each["log_start_offset"] for each in told))),
+        ("Size of the leaders", size(sum(each["size_bytes"] for each in told))),
     ]
 
 

@@ -58,6 +58,7 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("DELETE", "/api/v1/topics/{topic}"): (Op.DELETE, ORDERS),
     ("GET", "/api/v1/topics/{topic}/groups"): (Op.DESCRIBE, ORDERS),
     ("GET", "/api/v1/brokers/{broker}/topics"): None,
+    ("GET", "/api/v1/brokers/{broker}/usage"): (Op.DESCRIBE, CLUSTER),
     ("GET", "/api/v1/topics/{topic}/partitions"): (Op.DESCRIBE, ORDERS),
     ("GET", "/api/v1/topics/{topic}/partitions/{partition}"): (Op.DESCRIBE, ORDERS),
     ("GET", "/api/v1/topics/{topic}/partitions/{partition}/records"): (Op.READ, ORDERS),

@@ -86,6 +86,15 @@ class ClusterHistoryTests(SynchronousTestCase):
         self.assertIn("orders ok 3 1 10 700 B delete", text)
         self.assertIn("without what these brokers did not tell: 1.", text)
 
+    def test_brokers(self) -> None:
+        """The list of brokers has what each of them leads and keeps, as far as they tell."""
+        self.second.replicas.add(replica("orders", 1, size=5000))
+        page = seen(self.first.ask("GET", "/console/brokers"))
+        self.assertIn("Broker 0 controller 1 1 700 B", page.text)
+        self.assertIn("Broker 1 2 2 5.6 KiB", page.text)
+        del self.first.others[1]
+        self.assertIn("Broker 1 – – –", seen(self.first.ask("GET", "/console/brokers")).text)
+
     def test_readers_of_all_brokers(self) -> None:
         """A topic's page has the groups that read it, whichever broker coordinates them."""
         self.first.groups.add(classic("billing", ("m", [0])), {O0: CommittedOffset(4)})

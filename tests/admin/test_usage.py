@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.admin.json_schema import schema_errors
 from logbus.admin.topic_groups import WORK_A_TURN
+from logbus.admin.usage import REPLICAS_A_TURN
 from logbus.cluster.cluster_metadata import BrokerImage, PartitionImage
 from logbus.coordination.group_offsets import CommittedOffset
 from logbus.errors import ApiError, ErrorCode
@@ -53,6 +54,21 @@ class UsageTests(ListCase):
             ],
         )
         self.assertEqual(self.names("/api/v1/brokers/0/topics?contains=RDE"), ["orders"])
+
+    def test_usage_of_a_broker(self) -> None:
+        """A broker has replicas, of which it leads some, over however many turns of the reactor that is counted."""
+        with self.world.metadata.changing():
+            image = PartitionImage((0, 1), LeaderAndIsr(0, 3, (0,)))
+            self.world.metadata.set_partitions("ill", UUID(int=9), [(0, image)])
+        self.world.replicas.add(replica("ill", 0, size=5))
+        for number in range(REPLICAS_A_TURN):
+            follower = replica("elsewhere", number, size=2)
+            follower.partition.is_leader = False
+            self.world.replicas.add(follower)
+        self.assertEqual(
+            self.ask("/api/v1/brokers/0/usage"),
+            {"broker": 0, "replicas": 502, "leads": 2, "under_replicated": 1, "size_bytes": 1705},
+        )
 
     def test_usage_of_another_broker(self) -> None:
         """Another broker is asked for what it has."""
