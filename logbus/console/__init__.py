@@ -36,13 +36,13 @@ Pages:
 * ``config_pages``: settings of topics and brokers; change them
 * ``broker_pages``: brokers
 * ``group_pages``: groups, their members and lag
-* ``group_change_pages``: reset the offsets of a group, with a preview; delete a group
+* ``group_change_pages``: reset the offsets of a group, with a preview; delete offsets of a topic, or a group
 * ``transaction_pages``: transactions that hang, transactional ids, the longest transaction first; abort one
 * ``access_page``: who may do what, and how much
 * ``acl_pages``: ACLs; create and delete them
 * ``user_pages``: users that log in by SCRAM; set a password, delete a user
 * ``quota_pages``: quotas of users, client ids and addresses; change them
-* ``partition_pages``: a partition's replicas; elect its leader, move it
+* ``partition_pages``: a partition's replicas; elect its leader, move it, delete its oldest records
 * ``logger_pages``: what a broker logs; change levels
 * ``schema_pages``: subjects of the schema registry, their versions, and what differs between two
 * ``schema_change_pages``: check and register a schema; change the compatibility level; delete a subject or a version

@@ -55,7 +55,7 @@ class Change:
     method: str
     path: str
     body: Any = None
-    query: Mapping[str, str] = MappingProxyType({})
+    query: Mapping[str, str | int] = MappingProxyType({})
     typed: str = ""
     preview: Any = ""
     given: str | None = None
@@ -181,6 +181,8 @@ DONE: Mapping[str, str] = MappingProxyType(
         "restored": "The setting has its inherited value again.",
         "extended": "The partitions were added.",
         "reset": "The offsets were reset.",
+        "offsets-deleted": "The offsets were deleted.",
+        "records-deleted": "The records were deleted.",
         "aborted": "The transaction was aborted.",
         "group-deleted": "The group was deleted.",
         "acl-created": "The ACL was created.",

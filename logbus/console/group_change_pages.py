@@ -1,11 +1,11 @@
 """
-Pages that change groups: reset their offsets, with a preview, and delete them.
+Pages that change groups: reset their offsets, with a preview, delete offsets of a topic, and delete groups.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -38,6 +38,7 @@ OPTIONS = {
     "timestamp": "--to-datetime",
 }
 VALUED = ("offset", "shift", "timestamp")
+_NUMBERS = re.compile(r"\d{1,9}( *, *\d{1,9}){0,99}", re.ASCII)
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -64,16 +65,18 @@ class GroupChangePages:
                 value = str(milliseconds)
         elif to in VALUED and not _WHOLE.fullmatch(value):
             wrong["value"] = "This must be a whole number."
+        partitions = _partitions(form, wrong)
         if wrong:
             return _reset_page(visit, wrong, None)
         body: dict[str, Any] = {"to": to}
-        words = ["groups", "reset-offsets", group, *(["--topic", topic] if topic else ["--all-topics"]), OPTIONS[to]]
+        named = ["--topic", _named(topic, partitions)] if topic else ["--all-topics"]
+        words = ["groups", "reset-offsets", group, *named, OPTIONS[to]]
         if to in VALUED:
             body["value"] = int(value)
             # A time without a zone is local for the command, and UTC here.
             words.append(iso_time(int(value)) if to == "timestamp" else value)
         if topic:
-            body["topics"] = [{"topic": topic}]
+            body["topics"] = [{"topic": topic, **({"partitions": partitions} if partitions else {})}]
         path = f"/api/v1/groups/{segment(group)}/offsets"
         preview: Any = ""
         if form.get(CONFIRMED) != "yes":
@@ -103,6 +106,48 @@ class GroupChangePages:
                 method="POST",
                 path=path,
                 body=body,
+            ),
+            again,
+        )
+
+    @route("GET", "/console/groups/{group}/delete-offsets", "The form to delete offsets", rights="Those of the group.")
+    async def ask_delete_offsets(self, visit: Visit) -> Page:
+        return _delete_offsets_page(visit, {}, None)
+
+    @route(
+        "POST",
+        "/console/groups/{group}/delete-offsets",
+        "Delete offsets of a topic",
+        rights="Needs Delete on the Group, and Read on the Topic.",
+    )
+    async def delete_offsets(self, visit: Visit) -> PageResult:
+        group, topic = visit.names["group"], visit.form.get("topic", "").strip()
+        wrong = {} if topic else {"topic": "Give the name of a topic."}
+        partitions = _partitions(visit.form, wrong)
+        if len(partitions) > 1:
+            wrong["partitions"] = "Give one partition, or none for all."
+        if wrong:
+            return _delete_offsets_page(visit, wrong, None)
+
+        async def again(error: ApiRefusal) -> PageResult:
+            return _delete_offsets_page(visit, {}, error)
+
+        return await carry_out(
+            visit,
+            Change(
+                title=f"Delete offsets of {shortened(group)}",
+                button="Delete",
+                words=["groups", "delete-offsets", group, "--topic", _named(topic, partitions)],
+                facts=[
+                    "If consumers of the group come to the topic again, they begin where auto.offset.reset says.",
+                    "It is refused while members are subscribed to the topic.",
+                ],
+                back=f"{SECTION}/{segment(group)}/delete-offsets",
+                done=f"{SECTION}/{segment(group)}?done=offsets-deleted",
+                section=SECTION,
+                method="DELETE",
+                path=f"/api/v1/groups/{segment(group)}/offsets",
+                query={"topic": topic, **({"partition": partitions[0]} if partitions else {})},
             ),
             again,
         )
@@ -137,6 +182,74 @@ class GroupChangePages:
                 typed=group,
             ),
         )
+
+
+def _partitions(form: Mapping[str, str], wrong: dict[str, str]) -> list[int]:
+    """Return the partitions that a form names; none: all."""
+    text = form.get("partitions", "").strip()
+    if not text:
+        return []
+    if not _NUMBERS.fullmatch(text):
+        wrong["partitions"] = "Give the numbers of partitions, as 0, 2; or nothing for all."
+    elif not form.get("topic", "").strip():
+        wrong["partitions"] = "Partitions need the name of their topic."
+    else:
+        return sorted({int(each) for each in text.split(",")})
+    return []
+
+
+def _named(topic: str, partitions: Sequence[int]) -> str:
+    """Return a topic as an option of the command names it."""
+    return f"{topic}:{','.join(map(str, partitions))}" if partitions else topic
+
+
+def _partition_field(form: Mapping[str, str], wrong: Mapping[str, str]) -> Tag:
+    return field(
+        "Partitions",
+        "partitions",
+        form.get("partitions", ""),
+        "As 0, 2. Empty: all.",
+        error=wrong.get("partitions", ""),
+        autocomplete="off",
+    )
+
+
+def _delete_offsets_page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) -> Page:
+    group, form = visit.names["group"], visit.form
+    path = f"{SECTION}/{segment(group)}"
+    status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
+    return Page(
+        "Delete offsets",
+        SECTION,
+        [
+            "" if refused is None else refusal(refused),
+            card(
+                "Of what the group reads no more",
+                tags.form(
+                    tags.div(
+                        field(
+                            "Topic",
+                            "topic",
+                            form.get("topic", visit.query.get("topic", "")),
+                            error=wrong.get("topic", ""),
+                            required="required",
+                        ),
+                        _partition_field(form, wrong),
+                        class_="pair",
+                    ),
+                    tags.div(
+                        tags.button("Review", type="submit", class_="primary"),
+                        button_link(path, "Cancel"),
+                        class_="buttons",
+                    ),
+                    method="post",
+                    action=f"{path}/delete-offsets",
+                ),
+            ),
+        ],
+        trail=[("Groups", SECTION), (group, path)],
+        status=status if refused is None else refused.status,
+    )
 
 
 def _reset_done(group: str, items: list[Mapping[str, Any]]) -> str:
@@ -192,7 +305,11 @@ def _reset_page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | No
                         error=wrong.get("value", ""),
                         autocomplete="off",
                     ),
-                    field("Topic", "topic", form.get("topic", ""), "Empty: all that the group has offsets of."),
+                    tags.div(
+                        field("Topic", "topic", form.get("topic", ""), "Empty: all that the group has offsets of."),
+                        _partition_field(form, wrong),
+                        class_="pair",
+                    ),
                     tags.div(
                         tags.button("Preview", type="submit", class_="primary"),
                         button_link(path, "Cancel"),

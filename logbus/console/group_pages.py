@@ -147,6 +147,7 @@ class GroupPages:
             trail=[("Groups", SECTION)],
             actions=[
                 button_link(f"{SECTION}/{segment(visit.names['group'])}/reset", "Reset offsets"),
+                button_link(f"{SECTION}/{segment(visit.names['group'])}/delete-offsets", "Delete offsets"),
                 button_link(f"{SECTION}/{segment(visit.names['group'])}/delete", "Delete …", "danger"),
             ],
         )

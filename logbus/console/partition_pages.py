@@ -1,5 +1,5 @@
 """
-Pages of single partitions: which brokers have it; elect its preferred leader, move it to other brokers.
+Pages of single partitions: which brokers have it; elect its preferred leader, move it, delete its oldest records.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from twisted.web.template import tags
 from logbus.admin.problem_details import problem
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
-from logbus.console.change import Change, carry_out, done_message
+from logbus.console.change import TYPED, Change, carry_out, done_message
 from logbus.console.elements import badge, card, empty, facts, field, refusal
-from logbus.console.figures import number, size
+from logbus.console.figures import count, number, size
 from logbus.console.page import Page, PageResult, Visit
 
 SECTION = "/console/topics"
 PATH = "/console/topics/{topic}/partitions/{partition}"
+_OFFSET = re.compile(r"[0-9]{1,18}", re.ASCII)
 _REPLICAS = re.compile(r"\d{1,9}( *, *\d{1,9}){0,99}", re.ASCII)
 Partition = Mapping[str, Any]
 
@@ -105,6 +106,41 @@ class PartitionPages:
             lambda refused: _page(visit, refused=refused),
         )
 
+    @route("POST", f"{PATH}/delete-records", "Delete its oldest records", rights="Needs Delete on the Topic.")
+    async def delete_records(self, visit: Visit) -> PageResult:
+        text = visit.form.get("before", "").strip()
+        if not _OFFSET.fullmatch(text):
+            return await _page(visit, no_offset="This must be an offset: a whole number from 0 on.")
+        partition, before = await _partition(visit), int(text)
+        local, path = partition["local"], _path(visit)
+        if local is not None and before > local["high_watermark"]:
+            return await _page(visit, no_offset=f"The last that can be is {local['high_watermark']}.")
+        at = f"/api/v1/topics/{segment(partition['topic'])}/partitions/{partition['partition']}/records"
+        lost = ""
+        if local is not None:
+            lost = f", by offsets {count(max(0, before - local['log_start_offset']), 'record')}"
+        return await carry_out(
+            visit,
+            Change(
+                title=f"Delete records of {_text(partition)}",
+                button="Delete the records",
+                words=[],
+                no_command=f"There is no command of logbus for it. Over HTTP it is DELETE {at}?before={before}.",
+                facts=[
+                    f"The records before offset {number(before)} are lost{lost}; this cannot be undone.",
+                    "Groups that have not read them go on with the first that is left.",
+                ],
+                back=path,
+                done=f"{path}?done=records-deleted",
+                section=SECTION,
+                method="DELETE",
+                path=at,
+                query={"before": text, "confirm": visit.form.get(TYPED, "")},
+                typed=partition["topic"],
+            ),
+            lambda refused: _page(visit, refused=refused),
+        )
+
 
 def _path(visit: Visit) -> str:
     return f"{SECTION}/{segment(visit.names['topic'])}/partitions/{segment(visit.names['partition'])}"
@@ -149,7 +185,7 @@ async def _moving(visit: Visit, partition: Partition) -> Mapping[str, Any] | Non
     return next((each for each in moving if _named(each) == _named(partition)), None)
 
 
-async def _page(visit: Visit, wrong: str = "", refused: ApiRefusal | None = None) -> Page:
+async def _page(visit: Visit, wrong: str = "", refused: ApiRefusal | None = None, no_offset: str = "") -> Page:
     partition, path = await _partition(visit), _path(visit)
     moving, local = await _moving(visit, partition), partition["local"]
     preferred = partition["leader"] == partition["replicas"][0]
@@ -179,6 +215,21 @@ async def _page(visit: Visit, wrong: str = "", refused: ApiRefusal | None = None
         tags.button("Elect it", type="submit"),
         method="post",
         action=f"{path}/elect",
+    )
+    end = "" if local is None else f" {number(local['high_watermark'])} deletes all that there are."
+    delete = tags.form(
+        field(
+            "Records before offset",
+            "before",
+            visit.form.get("before", ""),
+            f"The first that stays.{end}",
+            error=no_offset,
+            autocomplete="off",
+            inputmode="numeric",
+        ),
+        tags.div(tags.button("Delete …", type="submit", class_="danger"), class_="buttons"),
+        method="post",
+        action=f"{path}/delete-records",
     )
     return Page(
         f"Partition {partition['partition']}",
@@ -212,7 +263,8 @@ async def _page(visit: Visit, wrong: str = "", refused: ApiRefusal | None = None
             ),
             card("Leader", empty("The preferred leader leads it.") if preferred else elect, id="leader"),
             card("Being moved" if moving is not None else "Move it to other brokers", move),
+            card("Delete its oldest records", delete),
         ],
         trail=[("Topics", SECTION), (visit.names["topic"], topic_path)],
-        status=HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK if refused is None else refused.status,
+        status=HTTPStatus.BAD_REQUEST if wrong or no_offset else HTTPStatus.OK if refused is None else refused.status,
     )

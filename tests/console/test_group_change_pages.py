@@ -23,6 +23,8 @@ class GroupChangeTests(GroupChangeCase):
             ({}, "one of earliest"),
             ({"to": "shift", "value": "few"}, "whole number"),
             ({"to": "timestamp", "value": "yesterday"}, "a time as 2026-05-01T12:00"),
+            ({"to": "latest", "topic": "t", "partitions": "0-2"}, "the numbers of partitions"),
+            ({"to": "latest", "partitions": "0"}, "need the name of their topic"),
         ):
             answered = self.post("/console/groups/g/reset", fields)
             self.assertEqual(answered.status, 400)
@@ -48,6 +50,36 @@ class GroupChangeTests(GroupChangeCase):
             self.assertIn("The time is 1999-12-31 23:00:00 UTC.", page.text)
             answered = self.post("/console/groups/g/reset", {**fields, "confirmed": "yes"})
             self.assertEqual((answered.status, self.committed()), (303, {0: 0}))
+
+    def test_reset_of_partitions(self) -> None:
+        """Some partitions of a topic are reset, be there an offset of them or not."""
+        fields = {"to": "latest", "topic": "t", "partitions": "1"}
+        page = seen(self.post("/console/groups/g/reset", fields))
+        self.assertIn("logbus groups reset-offsets g --topic t:1 --to-latest --execute", page.text)
+        self.assertEqual(self.post("/console/groups/g/reset", {**fields, "confirmed": "yes"}).status, 303)
+        self.assertEqual(self.committed(), {0: 4, 1: 10})
+
+    def test_delete_offsets(self) -> None:
+        """Offsets of a topic, or of one partition, are deleted after a question with the command."""
+        path = "/console/groups/g/delete-offsets"
+        self.assertIn(path, seen(self.http.ask("GET", "/console/groups/g")).links)
+        for fields, told in (
+            ({"topic": ""}, "Give the name of a topic."),
+            ({"topic": "t", "partitions": "0, 1"}, "Give one partition"),
+            ({"topic": "<b>", "confirmed": "yes"}, "&lt;b&gt;"),
+        ):
+            answered = self.post(path, fields)
+            self.assertGreaterEqual(answered.status, 400)
+            self.assertIn(told, answered.body.decode())
+        for fields, command, left in (
+            ({"topic": "t", "partitions": "1"}, "logbus groups delete-offsets g --topic t:1", {0: 4}),
+            ({"topic": "t"}, "logbus groups delete-offsets g --topic t", {}),
+        ):
+            self.assertIn(command, seen(self.post(path, fields)).text)
+            answered = self.post(path, {**fields, "confirmed": "yes"})
+            self.assertEqual(answered.status, 303, answered.body)
+            self.assertIn("The offsets were deleted.", seen(self.http.ask("GET", answered.headers["Location"])).text)
+            self.assertEqual(self.committed(), left)
 
     def test_reset_refused(self) -> None:
         """A topic that does not exist is told on the form, which keeps what was typed."""

@@ -47,6 +47,23 @@ class PartitionPageTests(HttpBrokerCase):
         self.assertEqual(self.command(self.post("cancel-move")), ["cluster", "reassign", "--cancel", "-"])
         self.assertEqual(self.http.get("/api/v1/reassignments"), {"items": []})
 
+    def test_delete_records(self) -> None:
+        """The oldest records are deleted when the name of the topic has been typed."""
+        self.client.produce(a_batch(b"a", b"b", b"c"))
+        for before, told in (("", "This must be an offset"), (SCRIPT, "This must be an offset"), ("4", "can be is 3.")):
+            answered = self.post("delete-records", before=before)
+            self.assertEqual(answered.status, 400)
+            self.assertIn(told, seen(answered).text)
+        text = seen(self.post("delete-records", before="2")).text
+        self.assertIn("The records before offset 2 are lost, by offsets 2 records", text)
+        self.assertIn("DELETE /api/v1/topics/t/partitions/0/records?before=2", text)
+        self.assertEqual(self.post("delete-records", before="2", confirmed="yes", typed_name="x").status, 400)
+        answered = self.post("delete-records", before="2", confirmed="yes", typed_name="t")
+        self.assertEqual(answered.status, 303, answered.body)
+        text = seen(self.http.ask("GET", answered.headers["Location"])).text
+        self.assertIn("The records were deleted.", text)
+        self.assertIn("First offset 2", text)
+
     def test_nothing_to_elect(self) -> None:
         """The preferred leader leads: that is no error."""
         answered = self.post("elect", confirmed="yes")
