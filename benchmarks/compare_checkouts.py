@@ -5,7 +5,7 @@ Compares this checkout with another one, in alternating rounds::
     python -m benchmarks.compare_checkouts /tmp/before [--cells 'produce.100B.*'] [--rounds 20] [--seconds 0.25]
 
 Both brokers stay up, and each round of one is followed by one of the other, so that what else the machine does falls on
-both.  CPU a request (or a GB) is what to compare.
+both.  CPU a request (or a GB) is what to compare; beside it are the ratios of the medians of rate and 99th percentile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import attrs
 
-from benchmarks.compare.cells import CELLS
+from benchmarks.compare.cells import CELLS, Cell
 from benchmarks.compare.native_programs import build
 from benchmarks.compare.rounds import Figures, measure
 from benchmarks.compare.systems import Logbus, checkout, start
@@ -51,6 +51,17 @@ def cost(figures: Figures, bulk: bool) -> float:
     return figures.cpu_s_per_gb if bulk else figures.cpu_us_per_request
 
 
+def line(cell: Cell, before: Figures, now: Figures) -> str:
+    """A line of the table: the costs, and the ratios of cost, rate and 99th percentile."""
+    costs = cost(before, cell.bulk), cost(now, cell.bulk)
+    unit = "s/GB" if cell.bulk else "µs"
+    rate, p99 = now.requests_per_s / before.requests_per_s, now.p99_us / before.p99_us
+    return (
+        f"{cell.name:34} {costs[0]:8.2f} {costs[1]:8.2f} {unit:5} {costs[1] / costs[0]:5.2f}"
+        f"   rate {rate:5.2f}   p99 {p99:5.2f}"
+    )
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -70,9 +81,7 @@ def main() -> None:
             for number, cell in enumerate(wanted):
                 load = prepare(cell, f"pairs-{number}", directory / f"cell-{number}", programs)
                 found = measure(load, brokers, rounds=options.rounds, seconds=options.seconds, max_bytes=1e9)
-                before, now = (cost(found[system.name], cell.bulk) for system in systems)
-                unit = "s/GB" if cell.bulk else "µs"
-                print(f"{cell.name:34} {before:8.2f} {now:8.2f} {unit:5} {now / before:5.2f}", flush=True)
+                print(line(cell, *(found[system.name] for system in systems)), flush=True)
         finally:
             for broker in brokers:
                 broker.stop()
