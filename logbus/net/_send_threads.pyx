@@ -4,7 +4,9 @@ Threads that send bytes and slices of files, know no Python and never wait for t
 to send on it go in; the number of bytes that were sent comes back, and an eventfd tells when.
 :mod:`logbus.net.native_sends` is their place in the reactor.
 
-Each thread has an epoll of its own for the sockets that take no more for now, so that a slow peer delays no other.
+All threads wait at one epoll until a socket that has something to send takes some of it. The kernel's list of those that
+do is the queue: first come, first served, by whichever thread is free. So a slow peer delays no other, and a thread that
+does not get a processor delays only one.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -44,11 +46,10 @@ cdef extern from "<fcntl.h>" nogil:
     int fcntl(int, int, ...)
     int F_DUPFD_CLOEXEC
 
-REVISION = 2
+REVISION = 3
 
 cdef enum:
     TURN = 1 << 20  # Bytes sent for one socket before others get their turn.
-    EVENTS = 64
 
 
 cdef struct Piece:
@@ -65,36 +66,27 @@ cdef struct Job:
     Piece *end
     int64_t sent
     int error
-    bint is_watched
-    Job *next
+    Job *next  # Of those that ended.
     Piece pieces[1]
 
 
 cdef struct Shared:
-    # What the threads share with their owner, under the lock.
+    # What the threads share with each other and their owner; under the lock, but for the descriptors.
     pthread_mutex_t lock
     pthread_cond_t gone
     Job *ended
     Job **ended_tail
-    int event
     int threads
-    bint stopping
-
-
-cdef struct Thread:
-    Shared *shared
-    Job *wanted  # Under the lock.
-    Job **wanted_tail
-    int event
+    int event  # Something ended.
+    int stop
     int poll
 
 
-cdef void end(Thread *thread, Job *job) noexcept nogil:
-    cdef Shared *shared = thread.shared
+cdef void end(Shared *shared, Job *job) noexcept nogil:
     cdef uint64_t one = 1
     cdef bint was_empty
-    if job.is_watched:
-        epoll_ctl(thread.poll, EPOLL_CTL_DEL, job.sock, NULL)
+    # Before the descriptor is closed: its owner's keeps the socket open, and watched.
+    epoll_ctl(shared.poll, EPOLL_CTL_DEL, job.sock, NULL)
     close(job.sock)
     job.next = NULL
     pthread_mutex_lock(&shared.lock)
@@ -106,7 +98,7 @@ cdef void end(Thread *thread, Job *job) noexcept nogil:
         write(shared.event, &one, sizeof(one))
 
 
-cdef void advance(Thread *thread, Job *job) noexcept nogil:
+cdef void advance(Shared *shared, Job *job) noexcept nogil:
     # Send a turn's worth, or as much as the socket takes; then wait for it.
     cdef int64_t turn = TURN
     cdef int64_t asked
@@ -139,50 +131,32 @@ cdef void advance(Thread *thread, Job *job) noexcept nogil:
             job.error = errno
             break
     if job.piece == job.end or turn > 0:
-        end(thread, job)
+        end(shared, job)
         return
+    # From now on another thread may have it.
     wish.events = EPOLLOUT | EPOLLONESHOT
     wish.data.ptr = job
-    if epoll_ctl(thread.poll, EPOLL_CTL_MOD if job.is_watched else EPOLL_CTL_ADD, job.sock, &wish) != 0:
+    if epoll_ctl(shared.poll, EPOLL_CTL_MOD, job.sock, &wish) != 0:
         job.error = errno
-        end(thread, job)
-        return
-    job.is_watched = True
+        end(shared, job)
 
 
 cdef void *run(void *argument) noexcept nogil:
-    cdef Thread *thread = <Thread *>argument
-    cdef Shared *shared = thread.shared
-    cdef epoll_event events[EVENTS]
-    cdef Job *job
-    cdef Job *following
-    cdef uint64_t number
-    cdef int n, count
-    cdef bint stopping = False
-    while not stopping:
-        count = epoll_wait(thread.poll, events, EVENTS, -1)
-        for n in range(count):
-            if events[n].data.ptr != NULL:
-                advance(thread, <Job *>events[n].data.ptr)
-                continue
-            read(thread.event, &number, sizeof(number))
-            pthread_mutex_lock(&shared.lock)
-            job = thread.wanted
-            thread.wanted = NULL
-            thread.wanted_tail = &thread.wanted
-            stopping = shared.stopping
-            pthread_mutex_unlock(&shared.lock)
-            while job != NULL:
-                following = job.next
-                advance(thread, job)
-                job = following
-    close(thread.poll)
-    close(thread.event)
+    cdef Shared *shared = <Shared *>argument
+    cdef epoll_event event
+    cdef uint64_t one = 1
+    while True:
+        # One at a time: the others are for threads that are free.
+        if epoll_wait(shared.poll, &event, 1, -1) < 1:
+            continue
+        if event.data.ptr == NULL:
+            break
+        advance(shared, <Job *>event.data.ptr)
+    write(shared.stop, &one, sizeof(one))  # For the next one.
     pthread_mutex_lock(&shared.lock)
     shared.threads -= 1
     pthread_cond_signal(&shared.gone)
     pthread_mutex_unlock(&shared.lock)
-    free(thread)
     return NULL
 
 
@@ -199,6 +173,18 @@ cdef int fill(Piece *piece, object given) except -1:
     return 0
 
 
+cdef void close_if_open(int descriptor) noexcept:
+    if descriptor >= 0:
+        close(descriptor)
+
+
+cdef void dispose(Shared *shared) noexcept:
+    close_if_open(shared.event)
+    close_if_open(shared.stop)
+    close_if_open(shared.poll)
+    free(shared)
+
+
 cdef class SendThreads:
     """
     Threads, and what they send.
@@ -210,13 +196,12 @@ cdef class SendThreads:
     """
 
     cdef Shared *_shared
-    cdef Thread *_threads[16]
-    cdef int _number
-    cdef int _next
     cdef int _process
 
     def __cinit__(self, int number):
         cdef Shared *shared
+        cdef epoll_event wish
+        cdef int error
         if not 1 <= number <= 16:
             raise ValueError("1 to 16 threads can send")
         shared = <Shared *>calloc(1, sizeof(Shared))
@@ -224,52 +209,31 @@ cdef class SendThreads:
             raise MemoryError
         shared.ended_tail = &shared.ended
         shared.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
-        if shared.event < 0:
-            free(shared)
-            raise OSError(errno, os.strerror(errno))
-        pthread_mutex_init(&shared.lock, NULL)
-        pthread_cond_init(&shared.gone, NULL)
-        self._shared = shared
-        self._process = getpid()
-        while self._number < number and self._start():
-            pass
-        if not self._number:
-            self._shared = NULL
-            close(shared.event)
-            free(shared)
-            raise RuntimeError("can't start new thread")
-
-    cdef bint _start(self):
-        cdef Thread *thread = <Thread *>calloc(1, sizeof(Thread))
-        cdef epoll_event wish
-        cdef bint started = False
-        if thread == NULL:
-            return False
-        thread.shared = self._shared
-        thread.wanted_tail = &thread.wanted
-        thread.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
-        thread.poll = epoll_create1(EPOLL_CLOEXEC)
+        shared.stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        shared.poll = epoll_create1(EPOLL_CLOEXEC)
         wish.events = EPOLLIN
         wish.data.ptr = NULL
         if (
-            thread.event >= 0
-            and thread.poll >= 0
-            and epoll_ctl(thread.poll, EPOLL_CTL_ADD, thread.event, &wish) == 0
+            shared.event < 0
+            or shared.stop < 0
+            or shared.poll < 0
+            or epoll_ctl(shared.poll, EPOLL_CTL_ADD, shared.stop, &wish) != 0
         ):
-            started = start_thread(run, thread)
-        if not started:
-            if thread.event >= 0:
-                close(thread.event)
-            if thread.poll >= 0:
-                close(thread.poll)
-            free(thread)
-            return False
-        self._threads[self._number] = thread
-        self._number += 1
-        pthread_mutex_lock(&self._shared.lock)
-        self._shared.threads += 1
-        pthread_mutex_unlock(&self._shared.lock)
-        return True
+            error = errno
+            dispose(shared)
+            raise OSError(error, os.strerror(error))
+        pthread_mutex_init(&shared.lock, NULL)
+        pthread_cond_init(&shared.gone, NULL)
+        pthread_mutex_lock(&shared.lock)
+        while shared.threads < number and start_thread(run, shared):
+            shared.threads += 1
+        number = shared.threads
+        pthread_mutex_unlock(&shared.lock)
+        if not number:
+            dispose(shared)
+            raise RuntimeError("can't start new thread")
+        self._shared = shared
+        self._process = getpid()
 
     def fileno(self):
         """A descriptor that is readable while there is something to take."""
@@ -281,13 +245,12 @@ cdef class SendThreads:
 
         :param pieces: one or more, none of them empty: bytes, or a file with a position and a length.
         :raises RuntimeError: this is a child of the process that made the object, or it was stopped.
-        :raises OSError: the process has too many open files.
+        :raises OSError: the process has too many open files, or the system no more room.
         """
         cdef Shared *shared = self._shared
-        cdef Thread *thread
         cdef Job *job
-        cdef uint64_t one = 1
-        cdef bint was_empty
+        cdef epoll_event wish
+        cdef int error
         if shared == NULL or getpid() != self._process:
             raise RuntimeError("the threads that send were stopped, or belong to another process")
         job = <Job *>calloc(1, sizeof(Job) + len(pieces) * sizeof(Piece))
@@ -305,15 +268,14 @@ cdef class SendThreads:
             free(job)
             raise
         job.ticket = ticket
-        self._next = (self._next + 1) % self._number
-        thread = self._threads[self._next]
-        pthread_mutex_lock(&shared.lock)
-        was_empty = thread.wanted == NULL
-        thread.wanted_tail[0] = job
-        thread.wanted_tail = &job.next
-        pthread_mutex_unlock(&shared.lock)
-        if was_empty:
-            write(thread.event, &one, sizeof(one))
+        # A thread has it as soon as the socket takes something.
+        wish.events = EPOLLOUT | EPOLLONESHOT
+        wish.data.ptr = job
+        if epoll_ctl(shared.poll, EPOLL_CTL_ADD, job.sock, &wish) != 0:
+            error = errno
+            close(job.sock)
+            free(job)
+            raise OSError(error, os.strerror(error))
 
     def take(self):
         """The ticket, the bytes sent and the error number (0: none) of each job that ended."""
@@ -341,17 +303,13 @@ cdef class SendThreads:
         """End the threads; all jobs must have ended."""
         cdef Shared *shared = self._shared
         cdef uint64_t one = 1
-        cdef int n
         if shared == NULL or getpid() != self._process:
             return
         self._shared = NULL
         with nogil:
+            write(shared.stop, &one, sizeof(one))
             pthread_mutex_lock(&shared.lock)
-            shared.stopping = True
-            for n in range(self._number):
-                write(self._threads[n].event, &one, sizeof(one))
             while shared.threads:
                 pthread_cond_wait(&shared.gone, &shared.lock)
             pthread_mutex_unlock(&shared.lock)
-            close(shared.event)
-            free(shared)
+        dispose(shared)

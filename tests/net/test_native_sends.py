@@ -127,6 +127,36 @@ class NativeSendsTests(SynchronousTestCase):
             self.assertLess(sent, len(CONTENT))
         self.assertFalse(self.sends.is_busy)
 
+    def test_a_full_socket(self) -> None:
+        """What a socket has not passed on yet comes before; the threads wait until it takes more."""
+        ours, peer = self.pair()
+        before = 0
+        try:
+            while True:
+                before += ours.send(bytes(1 << 16))
+        except BlockingIOError:
+            pass
+        told = Told()
+        self.sends.send(told, ours.fileno(), [b"head", self.file.slice()])
+        received = self.received(peer, before + 4 + len(CONTENT))
+        self.assertEqual(received[before:], b"head" + CONTENT)
+        self.wait(told)
+        self.assertEqual(told.results, [(4 + len(CONTENT), None)])
+
+    def test_more_peers_than_threads(self) -> None:
+        """Each of many that read by turns gets everything, whichever thread sends for it at a time."""
+        peers = [(*self.pair(), Told(), bytearray()) for _ in range(12)]
+        for ours, _, told, _ in peers:
+            self.sends.send(told, ours.fileno(), [self.file.slice(), b"tail"])
+        while any(len(received) < len(CONTENT) + 4 for *_, received in peers):
+            for _, peer, _, received in peers:
+                if len(received) < len(CONTENT) + 4:
+                    received += peer.recv(1 << 18)
+        self.wait(*[told for _, _, told, _ in peers])
+        for _, _, told, received in peers:
+            self.assertEqual(bytes(received), CONTENT + b"tail")
+            self.assertEqual(told.results, [(len(CONTENT) + 4, None)])
+
     def test_a_short_file(self) -> None:
         """Where the file ends before the slice, what there was is sent."""
         ours, peer = self.pair()
@@ -168,6 +198,9 @@ class NativeSendsTests(SynchronousTestCase):
     def test_a_socket_that_is_none(self) -> None:
         """A descriptor that is not open is refused at once; a file that cannot be sent is reported."""
         self.assertRaises(OSError, self.sends.send, Told(), 1 << 20, [self.file.slice()])
+        before = len(os.listdir("/proc/self/fd"))
+        self.assertRaises(OSError, self.sends.send, Told(), self.file.slice().file.fileno(), [b"nobody waits for it"])
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
         ours, _ = self.pair()
         reading, writing = os.pipe()
         self.addCleanup(os.close, reading)
@@ -195,13 +228,15 @@ class NativeSendsTests(SynchronousTestCase):
             self.assertIs(self.sends.is_busy, several)
 
     def test_stopped(self) -> None:
-        """After the end nothing is accepted."""
+        """After the end nothing is accepted, and nothing is left open."""
         kind = compiled()
+        before = len(os.listdir("/proc/self/fd"))
         self.assertRaises(ValueError, kind, 0)
         self.assertRaises(ValueError, kind, 17)
-        threads = kind(1)
+        threads = kind(5)
         threads.stop()
         threads.stop()
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
         self.assertEqual((threads.fileno(), threads.take()), (-1, []))
         self.assertRaises(RuntimeError, threads.submit, 1, 0, [(0, 0, 1)])
 
