@@ -183,8 +183,6 @@ class Supervisor(Service):
         Service.stopService(self)
         for collection in list(self._collections.values()):
             collection.end()
-        if self._pings.running:
-            self._pings.stop()
         for worker in self._workers:
             if worker.restart is not None:
                 worker.restart.cancel()
@@ -193,7 +191,10 @@ class Supervisor(Service):
             if worker.link is not None:
                 worker.gone = Deferred()
                 worker.link.tell(Kind.STOP)
+                # One that stands still is killed, as at any other time: the pings go on.
                 await worker.gone
+        if self._pings.running:
+            self._pings.stop()
         self._forks.stop()
         if self._server is not None:
             await self._server.stop()
@@ -385,10 +386,11 @@ class Supervisor(Service):
         self._share_readiness()
 
     def _share_readiness(self) -> None:
-        """Tell each worker why clients should not use the others."""
+        """Tell each worker why clients should not use the others; those that have stopped are no matter."""
         for worker in self._workers:
             if worker.link is not None:
-                others = [reason for each in self._workers if each is not worker for reason in each.not_ready]
+                rest = [each for each in self._workers if each is not worker] if self.running else []
+                others = [reason for each in rest for reason in each.not_ready]
                 worker.unanswered += 1
                 worker.link.tell(Kind.PING, json.dumps(others))
 

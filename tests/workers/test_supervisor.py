@@ -292,6 +292,21 @@ class SupervisorTests(SynchronousTestCase):
         self.assertTrue(store.closed)
         self.assertEqual(len(self.plans), 2)
 
+    def test_a_worker_that_hangs_as_it_stops(self) -> None:
+        """It is killed when it has not answered for long, and the others stop in order."""
+        self.ready()
+        stopped = self.supervisor.stopService()
+        for _ in range(30):
+            self.reactor.advance(PING_SECONDS)
+            self.say(0, Kind.PONG, "[]")
+        self.assertEqual(self.killed, [102])
+        self.told(0)
+        self.supervisor._ended(102, -signal.SIGKILL)
+        self.assertEqual(self.told(0), [("stop", "")])
+        self.supervisor._ended(101, 0)
+        self.successResultOf(stopped)
+        self.assertEqual(self.reactor.getDelayedCalls(), [])
+
     def test_stop_asked_for_over_http(self) -> None:
         """Any worker passes it on."""
         asked: list[bool] = []
