@@ -62,6 +62,7 @@ def test_every_key_a_page_names_exists() -> None:
 NOT_METRICS = {
     "logbus_broker",
     "logbus_cluster",
+    "logbus_config",
     "logbus_session_broker",
     "logbus_line_protocol",
     "logbus_lines",

@@ -39,6 +39,26 @@ def test_fixtures(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=5)
 
 
+def test_settings(pytester: pytest.Pytester) -> None:
+    """A project's own settings are those of each broker; workers are among them."""
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def logbus_config():
+            return {"workers": 2}
+
+        def test_own(logbus_broker):
+            assert (logbus_broker.data_dir / "workers" / "1").is_dir()
+
+        def test_shared(logbus_session_broker):
+            assert logbus_session_broker.config["workers"] == "2"
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+
+
 def test_failing_start(pytester: pytest.Pytester) -> None:
     """A fixture that fails says why, in one line, and nothing about the test kit."""
     pytester.makepyfile(
