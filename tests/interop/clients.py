@@ -356,6 +356,7 @@ CLIENTS: tuple[Client, ...] = (Confluent(), KafkaPython(), Aiokafka(), Kcat())
 
 
 def log_files(data_dir: Path, topic: str, partition: int = 0) -> bytes:
-    """All record batches of a partition, as they are on disk."""
-    directory = data_dir / f"{topic}-{partition}"
+    """All record batches of a partition, as they are on disk of the broker, or of the worker that has it."""
+    name = f"{topic}-{partition}"
+    [directory] = [*data_dir.glob(name), *data_dir.glob(f"workers/*/{name}")]
     return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))

@@ -1,7 +1,13 @@
-"""Fixtures: brokers and clusters for real clients."""
+"""
+Fixtures: brokers and clusters for real clients.
+
+``LOGBUS_TEST_WORKERS=2`` has a machine with two workers wherever a test asks for a broker; what is about the one
+broker that there is has the mark ``one_broker``, and is skipped then.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -27,6 +33,9 @@ QUICK_GROUPS = {
 #: Nobody looks for records that are too old: some are of 1970.
 KEEPS_ALL = {"log.retention.check.interval.ms": "3600000"}
 
+WORKERS = os.environ.get("LOGBUS_TEST_WORKERS", "1")
+"""How many a broker has."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything here drives the broker with a real client."""
@@ -34,6 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.interop)
+            if WORKERS != "1" and item.get_closest_marker("one_broker"):
+                item.add_marker(pytest.mark.skip(reason="it is about one broker"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,7 +57,7 @@ def kcat_is_installed() -> None:
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """One broker for all tests that use topics of their own and disturb nobody."""
-    with Broker({**QUICK_GROUPS, **KEEPS_ALL}) as broker:
+    with Broker({**QUICK_GROUPS, **KEEPS_ALL, "workers": WORKERS}) as broker:
         yield broker
 
 
@@ -105,7 +116,8 @@ def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
     def make(config: dict[str, str] | None = None, *, in_process: bool = False) -> Broker:
         # Against one that hangs: on a busy machine a process may take long to start.
         home = tmp_path / f"broker-{len(made)}"
-        made.append(Broker(config, data_dir=home, in_process=in_process, timeout=300))
+        settings = {"workers": WORKERS, **(config or {})}
+        made.append(Broker(settings, data_dir=home, in_process=in_process, timeout=300))
         return made[-1].start()
 
     yield make

@@ -43,6 +43,7 @@ def refused(futures: Mapping[Any, Future[Any]]) -> int:
     return code
 
 
+@pytest.mark.one_broker
 def test_topics(admin: AdminClient, topic: str) -> None:
     """A topic is created, described, listed, and deleted."""
     done(admin.create_topics([NewTopic(topic, 3, 1, config={"retention.ms": "60000"})]))
@@ -123,6 +124,7 @@ def test_records_and_offsets(admin: AdminClient, broker: Broker, topic: str) -> 
     assert refused(admin.delete_records([TopicPartition(topic, 0, 11)])) == KafkaError.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.one_broker
 def test_cluster(admin: AdminClient, broker: Broker) -> None:
     """The cluster has an id, one broker, and that one is the controller."""
     found = admin.describe_cluster().result(SECONDS)

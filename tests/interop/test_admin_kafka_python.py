@@ -19,6 +19,7 @@ def admin(broker: Broker) -> Iterator[KafkaAdminClient]:
     admin.close()
 
 
+@pytest.mark.one_broker
 def test_topics(admin: KafkaAdminClient, topic: str) -> None:
     """A topic is created, described, listed, and deleted."""
     [created] = admin.create_topics([NewTopic(topic, 3, 1, topic_configs={"retention.ms": "60000"})])["topics"]
@@ -138,6 +139,7 @@ def test_offsets(admin: KafkaAdminClient, broker: Broker, topic: str) -> None:
         assert (found.offset, found.timestamp) == (offset, timestamp), what
 
 
+@pytest.mark.one_broker
 def test_cluster(admin: KafkaAdminClient, broker: Broker) -> None:
     """The cluster has an id, one broker, and that one is the controller."""
     found = admin.describe_cluster()
@@ -161,6 +163,7 @@ def test_pages(admin: KafkaAdminClient, topic: str) -> None:
     assert (numbers, cursor) == ([0, 1, 2], None)
 
 
+@pytest.mark.one_broker
 def test_config_resources(admin: KafkaAdminClient, topic: str) -> None:
     """Topics, brokers and their loggers; other kinds are none."""
     admin.create_topics([NewTopic(topic, 1, 1)])
@@ -213,6 +216,7 @@ def test_invalid_names(admin: KafkaAdminClient, name: str) -> None:
     assert described["error_code"] == kafka_errors.InvalidTopicError.errno
 
 
+@pytest.mark.one_broker
 def test_invalid_topics(admin: KafkaAdminClient, topic: str) -> None:
     """No partitions, more replicas than brokers, unknown and wrong configuration."""
     for wrong, error in (
