@@ -21,7 +21,7 @@ from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.metastore.cluster_znodes import ClusterIdZnode, FeatureLevelZnode
 from logbus.metastore.imetastore import IMetadataStore
-from logbus.metastore.operations import ConnectionLost, NodeExists, NoNode, SessionLost, SessionState
+from logbus.metastore.operations import ConnectionLost, DatabaseFull, NodeExists, NoNode, SessionLost, SessionState
 from logbus.metastore.znode_json import uuid_text
 from logbus.metastore.znodes import CLUSTER_ID, FEATURES, PERSISTENT_PATHS, BrokerIdZnode, Registration
 
@@ -128,7 +128,7 @@ class Membership:
         if registered:
             try:
                 await self.store.delete(self.path)
-            except (NoNode, ConnectionLost, SessionLost):
+            except (NoNode, ConnectionLost, SessionLost, DatabaseFull):
                 pass  # Gone already, or goes with the session.
 
     @returns_deferred

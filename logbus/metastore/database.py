@@ -18,7 +18,7 @@ from pathlib import Path
 
 from attrs import define, field
 
-from logbus.metastore.operations import StoreUnusable
+from logbus.metastore.operations import DatabaseFull, StoreUnusable
 from logbus.metastore.tree import Row, Tree
 
 SCHEMA_VERSION = 1
@@ -35,10 +35,6 @@ INSERT INTO counter VALUES ('zxid', 0);
 _UPSERT = "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _DELETE = "DELETE FROM node WHERE path = ?"
 _SELECT = "SELECT path, data, czxid, mzxid, ctime, mtime, version, creations, owner FROM node"
-
-
-class DatabaseFull(StoreUnusable):
-    """There is no room for the transaction; it was rolled back, and later ones may succeed."""
 
 
 @define(eq=False)

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, fail, succeed
-from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
@@ -25,9 +25,10 @@ from zope.interface import implementer
 
 from logbus.coroutines import returns_deferred
 from logbus.metastore.base_store import TreeStore, attempt, settle
-from logbus.metastore.database import Database, DatabaseFull
+from logbus.metastore.database import Database
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import (
+    DatabaseFull,
     Delete,
     MetastoreError,
     MultiFailed,
@@ -42,6 +43,9 @@ from logbus.metastore.watches import Watches
 T = TypeVar("T")
 
 FILE_NAME = "metadata.db"
+
+RETRY_SECONDS = 1.0
+"""Before what was left of a session, as there was no room, is deleted again."""
 
 
 class IThread(Protocol):
@@ -103,7 +107,7 @@ class EmbeddedStore(TreeStore):
     """
 
     path: Path
-    reactor: IReactorFromThreads
+    reactor: Any
     wall_clock: Callable[[], float]
     thread: IThread = field(factory=_one_thread)
     _tree: Tree = field(factory=Tree, init=False)
@@ -115,6 +119,7 @@ class EmbeddedStore(TreeStore):
     _database: Database = field(init=False)
     _sessions: dict[int, StoreSession] = field(factory=dict, init=False)
     _last_session: int = field(default=0, init=False)
+    _left: dict[int, IDelayedCall] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._database = Database(self.path)
@@ -146,6 +151,9 @@ class EmbeddedStore(TreeStore):
         if not self._opened:
             return succeed(None)
         self._opened = False
+        for timer in self._left.values():
+            timer.cancel()
+        self._left.clear()
 
         async def run() -> None:
             last = self._change([Delete(path) for path in self._tree.owned_by()])
@@ -182,10 +190,17 @@ class EmbeddedStore(TreeStore):
                 # One was deleted meanwhile.
                 await self.end_session(session_id)
             except (SessionLost, StoreUnusable) as error:
-                # The next open deletes them.
+                if self._opened and isinstance(error, DatabaseFull):
+                    # Its client may be back as another session, which waits for them to go.
+                    self._left[session_id] = self.reactor.callLater(RETRY_SECONDS, self._end_again, session_id)
+                # Otherwise the next open deletes them.
                 self._log.debug("ephemerals are left behind: {error}", error=error)
 
         return Deferred.fromCoroutine(run())
+
+    def _end_again(self, session_id: int) -> None:
+        del self._left[session_id]
+        self.end_session(session_id)
 
     # Requests, in order.
 

@@ -192,5 +192,9 @@ class StoreUnusable(MetastoreError):
     """The store's file is damaged, of a newer version, held by another process, or failed a write."""
 
 
+class DatabaseFull(StoreUnusable):
+    """There is no room for the transaction; it was rolled back, and later ones may succeed."""
+
+
 class NotAllowed(StoreUnusable):
     """ZooKeeper does not let this client do it."""

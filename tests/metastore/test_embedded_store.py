@@ -13,11 +13,13 @@ from typing import Any
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.metastore.embedded_store import EmbeddedStore
-from logbus.metastore.operations import Create, EventKind, SessionState, Set, StoreUnusable, WatchedEvent
+from logbus.metastore.database import Database
+from logbus.metastore.embedded_store import RETRY_SECONDS, EmbeddedStore
+from logbus.metastore.operations import Create, DatabaseFull, EventKind, SessionState, Set, StoreUnusable, WatchedEvent
 from logbus.testing.private_reactor import close_reactor, private_reactor
 from tests.metastore.conformance import StoreConformance
 
@@ -58,6 +60,13 @@ class CallerThread:
         work, self.work = self.work, []
         for one in work:
             one()
+
+    def callFromThread(self, f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        f(*args, **kwargs)
+
+
+class RoomClock(Clock):
+    """Time for what is tried again, on this thread."""
 
     def callFromThread(self, f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         f(*args, **kwargs)
@@ -167,6 +176,43 @@ class EmbeddedStoreTests(StoreConformance, SynchronousTestCase):
         self.done(self.store.set("/a", b"1"))
         self.power_cut()
         self.assertEqual(self.done(self.store.get("/a"))[0], b"1")
+
+    def test_a_session_that_ends_while_the_disk_is_full(self) -> None:
+        """Its ephemerals go as soon as there is room: its client may be back, and wait for that."""
+
+        def full(*_: object) -> None:
+            raise DatabaseFull("there is no room")
+
+        clock = self.store.reactor = RoomClock()
+        session = self.store.begin_session()
+        self.done(session.create("/e", ephemeral=True))
+        commit = Database.commit
+        self.patch(Database, "commit", full)
+        self.done(session.end())
+        clock.advance(RETRY_SECONDS)
+        self.assertIsNotNone(self.done(self.store.exists("/e")))
+        self.patch(Database, "commit", commit)
+        clock.advance(RETRY_SECONDS)
+        self.assertIsNone(self.done(self.store.exists("/e")))
+        self.assertEqual(clock.getDelayedCalls(), [])
+
+    def test_a_close_while_the_disk_is_full(self) -> None:
+        """Nothing is tried any more: the next open deletes what is left."""
+
+        def full(*_: object) -> None:
+            raise DatabaseFull("there is no room")
+
+        clock = self.store.reactor = RoomClock()
+        session = self.store.begin_session()
+        self.done(session.create("/e", ephemeral=True))
+        commit = Database.commit
+        self.patch(Database, "commit", full)
+        self.done(session.end())
+        self.done(self.store.close())
+        self.assertEqual(clock.getDelayedCalls(), [])
+        self.patch(Database, "commit", commit)
+        self.store = self.open_again()
+        self.assertIsNone(self.done(self.store.exists("/e")))
 
     def test_a_failed_write_is_the_end(self) -> None:
         """After any other failure nothing is acknowledged any more, and listeners hear that the session is over."""

@@ -14,6 +14,7 @@ from logbus.metastore.operations import (
     BadVersion,
     Check,
     Create,
+    DatabaseFull,
     Delete,
     EventKind,
     MultiFailed,
@@ -76,7 +77,8 @@ def test_events(kind: EventKind, path: str) -> None:
         NodeExists("/a: b"),
         BadVersion("/a", "the version is 3, not 2"),
         SessionLost("it is closed"),
-        StoreUnusable("the disk is full"),
+        StoreUnusable("the disk is broken"),
+        DatabaseFull("there is no room"),
         MultiFailed(1, Delete("/b"), NoNode("/b")),
     ],
 )
