@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -123,3 +124,27 @@ def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
     yield make
     for broker in made:
         broker.close()
+
+
+SMALL_DISK_MB = 24
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, with little space; to mount it needs root, or a sudo that asks for no password."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    options = f"size={SMALL_DISK_MB}m,mode=0700,uid={os.getuid()},gid={os.getgid()}"
+    try:
+        mounted = subprocess.run(
+            [*as_root, "mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True, check=False
+        )
+    except FileNotFoundError as e:
+        pytest.skip(f"mounting a file system needs root: {e}")
+    if mounted.returncode != 0:
+        pytest.skip(f"mounting a file system needs root: {mounted.stderr.decode().strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run([*as_root, "umount", str(place)], check=True)

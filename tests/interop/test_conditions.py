@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
-import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +18,10 @@ from confluent_kafka import KafkaError, Producer
 from prometheus_client.parser import text_string_to_metric_families
 
 from logbus.testing import Broker
+from tests.interop.conftest import SMALL_DISK_MB
 
 SECONDS = 120
-MEGABYTES = 24
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, with little space; to mount it needs root, or a sudo that asks for no password."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    options = f"size={MEGABYTES}m,mode=0700,uid={os.getuid()},gid={os.getgid()}"
-    try:
-        mounted = subprocess.run(
-            [*as_root, "mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True, check=False
-        )
-    except FileNotFoundError as e:
-        pytest.skip(f"mounting a file system needs root: {e}")
-    if mounted.returncode != 0:
-        pytest.skip(f"mounting a file system needs root: {mounted.stderr.decode().strip()}")
-    try:
-        yield place
-    finally:
-        subprocess.run([*as_root, "umount", str(place)], check=True)
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> Any:
@@ -106,14 +83,14 @@ def test_full_disk(small_disk: Path) -> None:
                 producer.produce("t", bytes(500_000), on_delivery=lambda e, _: refused.append(e) if e else None)
             producer.flush(SECONDS)
 
-        fill(MEGABYTES * 5 // 8)
+        fill(SMALL_DISK_MB * 5 // 8)
         nearly = wait_for(lambda: wrong(broker).get("log-directory-nearly-full"), "it is nearly full")
         assert (nearly["severity"], nearly["subject"]) == ("warning", str(small_disk / "data"))
         assert refused == []
         assert nearly["message"] in shown(broker)
         ballast = small_disk / "ballast"
         with pytest.raises(OSError, match="No space"):
-            ballast.write_bytes(bytes(MEGABYTES << 20))
+            ballast.write_bytes(bytes(SMALL_DISK_MB << 20))
         fill(1)
         assert refused
         full = wait_for(lambda: wrong(broker).get("log-directory-full"), "it is full")

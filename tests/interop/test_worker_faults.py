@@ -1,4 +1,7 @@
-"""Workers with a full disk, that stand still, or die while their machine starts: nothing acknowledged is lost."""
+"""
+Workers with a full disk, that stand still, or die while their machine starts or stops; a supervisor that stands still:
+nothing acknowledged is lost.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,15 @@ import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from logbus.testing import Broker, BrokerFailed
-from tests.interop.test_workers import PARTITIONS, SECONDS, content, create, leaders, wait_for, workers
+from tests.interop.test_conditions import wrong
+from tests.interop.test_workers import PARTITIONS, SECONDS, content, create, is_running, leaders, wait_for, workers
 
 pytestmark = pytest.mark.long
 
@@ -144,6 +148,98 @@ def test_a_worker_that_stands_still(machine: Broker) -> None:
     wait_for(lambda: readiness(machine) == [], "readiness")
     assert len(workers(machine)) == 2
     assert content(machine, "still") == list(range(200))
+
+
+def test_a_supervisor_that_stands_still() -> None:
+    """
+    Sessions of workers end, as it has their metadata store. They serve meanwhile, and say so; when it goes on, all is
+    well by itself.
+    """
+    with Broker({"workers": 2, "zookeeper.session.timeout.ms": 1000}) as broker:
+        create(broker, "still")
+        writer = Writer(broker, "still")
+        writer.write(range(100))
+        writer.finish()
+        before = workers(broker)
+        broker.freeze()
+        try:
+            wait_for(lambda: "metadata-store-away" in wrong(broker), "a condition")
+            writer.write(range(100, 200))
+            writer.finish()
+            assert content(broker, "still") == list(range(200))
+        finally:
+            broker.thaw()
+        wait_for(lambda: wrong(broker) == {}, "its end")
+        writer.write(range(200, 300))
+        writer.finish()
+        assert workers(broker) == before
+        create(broker, "later")
+        assert content(broker, "still") == list(range(300))
+
+
+@pytest.mark.parametrize("moment", ["as it begins", "while another stops", "when another has stopped"])
+def test_a_worker_that_dies_as_its_machine_stops(moment: str, tmp_path: Path) -> None:
+    """The last one stops first. Whichever dies, and when, the rest stop in order, and the next start finds all."""
+    with Broker({"workers": 2}, data_dir=tmp_path) as broker:
+        create(broker, "orders")
+        writer = Writer(broker, "orders")
+        writer.write(range(100))
+        writer.finish()
+        first, last = process_of(broker, 0), process_of(broker, 1)
+        os.kill(broker.pid, signal.SIGTERM)
+        if moment == "as it begins":
+            os.kill(last, signal.SIGKILL)
+        else:
+            if moment == "when another has stopped":
+                wait_for(lambda: not is_running(last), "the end of the last worker")
+            with suppress(ProcessLookupError):
+                os.kill(first, signal.SIGKILL)
+        broker.stop()
+        assert not any(map(is_running, (first, last)))
+        broker.start()
+        assert content(broker, "orders") == list(range(100))
+
+
+def test_a_worker_that_stands_still_as_its_machine_stops(tmp_path: Path) -> None:
+    """It is killed when it has not answered for as long as is set; the others stop in order."""
+    with Broker({"workers": 2, "workers.answer.timeout.ms": 3000}, data_dir=tmp_path) as broker:
+        create(broker, "orders")
+        writer = Writer(broker, "orders")
+        writer.write(range(100))
+        writer.finish()
+        os.kill(process_of(broker, HIT), signal.SIGSTOP)
+        broker.stop()
+        broker.start()
+        assert content(broker, "orders") == list(range(100))
+
+
+def test_the_disk_of_the_metadata_store_is_full(small_disk: Path) -> None:
+    """Topics cannot be created, and records are read. With room again all goes on, without a restart."""
+    space = {"log.dir.space.check.interval.ms": 1000, "log.dir.usage.warn.ratio": 1}
+    with Broker({"workers": 2, **space}, data_dir=small_disk / "data") as broker:
+        create(broker, "orders")
+        writer = Writer(broker, "orders")
+        writer.write(range(100))
+        writer.finish()
+        before = workers(broker)
+        ballast = small_disk / "ballast"
+        with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+            while True:
+                file.write(bytes(4096))
+        with pytest.raises(KafkaException):
+            for number in range(1000):
+                create(broker, f"refused-{number}")
+        wait_for(lambda: any("is full" in each for each in readiness(broker)), "a reason")
+        assert content(broker, "orders") == list(range(100))
+        ballast.unlink()
+        wait_for(lambda: readiness(broker) == [], "readiness")
+        create(broker, "later")
+        writer.write(range(100, 200))
+        writer.finish()
+        assert content(broker, "orders") == list(range(200))
+        assert workers(broker) == before
+        broker.restart()
+        assert content(broker, "orders") == list(range(200))
 
 
 def test_a_worker_that_dies_as_its_machine_first_starts(tmp_path: Path) -> None:
