@@ -27,6 +27,7 @@ The HTTP server:
 * ``json_chunks``: long lists in chunks
 * ``problem_details``: errors (RFC 9457)
 * ``entity_tags``: ETag and If-Match
+* ``change_terms``: changes that are only checked, or only made if nobody else was faster
 * ``strict_json``: strict JSON
 * ``json_schema``: the JSON Schemas of bodies
 * ``openapi``: the table of routes as an OpenAPI document

@@ -12,10 +12,12 @@ from attrs import frozen
 from twisted.internet.defer import Deferred
 
 from logbus.admin.authorization import HttpAccess, Right
+from logbus.admin.change_terms import IN_QUERY, VALIDATE_ONLY, controller_of_terms, terms_of
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, object_schema, string
 from logbus.admin.kafka_requests import KafkaRequests
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.routing import ViewRequest, route
+from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.errors import error_of
 from logbus.security.acl.acls import AclOperation, AclPermission, PatternType, ResourceType
 from logbus.wire.messages.acls import (
@@ -67,6 +69,7 @@ CREATED = object_schema(
 class AclViews:
     """Lists and changes ACLs, by the requests of Kafka's administrators."""
 
+    metadata: ClusterMetadata
     requests: KafkaRequests
 
     @route(
@@ -119,14 +122,20 @@ class AclViews:
         "/api/v1/acls",
         "Create ACLs; those that exist already stay",
         answer=CREATED,
-        body=object_schema("ACLs to create.", items=array("The ACLs.", ACL, minItems=1, maxItems=MAX_ACLS)),
+        body=object_schema(
+            "ACLs to create.",
+            items=array("The ACLs.", ACL, minItems=1, maxItems=MAX_ACLS),
+            validate_only=VALIDATE_ONLY,
+            optional=("validate_only",),
+        ),
         right=Right(AclOperation.ALTER),
+        served_by=lambda self, call: controller_of_terms(self.metadata, call),
         errors=(HTTPStatus.SERVICE_UNAVAILABLE,),
     )
     def create(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
-        return Deferred.fromCoroutine(self._create(call.access, call.body["items"]))
+        return Deferred.fromCoroutine(self._create(call, call.body["items"]))
 
-    async def _create(self, access: HttpAccess, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    async def _create(self, call: ViewRequest, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         creations = [
             AclCreation(
                 resource_type=int(ResourceType[one["resource_type"].upper()]),
@@ -139,7 +148,8 @@ class AclViews:
             )
             for one in items
         ]
-        response: CreateAclsResponse = await self.requests.send(access, CreateAclsRequest(creations=creations), VERSION)
+        request = CreateAclsRequest(creations=creations)
+        response: CreateAclsResponse = await self.requests.send(call.access, request, VERSION, terms_of(call))
         errors = [error_of(one.error_code, one.error_message) if one.error_code else None for one in response.results]
         wrong = [error for error in errors if error is not None]
         if len(wrong) == len(errors):
@@ -150,8 +160,9 @@ class AclViews:
         "DELETE",
         "/api/v1/acls",
         "Delete one ACL",
-        parameters={name: {**schema, "default": None} for name, schema in MEMBERS.items()},
+        parameters={**{name: {**schema, "default": None} for name, schema in MEMBERS.items()}, **IN_QUERY},
         right=Right(AclOperation.ALTER),
+        served_by=lambda self, call: controller_of_terms(self.metadata, call),
         status=HTTPStatus.NO_CONTENT,
         content_types=(),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
@@ -162,9 +173,9 @@ class AclViews:
             raise HttpProblem(
                 HTTPStatus.BAD_REQUEST, f"One ACL is deleted at a time; say which: {', '.join(missing)} are missing."
             )
-        return Deferred.fromCoroutine(self._delete(call.access, call.query))
+        return Deferred.fromCoroutine(self._delete(call, call.query))
 
-    async def _delete(self, access: HttpAccess, one: Mapping[str, Any]) -> None:
+    async def _delete(self, call: ViewRequest, one: Mapping[str, Any]) -> None:
         chosen = DeleteAclsFilter(
             resource_type_filter=int(ResourceType[one["resource_type"].upper()]),
             resource_name_filter=one["resource_name"],
@@ -174,9 +185,10 @@ class AclViews:
             operation=int(AclOperation[one["operation"].upper()]),
             permission_type=int(AclPermission[one["permission"].upper()]),
         )
-        response: DeleteAclsResponse = await self.requests.send(access, DeleteAclsRequest(filters=[chosen]), VERSION)
+        request = DeleteAclsRequest(filters=[chosen])
+        response: DeleteAclsResponse = await self.requests.send(call.access, request, VERSION, terms_of(call))
         (result,) = response.filter_results
         if result.error_code:
             raise error_of(result.error_code, result.error_message)
         if not result.matching_acls:
-            raise HttpProblem(HTTPStatus.NOT_FOUND, "There is no such ACL.")
+            raise HttpProblem(HTTPStatus.NOT_FOUND, "There is no such ACL; GET /api/v1/acls tells which there are.")

@@ -4,7 +4,7 @@ Views of the configuration: shows topics and brokers with the source of each val
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.admin import strict_json
 from logbus.admin.authorization import Right
+from logbus.admin.change_terms import IN_QUERY, controller_of_terms, is_only_checked, terms_of
 from logbus.admin.cluster import BROKER_ID, require_broker
 from logbus.admin.entity_tags import CONDITION, ETAG, Precondition, entity_tag
 from logbus.admin.json_schema import array, boolean, mapping, nullable, object_schema, string
@@ -25,9 +26,10 @@ from logbus.admin.topics import TOPIC_NAME, config_text, existing_topic
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config.config_view import ConfigView, Source
-from logbus.config.describe_configs import ConfigEntry, describe_broker, describe_topic
-from logbus.config.key_table import TOPIC_KEYS, unknown_topic_key
+from logbus.config.describe_configs import ConfigEntry, describe_broker, describe_cluster, describe_topic
+from logbus.config.key_table import BROKER_KEYS, TOPIC_KEYS, broker_key, unknown_topic_key
 from logbus.errors import error_of
+from logbus.metastore.znodes import DEFAULT_ENTITY
 from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.wire.messages.configs import (
     IncrementalAlterableConfig,
@@ -74,10 +76,6 @@ CHANGED = object_schema(
     items=array("The keys.", string("A key.")),
     validate_only=boolean("Whether nothing was changed."),
 )
-VALIDATE_ONLY = {
-    **string("true: change nothing, but say whether it could be done.", enum=["true", "false"]),
-    "default": "false",
-}
 _BROKER = 4
 """A type of resource (Kafka: ConfigResource.Type)."""
 _SET, _DELETE = 0, 1
@@ -138,7 +136,7 @@ class ConfigViews:
         "Change a topic's configuration",
         answer=CONFIGS,
         body=CHANGES,
-        parameters={"topic": TOPIC_NAME, "validate_only": VALIDATE_ONLY},
+        parameters={"topic": TOPIC_NAME, **IN_QUERY},
         headers=CONDITION,
         answer_headers=ETAG,
         right=Right(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, "topic"),
@@ -159,7 +157,7 @@ class ConfigViews:
             condition.check(now)
             return overrides_after(now, call.body)
 
-        validate_only = call.query["validate_only"] == "true"
+        validate_only = is_only_checked(call)
         outcomes = await self.topics.alter_topic_configs({name: edit}, validate_only=validate_only)
         error = outcomes[name]
         if error is not None:
@@ -173,9 +171,11 @@ class ConfigViews:
         "Change a broker's dynamic configuration",
         answer=CHANGED,
         body=CHANGES,
-        parameters={"broker": BROKER_ID, "validate_only": VALIDATE_ONLY},
+        parameters={"broker": BROKER_ID, **IN_QUERY},
+        headers=CONDITION,
         right=Right(AclOperation.ALTER_CONFIGS),
-        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+        served_by=lambda self, call: controller_of_terms(self.metadata, call),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.PRECONDITION_FAILED, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def alter_broker(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
         broker = call.path["broker"]
@@ -189,19 +189,18 @@ class ConfigViews:
         "Change the dynamic configuration of all brokers that have no value of their own",
         answer=CHANGED,
         body=CHANGES,
-        parameters={"validate_only": VALIDATE_ONLY},
+        parameters=IN_QUERY,
+        headers=CONDITION,
         right=Right(AclOperation.ALTER_CONFIGS),
-        errors=(HTTPStatus.SERVICE_UNAVAILABLE,),
+        served_by=lambda self, call: controller_of_terms(self.metadata, call),
+        errors=(HTTPStatus.PRECONDITION_FAILED, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def alter_all(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
         return Deferred.fromCoroutine(self._alter_brokers(call, ""))
 
     async def _alter_brokers(self, call: ViewRequest, name: str) -> dict[str, Any]:
-        validate_only = call.query["validate_only"] == "true"
-        await self._incremental(call, _BROKER, name, validate_only=validate_only)
-        return {"items": sorted(call.body), "validate_only": validate_only}
-
-    async def _incremental(self, call: ViewRequest, kind: int, name: str, *, validate_only: bool) -> None:
+        what = f"The configuration of {f'broker {name}' if name else 'all brokers'}"
+        condition = Precondition(what, call.headers, {*BROKER_KEYS, *call.body}, members_of=_shown_overrides)
         changes = [
             IncrementalAlterableConfig(
                 name=key,
@@ -210,12 +209,31 @@ class ConfigViews:
             )
             for key, value in call.body.items()
         ]
-        resource = IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
+        resource = IncrementalAlterConfigsResource(resource_type=_BROKER, resource_name=name, configs=changes)
+        validate_only = is_only_checked(call)
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-        response: IncrementalAlterConfigsResponse = await self.requests.send(call.access, request, 1)
+        terms = terms_of(call, condition)
+        response: IncrementalAlterConfigsResponse = await self.requests.send(call.access, request, 1, terms)
         (result,) = response.responses
         if result.error_code:
-            raise error_of(result.error_code, result.error_message)
+            raise condition.refusal(error_of(result.error_code, result.error_message))
+        return {"items": sorted(call.body), "validate_only": validate_only}
+
+    def _broker_answer(self, entity: str, entries: Iterable[ConfigEntry]) -> ViewResponse:
+        tag = entity_tag(_shown_overrides(self.metadata.broker_configs.get(entity, {})))
+        told = {"items": [_entry(entry) for entry in entries]}
+        return ViewResponse(HTTPStatus.OK, JSON, strict_json.dumps(told), {"ETag": tag})
+
+    @route(
+        "GET",
+        "/api/v1/configs/brokers",
+        "The dynamic configuration of all brokers that have no value of their own",
+        answer=CONFIGS,
+        answer_headers=ETAG,
+        right=Right(AclOperation.DESCRIBE_CONFIGS),
+    )
+    def all_brokers(self, call: ViewRequest) -> ViewResponse:
+        return self._broker_answer(DEFAULT_ENTITY, describe_cluster(self.config))
 
     @route(
         "GET",
@@ -223,13 +241,23 @@ class ConfigViews:
         "A broker's configuration",
         answer=CONFIGS,
         parameters={"broker": BROKER_ID},
+        answer_headers=ETAG,
         right=Right(AclOperation.DESCRIBE_CONFIGS),
         served_by=lambda self, call: live(self.metadata, call.path["broker"]),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
-    def broker(self, call: ViewRequest) -> dict[str, Any]:
+    def broker(self, call: ViewRequest) -> ViewResponse:
         require_broker(call.path["broker"], self.broker_id)
-        return {"items": [_entry(entry) for entry in describe_broker(self.config)]}
+        return self._broker_answer(str(self.broker_id), describe_broker(self.config))
+
+
+def _shown_overrides(overrides: Mapping[str, str]) -> dict[str, str | None]:
+    """Return overrides of brokers without the values that are never shown, of which not even a digest is told."""
+    keys = {name: broker_key(name) for name in overrides}
+    return {
+        name: value if (key := keys[name]) is not None and not key.sensitive else None
+        for name, value in overrides.items()
+    }
 
 
 def _entry(entry: ConfigEntry) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -59,6 +59,7 @@ class Precondition:
     :ivar what: begins a sentence: what has the tag.
     :ivar known: names that members may have, so that those that are gone can be named.
     :ivar also: as of :func:`entity_tag`.
+    :ivar members_of: returns the members of what :meth:`check` gets.
     :ivar problem: the answer, once :meth:`check` has refused.
     """
 
@@ -66,6 +67,7 @@ class Precondition:
     headers: Mapping[str, Sequence[str]]
     known: Iterable[str] = ()
     also: str = ""
+    members_of: Callable[[Any], Mapping[str, Any]] = lambda present: present
     problem: HttpProblem | None = field(default=None, init=False)
 
     @property
@@ -73,22 +75,23 @@ class Precondition:
         """Whether the request has one."""
         return IF_MATCH in self.headers
 
-    def check(self, members: Mapping[str, Any]) -> None:
+    def check(self, present: Any) -> None:
         """
         Compare with what is there, where and when it is changed.
 
         :raise ApiError: the tags are others; what :meth:`refusal` returns says so to the client.
         """
-        present = entity_tag(members, self.also)
+        members = self.members_of(present)
+        tag = entity_tag(members, self.also)
         given = re.findall(r'\*|(?:W/)?"[^"]*"', ",".join(self.headers.get(IF_MATCH, ("*",))))
-        if "*" in given or present in given:
+        if "*" in given or tag in given:
             return
-        changed = self._changed(given[0], present, members) if given else ""
+        changed = self._changed(given[0], tag, members) if given else ""
         self.problem = HttpProblem(
             HTTPStatus.PRECONDITION_FAILED,
             f"{self.what} has changed since it had the tag in If-Match{changed}. Read it again, and decide anew; its "
-            f"ETag is {present} now.",
-            {"ETag": present},
+            f"ETag is {tag} now.",
+            {"ETag": tag},
         )
         raise ApiError(ErrorCode.INVALID_REQUEST, self.problem.detail)
 

@@ -15,6 +15,7 @@ from attrs import frozen
 from twisted.internet.defer import Deferred
 
 from logbus.admin.authorization import HttpAccess, Right
+from logbus.admin.change_terms import IN_QUERY, VALIDATE_ONLY, terms_of
 from logbus.admin.groups import GROUP_ID, GroupViews
 from logbus.admin.json_schema import array, boolean, integer, nullable, object_schema, string
 from logbus.admin.kafka_requests import KafkaRequests
@@ -90,7 +91,7 @@ RESET = object_schema(
         minItems=1,
         maxItems=100,
     ),
-    validate_only=boolean("Change nothing, but say what would be changed."),
+    validate_only=VALIDATE_ONLY,
     optional=("value", "topics", "validate_only"),
 )
 CHANGES = object_schema(
@@ -300,6 +301,7 @@ class GroupChangeViews:
                 **integer("The partition; none: all of the topic.", minimum=0, maximum=2**31 - 1),
                 "default": None,
             },
+            **IN_QUERY,
         },
         right=Right(AclOperation.DELETE, ResourceType.GROUP, "group"),
         rights="Needs Delete on the Group, and Read on the Topic.",
@@ -313,18 +315,17 @@ class GroupChangeViews:
         if partition is not None:
             existing_partition(self.metadata, topic, partition)
         self._require_groups(call.path["group"])
-        return Deferred.fromCoroutine(self._delete_offsets(call.access, call.path["group"], topic, partition))
+        return Deferred.fromCoroutine(self._delete_offsets(call, call.path["group"], topic, partition))
 
-    async def _delete_offsets(self, access: HttpAccess, group_id: str, topic: str, partition: int | None) -> None:
+    async def _delete_offsets(self, call: ViewRequest, group_id: str, topic: str, partition: int | None) -> None:
         if partition is None:
             numbers = list(range(len(existing_topic(self.metadata, topic).partitions)))
         else:
             numbers = [partition]
         partitions = [OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
         asked = OffsetDeleteRequestTopic(name=topic, partitions=partitions)
-        response: OffsetDeleteResponse = await self.requests.send(
-            access, OffsetDeleteRequest(group_id=group_id, topics=[asked]), 0
-        )
+        request = OffsetDeleteRequest(group_id=group_id, topics=[asked])
+        response: OffsetDeleteResponse = await self.requests.send(call.access, request, 0, terms_of(call))
         codes = [response.error_code, *(one.error_code for each in response.topics for one in each.partitions)]
         for code in filter(None, codes):
             raise _group_error(group_id, code)
@@ -333,7 +334,11 @@ class GroupChangeViews:
         "DELETE",
         "/api/v1/groups/{group}",
         "Delete a group without members, with its committed offsets",
-        parameters={"group": GROUP_ID, "confirm": string("The group's id again, without which nothing is deleted.")},
+        parameters={
+            "group": GROUP_ID,
+            "confirm": string("The group's id again, without which nothing is deleted."),
+            **IN_QUERY,
+        },
         right=Right(AclOperation.DELETE, ResourceType.GROUP, "group"),
         status=HTTPStatus.NO_CONTENT,
         content_types=(),
@@ -348,7 +353,7 @@ class GroupChangeViews:
                 f"This deletes {group_id[:200]!r} with its committed offsets; to confirm, add ?confirm= with its id.",
             )
         self._require_groups(group_id)
-        return Deferred.fromCoroutine(self._delete(call.access, group_id))
+        return Deferred.fromCoroutine(self._delete(call, group_id))
 
     def _require_groups(self, group_id: str) -> None:
         """
@@ -359,9 +364,9 @@ class GroupChangeViews:
         if self.groups.coordinator_of(group_id) is None:
             raise _group_error(group_id, ErrorCode.GROUP_ID_NOT_FOUND)
 
-    async def _delete(self, access: HttpAccess, group_id: str) -> None:
+    async def _delete(self, call: ViewRequest, group_id: str) -> None:
         request = DeleteGroupsRequest(groups_names=[group_id])
-        response: DeleteGroupsResponse = await self.requests.send(access, request, 2)
+        response: DeleteGroupsResponse = await self.requests.send(call.access, request, 2, terms_of(call))
         (result,) = response.results
         if result.error_code:
             raise _group_error(group_id, result.error_code)

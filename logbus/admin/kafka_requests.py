@@ -15,7 +15,7 @@ from twisted.internet.task import deferLater
 
 from logbus.admin.authorization import HttpAccess
 from logbus.errors import ApiError, ErrorCode
-from logbus.net.request_context import RequestContext
+from logbus.net.request_context import NO_TERMS, ChangeTerms, RequestContext
 from logbus.net.time_slices import SliceScheduler, TimeSlice
 from logbus.records.file_slice import joined
 from logbus.wire.connection import Request, ServerConnection, api_key_of
@@ -51,12 +51,14 @@ class KafkaRequests:
     _scheduler: SliceScheduler | None = None
     _wire: ServerConnection | None = field(default=None, init=False)
 
-    async def send(self, access: HttpAccess, message: Any, version: int) -> Any:
+    async def send(self, access: HttpAccess, message: Any, version: int, terms: ChangeTerms = NO_TERMS) -> Any:
         """
         Have a request served, and return its response.
 
         A response to a client that has used up its quota comes later (KIP-219: the client would be muted).
 
+        :param terms: those of a change, which its handler must know. With some, changes that are the controller's
+            fail with NOT_CONTROLLER on other brokers.
         :raise ApiError: as the handler says; most errors are in the response. INVALID_REQUEST: it cannot be encoded.
         """
         if self._wire is None:
@@ -71,7 +73,14 @@ class KafkaRequests:
             raise ApiError(ErrorCode.INVALID_REQUEST, str(e)) from None
         frame = encode_request_header(header, described.flexible.includes(version)) + body
         context = RequestContext(
-            id(access), self._listener, access.host, 0, access.principal, client_id=CLIENT_ID, scheduler=self._scheduler
+            id(access),
+            self._listener,
+            access.host,
+            0,
+            access.principal,
+            client_id=CLIENT_ID,
+            terms=terms,
+            scheduler=self._scheduler,
         )
         response = self._serve(context, self._wire.receive(frame))
         if isinstance(response, Deferred):

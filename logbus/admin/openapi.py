@@ -16,7 +16,7 @@ import logbus
 from logbus.admin.json_schema import JsonSchema, integer, object_schema, string
 from logbus.admin.problem_details import CONTENT_TYPE as PROBLEM
 from logbus.admin.problem_details import PASSING
-from logbus.admin.routing import FOR_ALL, JSON, Route, Router, ViewRequest, route
+from logbus.admin.routing import FOR_ALL, JSON, LOCATION, Route, Router, ViewRequest, route
 
 PROBLEM_SHAPE = {
     **object_schema(
@@ -110,9 +110,13 @@ def _operation(described: Route) -> dict[str, Any]:
         success["content"] = content
     responses: dict[str, Any] = {str(int(described.status)): success}
     for status, shape in described.other_answers.items():
-        headers = {"Retry-After": RETRY_AFTER} if status in PASSING else {}
-        content = {JSON: {"schema": shape}}
-        responses[str(int(status))] = {"description": status.phrase, **_headers(headers), "content": content}
+        headers = (
+            LOCATION if status is HTTPStatus.CREATED else {"Retry-After": RETRY_AFTER} if status in PASSING else {}
+        )
+        other: dict[str, Any] = {"description": status.phrase, **_headers(headers)}
+        if shape is not None:
+            other["content"] = {JSON: {"schema": shape}}
+        responses[str(int(status))] = other
     for status in sorted({*described.errors, *FAILURES_OF_ALL}):
         responses.setdefault(str(int(status)), {"$ref": f"#/components/responses/{_FAILURE_OF.get(status, 'Problem')}"})
     responses["default"] = {"$ref": "#/components/responses/Problem"}

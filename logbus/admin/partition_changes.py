@@ -5,7 +5,7 @@ Views that change partitions: add some, delete records, elect leaders, move repl
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -13,6 +13,7 @@ from attrs import frozen
 from twisted.internet.defer import Deferred
 
 from logbus.admin.authorization import HttpAccess, Right
+from logbus.admin.change_terms import IN_QUERY, VALIDATE_ONLY, controller_of_terms, terms_of
 from logbus.admin.cluster import BROKER_ID
 from logbus.admin.json_schema import array, boolean, integer, nullable, object_schema, string
 from logbus.admin.kafka_requests import KafkaRequests
@@ -20,7 +21,7 @@ from logbus.admin.problem_details import HttpProblem
 from logbus.admin.records import PARTITION_NUMBER, existing_partition
 from logbus.admin.relay import leader_of
 from logbus.admin.routing import ViewRequest, route
-from logbus.admin.topics import CHANGE_TIMEOUT_MS, CONFIRM, TOPIC_NAME, existing_topic
+from logbus.admin.topics import CHANGE_TIMEOUT_MS, CONFIRM, TOPIC_NAME, existing_topic, refuse_internal
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import TopicPartition
@@ -55,7 +56,7 @@ ELECTION_TYPES: Mapping[str, int] = {PREFERRED: 0, UNCLEAN: 1}
 MORE_PARTITIONS = object_schema(
     "How many partitions a topic is to have.",
     count=integer("The number of partitions, more than now.", minimum=1, maximum=100_000),
-    validate_only=boolean("Change nothing, but say whether it could be done."),
+    validate_only=VALIDATE_ONLY,
     optional=("validate_only",),
 )
 PARTITIONS_ADDED = object_schema(
@@ -69,14 +70,14 @@ RECORDS_DELETED = object_schema(
     "A partition without its oldest records.",
     topic=TOPIC_NAME,
     partition=PARTITION_NUMBER,
-    log_start_offset=integer("The first offset now."),
+    log_start_offset=integer("The first offset now, or as it would be."),
 )
 ONE_PARTITION: Mapping[str, Any] = {"topic": TOPIC_NAME, "partition": PARTITION_NUMBER}
 OUTCOME = object_schema(
     "What became of a partition.",
     **ONE_PARTITION,
-    error=nullable(string("The name of Kafka's error; null: it was done.")),
-    detail=string("Why not; empty: it was done."),
+    error=nullable(string("The name of Kafka's error; null: it was done, or could be.")),
+    detail=string("Why not; empty: it was done, or could be."),
 )
 OUTCOMES = object_schema("What became of each partition.", items=array("By topic and partition.", OUTCOME))
 ELECTION = object_schema(
@@ -92,7 +93,8 @@ ELECTION = object_schema(
         minItems=1,
         maxItems=MAX_PARTITIONS,
     ),
-    optional=("partitions",),
+    validate_only=VALIDATE_ONLY,
+    optional=("partitions", "validate_only"),
 )
 MOVES = object_schema(
     "Partitions to move.",
@@ -110,6 +112,8 @@ MOVES = object_schema(
         minItems=1,
         maxItems=MAX_PARTITIONS,
     ),
+    validate_only=VALIDATE_ONLY,
+    optional=("validate_only",),
 )
 MOVING = object_schema(
     "Partitions that are being moved.",
@@ -128,10 +132,15 @@ MOVING = object_schema(
 
 @frozen
 class PartitionChangeViews:
-    """Changes partitions, by the requests of Kafka's administrators."""
+    """
+    Changes partitions, by the requests of Kafka's administrators.
+
+    :ivar internal: names of topics that only brokers write to.
+    """
 
     metadata: ClusterMetadata
     requests: KafkaRequests
+    internal: Collection[str]
 
     @route(
         "POST",
@@ -173,12 +182,13 @@ class PartitionChangeViews:
                 "default": None,
             },
             "confirm": CONFIRM,
+            **IN_QUERY,
         },
         right=Right(AclOperation.DELETE, ResourceType.TOPIC, "topic"),
         served_by=lambda self, call: leader_of(
             self.metadata, TopicPartition(call.path["topic"], call.path["partition"])
         ),
-        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
+        errors=(HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def delete_records(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
         topic, partition, before = call.path["topic"], call.path["partition"], call.query["before"]
@@ -189,14 +199,15 @@ class PartitionChangeViews:
                 f"This deletes the oldest records of a partition of {topic}; say which by ?before=OFFSET, and add "
                 f"confirm={topic}.",
             )
-        return Deferred.fromCoroutine(self._delete_records(call.access, topic, partition, before))
+        refuse_internal(self.internal, topic, "loses no records on request")
+        return Deferred.fromCoroutine(self._delete_records(call, topic, partition, before))
 
-    async def _delete_records(self, access: HttpAccess, topic: str, partition: int, before: int) -> dict[str, Any]:
+    async def _delete_records(self, call: ViewRequest, topic: str, partition: int, before: int) -> dict[str, Any]:
         asked = DeleteRecordsTopic(
             name=topic, partitions=[DeleteRecordsPartition(partition_index=partition, offset=before)]
         )
         request = DeleteRecordsRequest(topics=[asked], timeout_ms=CHANGE_TIMEOUT_MS)
-        response: DeleteRecordsResponse = await self.requests.send(access, request, 2)
+        response: DeleteRecordsResponse = await self.requests.send(call.access, request, 2, terms_of(call))
         ((result,),) = (one.partitions for one in response.topics)
         if result.error_code:
             error = error_of(result.error_code)
@@ -210,6 +221,7 @@ class PartitionChangeViews:
         answer=OUTCOMES,
         body=ELECTION,
         right=Right(AclOperation.ALTER),
+        served_by=lambda self, call: controller_of_terms(self.metadata, call),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def elect(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
@@ -219,10 +231,10 @@ class PartitionChangeViews:
                 HTTPStatus.BAD_REQUEST, "An unclean election may lose records; name the partitions in body.partitions."
             )
         self._check(partitions or ())
-        return Deferred.fromCoroutine(self._elect(call.access, call.body["type"], partitions))
+        return Deferred.fromCoroutine(self._elect(call, call.body["type"], partitions))
 
     async def _elect(
-        self, access: HttpAccess, kind: str, partitions: Sequence[Mapping[str, Any]] | None
+        self, call: ViewRequest, kind: str, partitions: Sequence[Mapping[str, Any]] | None
     ) -> dict[str, Any]:
         named = None
         if partitions is not None:
@@ -233,7 +245,7 @@ class PartitionChangeViews:
         request = ElectLeadersRequest(
             election_type=ELECTION_TYPES[kind], topic_partitions=named, timeout_ms=CHANGE_TIMEOUT_MS
         )
-        response: ElectLeadersResponse = await self.requests.send(access, request, 2)
+        response: ElectLeadersResponse = await self.requests.send(call.access, request, 2, terms_of(call))
         if response.error_code:
             raise error_of(response.error_code)
         return _outcomes(
@@ -278,14 +290,15 @@ class PartitionChangeViews:
         answer=OUTCOMES,
         body=MOVES,
         right=Right(AclOperation.ALTER),
+        served_by=lambda self, call: controller_of_terms(self.metadata, call),
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def move(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
         partitions = call.body["partitions"]
         self._check(partitions)
-        return Deferred.fromCoroutine(self._move(call.access, partitions))
+        return Deferred.fromCoroutine(self._move(call, partitions))
 
-    async def _move(self, access: HttpAccess, partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    async def _move(self, call: ViewRequest, partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         by_topic: dict[str, list[ReassignablePartition]] = defaultdict(list)
         for one in partitions:
             by_topic[one["topic"]].append(
@@ -295,7 +308,8 @@ class PartitionChangeViews:
             timeout_ms=CHANGE_TIMEOUT_MS,
             topics=[ReassignableTopic(name=topic, partitions=some) for topic, some in by_topic.items()],
         )
-        response: AlterPartitionReassignmentsResponse = await self.requests.send(access, request, 1)
+        terms = terms_of(call)
+        response: AlterPartitionReassignmentsResponse = await self.requests.send(call.access, request, 1, terms)
         if response.error_code:
             raise error_of(response.error_code, response.error_message)
         return _outcomes(
@@ -315,7 +329,7 @@ class PartitionChangeViews:
         for number, one in enumerate(partitions):
             existing_partition(self.metadata, one["topic"], one["partition"])
             if (one["topic"], one["partition"]) in seen:
-                raise HttpProblem(HTTPStatus.BAD_REQUEST, f"the body.partitions[{number}] is there twice.")
+                raise HttpProblem(HTTPStatus.BAD_REQUEST, f"The body.partitions[{number}] is there twice.")
             seen.add((one["topic"], one["partition"]))
 
 

@@ -85,7 +85,7 @@ class Route:
     :ivar summary: one line, for the OpenAPI document.
     :ivar answer: the schema of a JSON answer; None if the answer is not JSON.
     :ivar content_types: content types of the answer.
-    :ivar other_answers: the schemas of other JSON answers that are no problems, by status.
+    :ivar other_answers: the schemas of other JSON answers that are no problems, by status; None: without a body.
     :ivar body: the schema of the JSON body, if there is one.
     :ivar parameters: the schemas of variable parts and query parameters, by name.
     :ivar headers: the schemas of header fields that the view reads; all are optional.
@@ -105,7 +105,7 @@ class Route:
     summary: str
     answer: JsonSchema | None = None
     content_types: tuple[str, ...] = (JSON,)
-    other_answers: Mapping[HTTPStatus, JsonSchema] = MappingProxyType({})
+    other_answers: Mapping[HTTPStatus, JsonSchema | None] = MappingProxyType({})
     body: JsonSchema | None = None
     parameters: Mapping[str, JsonSchema] = MappingProxyType({})
     headers: Mapping[str, JsonSchema] = MappingProxyType({})

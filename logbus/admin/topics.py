@@ -17,6 +17,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.admin import strict_json
 from logbus.admin.authorization import HttpAccess, Right
+from logbus.admin.change_terms import IN_QUERY, VALIDATE_ONLY, is_only_checked
 from logbus.admin.cluster import BROKER_ID
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, mapping, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
@@ -142,6 +143,20 @@ def existing_topic(metadata: ClusterMetadata, name: str) -> TopicImage:
     return topic
 
 
+def refuse_internal(internal: Collection[str], name: str, what: str) -> None:
+    """
+    Check that a topic is not one that only brokers write to.
+
+    :param what: what is refused, as the predicate of a sentence about the topic.
+    :raise ApiError: TOPIC_AUTHORIZATION_FAILED.
+    """
+    if name in internal:
+        raise ApiError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            f"{name} is an internal topic, which {what}: it has the state of groups or transactions.",
+        )
+
+
 NEW_TOPIC = object_schema(
     "A topic to create.",
     name=TOPIC_NAME,
@@ -152,7 +167,8 @@ NEW_TOPIC = object_schema(
         {"type": ["string", "integer", "number", "boolean"], "description": "A value.", "maxLength": 32_768},
         maxProperties=100,
     ),
-    optional=("partitions", "replication_factor", "configs"),
+    validate_only=VALIDATE_ONLY,
+    optional=("partitions", "replication_factor", "configs", "validate_only"),
 )
 
 
@@ -229,8 +245,9 @@ class TopicViews:
     @route(
         "POST",
         "/api/v1/topics",
-        "Create a topic",
+        "Create a topic, or say (200) what it would be; its id is made of zeros then",
         answer=TOPIC,
+        other_answers={HTTPStatus.OK: TOPIC},
         body=NEW_TOPIC,
         status=HTTPStatus.CREATED,
         answer_headers=LOCATION,
@@ -247,6 +264,8 @@ class TopicViews:
 
     async def _created(self, body: Mapping[str, Any], access: HttpAccess) -> ViewResponse:
         told = await self._create(body, access)
+        if body.get("validate_only", False):
+            return ViewResponse(HTTPStatus.OK, JSON, strict_json.dumps(told))
         headers = {"Location": f"/api/v1/topics/{told['name']}"}
         return ViewResponse(HTTPStatus.CREATED, JSON, strict_json.dumps(told), headers)
 
@@ -259,13 +278,14 @@ class TopicViews:
             replication_factor=body.get("replication_factor", -1),
             configs={name: config_text(value) for name, value in body.get("configs", {}).items()},
         )
-        (result,) = await self.topics.create_topics([new], timeout_ms=CHANGE_TIMEOUT_MS)
+        validate_only = body.get("validate_only", False)
+        (result,) = await self.topics.create_topics([new], validate_only=validate_only, timeout_ms=CHANGE_TIMEOUT_MS)
         if isinstance(result, ApiError):
             raise result
-        topic = self.metadata.topic(new.name)
+        topic = None if validate_only else self.metadata.topic(new.name)
         if topic is not None:
             return self._topic(topic, access)
-        # Created, and deleted again in between.
+        # Not created, or deleted again in between.
         shows_configs = _shows_configs(access, new.name)
         return {
             "name": new.name,
@@ -283,7 +303,7 @@ class TopicViews:
         "DELETE",
         "/api/v1/topics/{topic}",
         "Delete a topic and all its records",
-        parameters={"topic": TOPIC_NAME, "confirm": CONFIRM},
+        parameters={"topic": TOPIC_NAME, "confirm": CONFIRM, **IN_QUERY},
         right=Right(AclOperation.DELETE, ResourceType.TOPIC, "topic"),
         status=HTTPStatus.NO_CONTENT,
         content_types=(),
@@ -295,17 +315,15 @@ class TopicViews:
             raise HttpProblem(
                 HTTPStatus.BAD_REQUEST, f"This deletes {name} with all its records; to confirm, add ?confirm={name}."
             )
-        return Deferred.fromCoroutine(self._delete(name))
+        return Deferred.fromCoroutine(self._delete(name, validate_only=is_only_checked(call)))
 
-    async def _delete(self, name: str) -> None:
+    async def _delete(self, name: str, *, validate_only: bool) -> None:
         topic = existing_topic(self.metadata, name)
-        if name in self.internal:
-            raise ApiError(
-                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                f"{name} is an internal topic, which is not deleted: it has the state of groups or transactions.",
-            )
+        refuse_internal(self.internal, name, "is not deleted")
         if not self.delete_enabled():
             raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topics cannot be deleted: delete.topic.enable is false.")
+        if validate_only:
+            return
         (result,) = await self.topics.delete_topics([topic.topic_id], timeout_ms=CHANGE_TIMEOUT_MS)
         if isinstance(result, ApiError):
             raise result

@@ -8,18 +8,25 @@ import secrets
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 from attrs import frozen
 from twisted.internet.defer import Deferred
 
+from logbus.admin import strict_json
 from logbus.admin.authorization import HttpAccess, Right
+from logbus.admin.change_terms import IN_QUERY, VALIDATE_ONLY, controller_of_terms, is_only_checked, terms_of
+from logbus.admin.entity_tags import CONDITION, ETAG, Precondition, entity_tag
 from logbus.admin.json_schema import array, integer, object_schema, string
 from logbus.admin.kafka_requests import KafkaRequests
 from logbus.admin.problem_details import HttpProblem
-from logbus.admin.routing import ViewRequest, route
+from logbus.admin.routing import JSON, ViewRequest, ViewResponse, route
+from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.errors import ErrorCode, error_of
+from logbus.metastore.security_znodes import USER as USER_ENTITY
+from logbus.metastore.security_znodes import EntityZnode
 from logbus.security.acl.acls import AclOperation
-from logbus.security.sasl.scram_credential import MIN_ITERATIONS, salt_text, salted_password
+from logbus.security.sasl.scram_credential import MIN_ITERATIONS, ScramCredential, salt_text, salted_password
 from logbus.wire.messages.user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -67,7 +74,8 @@ PASSWORD = object_schema(
         **integer("How often it is hashed.", minimum=MIN_ITERATIONS, maximum=16384),
         "default": MIN_ITERATIONS,
     },
-    optional=("mechanisms", "iterations"),
+    validate_only=VALIDATE_ONLY,
+    optional=("mechanisms", "iterations", "validate_only"),
 )
 ERRORS = (HTTPStatus.SERVICE_UNAVAILABLE,)
 
@@ -76,6 +84,7 @@ ERRORS = (HTTPStatus.SERVICE_UNAVAILABLE,)
 class UserViews:
     """Lists and changes users, by the requests of Kafka's administrators (KIP-554)."""
 
+    metadata: ClusterMetadata
     requests: KafkaRequests
 
     @route(
@@ -95,25 +104,46 @@ class UserViews:
         return {"items": items, "total": len(results)}
 
     @route(
+        "GET",
+        "/api/v1/users/{user}",
+        "A user that logs in by SCRAM",
+        answer=USER,
+        answer_headers=ETAG,
+        parameters={"user": USER_NAME},
+        right=Right(AclOperation.DESCRIBE),
+        errors=(HTTPStatus.NOT_FOUND, *ERRORS),
+    )
+    def one(self, call: ViewRequest) -> Deferred[ViewResponse]:
+        return Deferred.fromCoroutine(self._one(call.access, call.path["user"]))
+
+    async def _one(self, access: HttpAccess, user: str) -> ViewResponse:
+        found = await self._existing(access, user)
+        headers = {"ETag": entity_tag(self._credentials(user))}
+        return ViewResponse(HTTPStatus.OK, JSON, strict_json.dumps(_shown(found)), headers)
+
+    @route(
         "PUT",
         "/api/v1/users/{user}",
-        "Add a user, or change a password",
+        "Add a user, or change a password: 201 if there was no such user, else 204",
         status=HTTPStatus.NO_CONTENT,
         content_types=(),
+        other_answers={HTTPStatus.CREATED: None},
         parameters={"user": USER_NAME},
         body=PASSWORD,
+        headers=CONDITION,
         right=Right(AclOperation.ALTER),
-        errors=ERRORS,
+        served_by=lambda self, call: controller_of_terms(self.metadata, call),
+        errors=(HTTPStatus.PRECONDITION_FAILED, *ERRORS),
     )
-    def put(self, call: ViewRequest) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._put(call.access, call.path["user"], call.body))
+    def put(self, call: ViewRequest) -> Deferred[ViewResponse]:
+        return Deferred.fromCoroutine(self._put(call, call.path["user"], call.body))
 
-    async def _put(self, access: HttpAccess, user: str, body: Mapping[str, Any]) -> None:
+    async def _put(self, call: ViewRequest, user: str, body: Mapping[str, Any]) -> ViewResponse:
         password, iterations = body["password"], body.get("iterations", MIN_ITERATIONS)
         try:
             password.encode()
         except UnicodeEncodeError:
-            raise HttpProblem(HTTPStatus.BAD_REQUEST, "the password has half of a surrogate pair.") from None
+            raise HttpProblem(HTTPStatus.BAD_REQUEST, "The body.password has half of a surrogate pair.") from None
         upsertions = []
         for mechanism in body.get("mechanisms", MECHANISMS):
             salt = salt_text(secrets.randbits(130))
@@ -127,7 +157,11 @@ class UserViews:
                     salted_password=salted,
                 )
             )
-        await self._alter(access, [], upsertions)
+        is_new = not self._credentials(user)
+        await self._alter(call, user, [], upsertions)
+        if is_only_checked(call) or not is_new:
+            return ViewResponse(HTTPStatus.NO_CONTENT, "")
+        return ViewResponse(HTTPStatus.CREATED, "", headers={"Location": f"/api/v1/users/{quote(user, safe='')}"})
 
     @route(
         "DELETE",
@@ -135,21 +169,32 @@ class UserViews:
         "Delete a user: nobody can log in by SCRAM under this name any more",
         status=HTTPStatus.NO_CONTENT,
         content_types=(),
-        parameters={"user": USER_NAME},
+        parameters={"user": USER_NAME, **IN_QUERY},
+        headers=CONDITION,
         right=Right(AclOperation.ALTER),
-        errors=(HTTPStatus.NOT_FOUND, *ERRORS),
+        served_by=lambda self, call: controller_of_terms(self.metadata, call),
+        errors=(HTTPStatus.NOT_FOUND, HTTPStatus.PRECONDITION_FAILED, *ERRORS),
     )
     def delete(self, call: ViewRequest) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._delete(call.access, call.path["user"]))
+        return Deferred.fromCoroutine(self._delete(call, call.path["user"]))
 
-    async def _delete(self, access: HttpAccess, user: str) -> None:
+    async def _delete(self, call: ViewRequest, user: str) -> None:
+        found = await self._existing(call.access, user)
+        deletions = [ScramCredentialDeletion(name=user, mechanism=info.mechanism) for info in found.credential_infos]
+        await self._alter(call, user, deletions, [])
+
+    async def _existing(self, access: HttpAccess, user: str) -> Any:
         (found,) = await self._described(access, user)
         if found.error_code == ErrorCode.RESOURCE_NOT_FOUND:
             raise HttpProblem(HTTPStatus.NOT_FOUND, f"There is no user {user!r} that logs in by SCRAM.")
         if found.error_code:
             raise error_of(found.error_code, found.error_message)
-        deletions = [ScramCredentialDeletion(name=user, mechanism=info.mechanism) for info in found.credential_infos]
-        await self._alter(access, deletions, [])
+        return found
+
+    def _credentials(self, user: str) -> dict[str, Any]:
+        """Return what tells a user's credentials from others, and is no secret."""
+        path = EntityZnode.path({USER_ENTITY: user})
+        return _public(EntityZnode.decode(path, self.metadata.security_nodes.get(path)))
 
     async def _described(self, access: HttpAccess, user: str | None) -> Sequence[Any]:
         request = DescribeUserScramCredentialsRequest(users=None)
@@ -162,15 +207,18 @@ class UserViews:
 
     async def _alter(
         self,
-        access: HttpAccess,
+        call: ViewRequest,
+        user: str,
         deletions: Sequence[ScramCredentialDeletion],
         upsertions: Sequence[ScramCredentialUpsertion],
     ) -> None:
         request = AlterUserScramCredentialsRequest(deletions=[*deletions], upsertions=[*upsertions])
-        response: AlterUserScramCredentialsResponse = await self.requests.send(access, request, VERSION)
+        condition = Precondition(f"The user {user!r}", call.headers, MECHANISMS, members_of=_public)
+        terms = terms_of(call, condition)
+        response: AlterUserScramCredentialsResponse = await self.requests.send(call.access, request, VERSION, terms)
         for result in response.results:
             if result.error_code:
-                raise error_of(result.error_code, result.error_message)
+                raise condition.refusal(error_of(result.error_code, result.error_message))
 
 
 def _shown(result: Any) -> dict[str, Any]:
@@ -182,3 +230,13 @@ def _shown(result: Any) -> dict[str, Any]:
             for info in result.credential_infos
         ],
     }
+
+
+def _public(settings: Mapping[str, str]) -> dict[str, Any]:
+    """Return what tells a user's credentials from others; salts are shown to whoever begins to log in."""
+    found = {}
+    for mechanism in MECHANISMS:
+        if mechanism in settings:
+            credential = ScramCredential.decode(settings[mechanism])
+            found[mechanism] = [credential.iterations, credential.salt.hex()]
+    return found

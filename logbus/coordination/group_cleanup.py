@@ -209,14 +209,17 @@ class GroupCleanup:
 
     # On request.
 
-    async def delete_group(self, group_id: str) -> None:
+    async def delete_group(self, group_id: str, *, validate_only: bool = False) -> None:
         """
         Delete a group and its offsets; done when that is durable.
 
+        :param validate_only: only check whether it can be deleted.
         :raise ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, and as :meth:`.GroupCoordinator.shard_of`.
         """
         shard, group = self._existing(group_id)
         group.check_deletable()
+        if validate_only:
+            return
         offsets = shard.offsets.get(group_id)
         changes = [*(() if offsets is None else offsets.tombstones()), *group.tombstones()]
         durable = shard.save_all(changes)
@@ -225,11 +228,12 @@ class GroupCleanup:
         await durable
 
     async def delete_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition]
+        self, group_id: str, partitions: Sequence[TopicPartition], *, validate_only: bool = False
     ) -> dict[TopicPartition, ErrorCode]:
         """
         Delete a group's offsets of some partitions; done when that is durable. A missing offset is no error.
 
+        :param validate_only: only check which can be deleted.
         :return: for each partition NONE, or GROUP_SUBSCRIBED_TO_TOPIC: members may be reading it.
         :raise ApiError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (the topics of its members are unknown), and as
             :meth:`.GroupCoordinator.shard_of`.
@@ -245,7 +249,7 @@ class GroupCleanup:
             used = not group.is_empty and group.is_subscribed_to(partition.topic)
             outcomes[partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used else ErrorCode.NONE
         offsets = shard.offsets.get(group_id)
-        if offsets is not None:
+        if offsets is not None and not validate_only:
             free = [partition for partition, code in outcomes.items() if code is ErrorCode.NONE]
             # The group stays, even without offsets, until the next check: tools delete it right afterwards.
             await shard.save_all(offsets.tombstones(free))

@@ -15,7 +15,7 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
 from logbus.metastore.znode_json import BadZnode
-from logbus.net.request_context import RequestContext
+from logbus.net.request_context import ChangeTerms, RequestContext
 from logbus.security.acl.acl_index import Entries
 from logbus.security.acl.acls import (
     AccessControlEntry,
@@ -230,7 +230,8 @@ class AclHandlers:
             path = path_of(binding.pattern)
             wanted.setdefault(path, {})[binding.entry] = None
             results_of.setdefault(path, []).append(result)
-        outcomes = await self._change({path: adding(entries, path) for path, entries in wanted.items()})
+        edits = {path: adding(entries, path) for path, entries in wanted.items()}
+        outcomes = await self._change(edits, context.terms)
         for path, error in outcomes.items():
             async for result in time_slice.over(results_of[path]):
                 _refuse(result, error)
@@ -259,18 +260,19 @@ class AclHandlers:
                     result.matching_acls.append(match)
                     wanted.setdefault(path, set()).add(binding.entry)
                     matched.setdefault(path, []).append(match)
-        outcomes = await self._change({path: removing(entries, path) for path, entries in wanted.items()})
+        edits = {path: removing(entries, path) for path, entries in wanted.items()}
+        outcomes = await self._change(edits, context.terms)
         for path, error in outcomes.items():
             async for match in time_slice.over(matched[path]):
                 _refuse(match, error)
         return DeleteAclsResponse(filter_results=results)
 
-    async def _change(self, edits: dict[str, NodeEdit]) -> dict[str, ApiError]:
+    async def _change(self, edits: dict[str, NodeEdit], terms: ChangeTerms) -> dict[str, ApiError]:
         """Edit nodes; returns the errors, by path."""
         if not edits:
             return {}
         try:
-            outcomes = await self._admin.change_all(edits)
+            outcomes = await self._admin.change_all(edits, validate_only=terms.validate_only)
         except ApiError as e:
             return dict.fromkeys(edits, e)
         return {path: error for path, error in outcomes.items() if error is not None}

@@ -18,7 +18,7 @@ from logbus.handlers.request_router import serves, task
 from logbus.metastore.security_znodes import CLIENT_ID, IP, USER, Entity, EntityZnode
 from logbus.metastore.znode_json import BadZnode
 from logbus.metastore.znodes import CLIENT_CONFIGS, IP_CONFIGS, USER_CONFIGS
-from logbus.net.request_context import RequestContext
+from logbus.net.request_context import ChangeTerms, RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.client_quotas import (
     AlterClientQuotasEntry,
@@ -87,7 +87,7 @@ class ClientQuotaHandlers:
             result = AlterClientQuotasEntry(entity=entry.entity)
             results.append(result)
             try:
-                change = _change(entry)
+                change = _change(entry, context.terms)
                 path = EntityZnode.path(change.entity)
                 if path in changes:
                     raise ApiError(ErrorCode.INVALID_REQUEST, f"the request names {_shown(change.entity)} twice")
@@ -98,7 +98,8 @@ class ClientQuotaHandlers:
         if changes:
             try:
                 outcomes = await self._admin.change_all(
-                    {path: change.edit for path, change in changes.items()}, validate_only=message.validate_only
+                    {path: change.edit for path, change in changes.items()},
+                    validate_only=message.validate_only or context.terms.validate_only,
                 )
             except ApiError as e:
                 outcomes = dict.fromkeys(changes, e)
@@ -118,6 +119,7 @@ class _Change:
     """
 
     entity: Entity
+    terms: ChangeTerms
     values: dict[str, str | None] = field(factory=dict)
     result: AlterClientQuotasEntry | None = None
 
@@ -127,6 +129,7 @@ class _Change:
             settings = EntityZnode.decode(EntityZnode.path(self.entity), data)
         except BadZnode as e:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e)) from None
+        self.terms.check(quotas_of(settings))
         for name, text in self.values.items():
             if text is None:
                 settings.pop(name, None)
@@ -135,10 +138,10 @@ class _Change:
         return EntityZnode.encode(settings)
 
 
-def _change(entry: AlteredEntry) -> _Change:
+def _change(entry: AlteredEntry, terms: ChangeTerms) -> _Change:
     entity = _entity((part.entity_type, part.entity_name) for part in entry.entity)
     known = IP_QUOTAS if IP in entity else CLIENT_QUOTAS
-    change = _Change(entity)
+    change = _Change(entity, terms)
     for op in entry.ops:
         quota = known.get(op.key)
         if quota is None:

@@ -217,7 +217,12 @@ class ConfigHandlers:
                 if config.value is None and config.config_operation != Operation.DELETE:
                     raise _without_value(config.name)
             self._check_given(resource, [c for c in resource.configs if c.config_operation == Operation.SET])
-            return lambda now: self._changed(now, resource)
+
+            def edit(now: Mapping[str, str]) -> Mapping[str, str | None]:
+                context.terms.check(now)
+                return self._changed(now, resource)
+
+            return edit
 
         responses = await self._alter(context.time_slice(request), message, change)
         return IncrementalAlterConfigsResponse(responses=responses)

@@ -60,7 +60,10 @@ class ElectionHandlers:
                     ErrorCode.INVALID_REQUEST, f"{message.election_type} is no type of election; 0 and 1 are"
                 )
             outcomes = await self._partitions.elect_leaders(
-                ElectionType(message.election_type), names, timeout_ms=message.timeout_ms
+                ElectionType(message.election_type),
+                names,
+                timeout_ms=message.timeout_ms,
+                validate_only=context.terms.validate_only,
             )
         except ApiError as error:
             # The error of the whole request has no message and, before version 1, no field of its own.
@@ -90,7 +93,10 @@ class ElectionHandlers:
         allowed = message.allow_replication_factor_change
         try:
             outcomes |= await self._partitions.alter_reassignments(
-                wanted, factor_may_change=allowed, timeout_ms=message.timeout_ms
+                wanted,
+                factor_may_change=allowed,
+                timeout_ms=message.timeout_ms,
+                validate_only=context.terms.validate_only,
             )
         except ApiError as error:
             return AlterPartitionReassignmentsResponse(

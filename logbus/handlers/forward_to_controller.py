@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from logbus.cluster.forwarding_manager import ForwardingManager
 from logbus.errors import ApiError
 from logbus.handlers.request_router import Answer, Handler, response_of
-from logbus.net.request_context import RequestContext
+from logbus.net.request_context import NO_TERMS, RequestContext
 from logbus.wire.connection import Request
 
 
@@ -46,8 +46,9 @@ class ForwardToController:
                 return await response_of(handler(context, request))
 
         def handle(context: RequestContext, request: Request) -> Answer:
-            # A request that another broker has forwarded is not forwarded again.
-            if context.broker is not None or not self._forwarder.is_needed:
+            # A request that another broker has forwarded is not forwarded again, and terms cannot be forwarded: without
+            # them, what was only to be checked would be done.
+            if context.broker is not None or context.terms is not NO_TERMS or not self._forwarder.is_needed:
                 return handler(context, request)
             return Deferred.fromCoroutine(forwarded(context, request))
 

@@ -127,7 +127,7 @@ class GroupAdminHandlers:
         async for group_id in context.time_slice(request).over(dict.fromkeys(message.groups_names), 3):
             result = DeletableGroupResult(group_id=group_id)
             try:
-                await self._upkeep.delete_group(group_id)
+                await self._upkeep.delete_group(group_id, validate_only=context.terms.validate_only)
             except ApiError as e:
                 result.error_code = e.code
             results.append(result)

@@ -262,7 +262,9 @@ class GroupOffsetHandlers:
         try:
             if not message.group_id:
                 raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-            outcomes = await self._upkeep.delete_offsets(message.group_id, list(known))
+            outcomes = await self._upkeep.delete_offsets(
+                message.group_id, list(known), validate_only=context.terms.validate_only
+            )
         except ApiError as e:
             return OffsetDeleteResponse(error_code=e.code)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

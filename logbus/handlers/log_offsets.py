@@ -200,12 +200,15 @@ class LogOffsetHandlers:
                     if topic.name in INTERNAL_TOPICS:
                         raise internal(topic.name, "loses no records on request")
                     replica = self._replicas.leader(topic.name, asked.partition_index)
-                    await self._replicas.delete_records(topic.name, asked.partition_index, asked.offset)
-                    deleted = replica.deleted()
-                    if deleted is not None:
-                        waiting.append((answer, replica, deleted))
+                    if context.terms.validate_only:
+                        answer.low_watermark = max(replica.low_watermark, replica.deletion_offset(asked.offset))
                     else:
-                        answer.low_watermark = replica.low_watermark
+                        await self._replicas.delete_records(topic.name, asked.partition_index, asked.offset)
+                        deleted = replica.deleted()
+                        if deleted is not None:
+                            waiting.append((answer, replica, deleted))
+                        else:
+                            answer.low_watermark = replica.low_watermark
                 except (ApiError, StorageError) as e:
                     answer.error_code = e.code if isinstance(e, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
                 partitions.append(answer)

@@ -20,7 +20,7 @@ from logbus.handlers.request_router import serves, task
 from logbus.metastore.security_znodes import USER, EntityZnode
 from logbus.metastore.znode_json import BadZnode
 from logbus.metastore.znodes import USER_CONFIGS
-from logbus.net.request_context import RequestContext
+from logbus.net.request_context import ChangeTerms, RequestContext
 from logbus.security.sasl.scram_credential import ScramCredential
 from logbus.wire.connection import Request
 from logbus.wire.messages.user_scram_credentials import (
@@ -102,12 +102,14 @@ class UserScramCredentialsHandlers:
         time_slice = context.time_slice(request)
         users: dict[str, _Alteration] = {}
         async for deletion in time_slice.over(message.deletions):
-            users.setdefault(deletion.name, _Alteration(deletion.name)).add(deletion.mechanism, None)
+            users.setdefault(deletion.name, _Alteration(deletion.name, context.terms)).add(deletion.mechanism, None)
         async for upsertion in time_slice.over(message.upsertions, UNITS_TO_ALTER):
-            users.setdefault(upsertion.name, _Alteration(upsertion.name)).add(upsertion.mechanism, upsertion)
+            altered = users.setdefault(upsertion.name, _Alteration(upsertion.name, context.terms))
+            altered.add(upsertion.mechanism, upsertion)
         valid = {EntityZnode.path({USER: name}): one for name, one in users.items() if one.error is None}
         try:
-            outcomes = await self._admin.change_all({path: one.edit for path, one in valid.items()}) if valid else {}
+            edits = {path: one.edit for path, one in valid.items()}
+            outcomes = await self._admin.change_all(edits, validate_only=context.terms.validate_only) if valid else {}
         except ApiError as e:
             outcomes = dict.fromkeys(valid, e)
         for path, error in outcomes.items():
@@ -124,6 +126,7 @@ class _Alteration:
     """
 
     name: str
+    terms: ChangeTerms
     error: ApiError | None = None
     changes: dict[str, str | None] = field(factory=dict, repr=False)
 
@@ -147,6 +150,7 @@ class _Alteration:
             settings = EntityZnode.decode(path, data)
         except BadZnode as e:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e)) from None
+        self.terms.check(settings)
         for mechanism, text in self.changes.items():
             if text is not None:
                 settings[mechanism] = text

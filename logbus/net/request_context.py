@@ -1,8 +1,11 @@
-"""The peer that sent a request."""
+"""The peer that sent a request, and its terms."""
 
 from __future__ import annotations
 
-from attrs import define, field
+from collections.abc import Callable
+from typing import Any
+
+from attrs import define, field, frozen
 
 from logbus.net.time_slices import SliceScheduler, TimeSlice
 from logbus.security.broker_challenge import BrokerChallenge
@@ -13,6 +16,22 @@ ANONYMOUS = "User:ANONYMOUS"
 
 BROKER_ITSELF = ""
 """The principal of a request that a broker sends to the controller of its own accord: it may do everything."""
+
+
+@frozen
+class ChangeTerms:
+    """
+    Terms of a change that Kafka's requests have no fields for; requests of this broker's HTTP API have them.
+
+    :ivar validate_only: all is checked, and nothing changed.
+    :ivar check: called where the change is made, with what is there; raises ApiError to refuse the change.
+    """
+
+    validate_only: bool = False
+    check: Callable[[Any], None] = lambda present: None
+
+
+NO_TERMS = ChangeTerms()
 
 
 def quota_user(principal: str) -> str:
@@ -40,6 +59,7 @@ class RequestContext:
     :ivar broker: the id of the broker at the other end, once it has proved its identity; None: a client.
     :ivar challenge: what a peer that said to be a broker must prove next.
     :ivar channel: identifies the TLS connection (:mod:`.channel_binding`); empty without TLS.
+    :ivar terms: those of a change; they are not forwarded, so that only the controller serves a request with some.
     :ivar scheduler: gives time slices to requests of many elements; None: they are served at once.
     """
 
@@ -55,6 +75,7 @@ class RequestContext:
     challenge: BrokerChallenge | None = None
     channel: bytes = field(default=b"", repr=False)
     by_delegation_token: bool = False
+    terms: ChangeTerms = NO_TERMS
     scheduler: SliceScheduler | None = field(default=None, eq=False, repr=False)
 
     def time_slice(self, request: Request) -> TimeSlice:

@@ -49,6 +49,19 @@ class AclTests(HttpBrokerCase):
         self.assertEqual(self.http.ask("DELETE", f"{ACLS}?{urlencode(literal)}").status, 404)
         self.assertEqual(self.http.get(ACLS)["items"], [an_acl()])
 
+    def test_validate_only(self) -> None:
+        """ACLs can be created and deleted on trial."""
+        tried = self.http.ask("POST", ACLS, {"items": [an_acl()], "validate_only": True})
+        self.assertEqual((tried.status, tried.json["items"]), (200, [{"error": ""}]))
+        self.assertEqual(self.http.get(ACLS)["total"], 0)
+        refused = self.http.ask("POST", ACLS, {"items": [an_acl(principal="bob")], "validate_only": True})
+        self.assertEqual(refused.status, 400)
+        self.create(an_acl())
+        target = f"{ACLS}?{urlencode(an_acl())}&validate_only=true"
+        self.assertEqual(self.http.ask("DELETE", target).status, 204)
+        self.assertEqual(self.http.get(ACLS)["total"], 1)
+        self.assertEqual(self.http.ask("DELETE", target.replace("bob", "eve")).status, 404)
+
     def test_what_is_wrong(self) -> None:
         """Errors name what is wrong, and what would be right."""
         answered = self.create(an_acl(operation="fly"))

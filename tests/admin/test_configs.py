@@ -51,6 +51,21 @@ class TopicConfigTests(HttpBrokerCase):
         self.assertEqual((answered.status, answered.json["error"]), (400, "INVALID_CONFIG"))
         self.assertIn("retention.ms", answered.json["detail"])
 
+    def test_two_people_and_brokers(self) -> None:
+        """The second who changes settings of a broker is told; those of all brokers are another thing."""
+        name, all_brokers = "log.retention.ms", "/api/v1/configs/brokers"
+        for target, other in ((BROKER, all_brokers), (all_brokers, BROKER)):
+            tag = {"If-Match": self.http.ask("GET", target).headers["ETag"]}
+            self.assertEqual(self.http.ask("PATCH", other, {"log.segment.bytes": 1 << 20}).status, 200)
+            tried = self.http.ask("PATCH", f"{target}?validate_only=true", {name: 700_000}, tag)
+            self.assertEqual(tried.status, 200, tried.body)
+            self.assertEqual(self.http.ask("PATCH", target, {name: 700_000}, tag).status, 200)
+            second = self.http.ask("PATCH", target, {name: 800_000}, tag)
+            self.assertEqual(second.status, 412)
+            self.assertIn(f"If-Match: {name}.", second.json["detail"])
+            self.assertEqual(second.headers["ETag"], self.http.ask("GET", target).headers["ETag"])
+        self.assertEqual({entry["source"] for entry in self.http.get(all_brokers)["items"]}, {"cluster"})
+
     def test_broker(self) -> None:
         """Dynamic settings of a broker, and of all, are changed, tried and reset."""
         name = "log.retention.ms"

@@ -117,6 +117,9 @@ class DeleteTests(GroupChangeCase):
     def test_offsets(self) -> None:
         """Offsets of a topic are deleted."""
         self.reset(to="latest", topics=[{"topic": "t"}])
+        before = self.committed()
+        self.assertEqual(self.http.ask("DELETE", f"{OFFSETS}?topic=t&validate_only=true").status, 204)
+        self.assertEqual(self.committed(), before)
         self.assertEqual(self.http.ask("DELETE", f"{OFFSETS}?topic=t&partition=0").status, 204)
         self.assertEqual(self.committed(), {1: 10})
         self.assertEqual(self.http.ask("DELETE", OFFSETS).status, 400)
@@ -125,6 +128,10 @@ class DeleteTests(GroupChangeCase):
     def test_group(self) -> None:
         """A group is deleted with its offsets, if its id is given again."""
         self.assertEqual(self.http.ask("DELETE", "/api/v1/groups/g").status, 400)
+        tried = "?confirm=g&validate_only=true"
+        self.assertEqual(self.http.ask("DELETE", f"/api/v1/groups/g{tried}").status, 204)
+        self.assertEqual(self.http.ask("DELETE", f"/api/v1/groups/h{tried.replace('=g', '=h')}").status, 404)
+        self.assertEqual(self.http.ask("GET", "/api/v1/groups/g").status, 200)
         self.assertEqual(self.http.ask("DELETE", "/api/v1/groups/g?confirm=g").status, 204)
         self.assertEqual(self.http.ask("GET", "/api/v1/groups/g").status, 404)
         answered = self.http.ask("DELETE", "/api/v1/groups/g?confirm=g")

@@ -33,6 +33,17 @@ class LoggerTests(HttpBrokerCase):
         answered = self.http.ask("PATCH", LOGGERS, {"logbus.storage": None})
         self.assertEqual(answered.json["items"], [{"name": "logbus.storage", "level": "INFO", "changed": False}])
 
+    def test_two_people(self) -> None:
+        """Of two people who change what a broker logs, the second is told which logger; a trial changes nothing."""
+        tag = {"If-Match": self.http.ask("GET", LOGGERS).headers["ETag"]}
+        tried = self.http.ask("PATCH", f"{LOGGERS}?validate_only=true", {"logbus.storage": "WARN"}, tag)
+        self.assertEqual((tried.status, tried.json["items"][0]["level"]), (200, "INFO"))
+        self.assertEqual(self.http.ask("PATCH", LOGGERS, {"logbus.storage": "WARN"}, tag).status, 200)
+        second = self.http.ask("PATCH", LOGGERS, {"logbus.storage": "ERROR"}, tag)
+        self.assertEqual(second.status, 412)
+        self.assertIn("logbus.storage", second.json["detail"])
+        self.assertEqual(process_levels.level("logbus.storage"), "WARN")
+
     def test_what_is_wrong(self) -> None:
         """Errors name the logger, the level or the broker, and change nothing."""
         for target, body, status, told in (

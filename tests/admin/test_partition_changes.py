@@ -38,7 +38,40 @@ class PartitionChangeTests(HttpBrokerCase):
         """Internal topics lose no records on request."""
         self.server.create("__consumer_offsets", 1)
         target = "/api/v1/topics/__consumer_offsets/partitions/0/records?before=0&confirm=__consumer_offsets"
-        self.assertEqual(self.http.ask("DELETE", target).status, 400)
+        for more in ("", "&validate_only=true"):
+            answered = self.http.ask("DELETE", target + more)
+            self.assertEqual((answered.status, answered.json["error"]), (403, "TOPIC_AUTHORIZATION_FAILED"))
+            self.assertIn("internal topic", answered.json["detail"])
+
+    def test_validate_only(self) -> None:
+        """Moves, elections and deletions can be tried: they are checked as those that are made, and change nothing."""
+        move = {"topic": "t", "partition": 0, "replicas": [7]}
+        tried = self.http.ask("POST", "/api/v1/reassignments", {"partitions": [move], "validate_only": True})
+        self.assertEqual((tried.status, tried.json["error"]), (400, "INVALID_REPLICA_ASSIGNMENT"))
+        move["replicas"] = [0]
+        tried = self.http.ask("POST", "/api/v1/reassignments", {"partitions": [move], "validate_only": True})
+        self.assertEqual([row["error"] for row in tried.json["items"]], [None])
+        election = {"type": "preferred", "partitions": [{"topic": "t", "partition": 1}], "validate_only": True}
+        tried = self.http.ask("POST", "/api/v1/elections", election)
+        self.assertEqual([row["error"] for row in tried.json["items"]], ["ELECTION_NOT_NEEDED"])
+        records = [{"value": {"text": str(number)}, "partition": 0} for number in range(3)]
+        self.http.ask("POST", "/api/v1/topics/t/records", {"records": records})
+        target = f"{PARTITIONS}/0/records?confirm=t&validate_only=true&before="
+        self.assertEqual(self.http.ask("DELETE", target + "2").json["log_start_offset"], 2)
+        self.assertEqual(self.http.ask("DELETE", target + "9").json["error"], "OFFSET_OUT_OF_RANGE")
+        self.assertEqual(self.http.get(f"{PARTITIONS}/0/offsets")["earliest"], 0)
+
+    def test_topics(self) -> None:
+        """Topics are created and deleted on trial; the internal ones are not deleted so, either."""
+        new = {"name": "new", "partitions": 3, "configs": {"retention.ms": 5}, "validate_only": True}
+        tried = self.http.ask("POST", "/api/v1/topics", new)
+        self.assertEqual((tried.status, tried.json["partitions"]), (200, 3))
+        self.assertNotIn("Location", tried.headers)
+        self.assertEqual(self.http.ask("GET", "/api/v1/topics/new").status, 404)
+        for wrong, status in (({"name": "t"}, 409), ({"name": "x", "replication_factor": 9}, 400)):
+            self.assertEqual(self.http.ask("POST", "/api/v1/topics", {**wrong, "validate_only": True}).status, status)
+        self.assertEqual(self.http.ask("DELETE", "/api/v1/topics/t?confirm=t&validate_only=true").status, 204)
+        self.assertEqual(self.http.ask("GET", "/api/v1/topics/t").status, 200)
 
     def test_elections(self) -> None:
         """Where the preferred replica leads already, nothing is to be done."""

@@ -21,9 +21,25 @@ class QuotaTests(HttpBrokerCase):
         self.assertEqual(self.alter(bob, quotas, validate_only=True).status, 204)
         self.assertEqual(self.http.get(QUOTAS), {"items": [], "total": 0})
         self.assertEqual(self.alter(bob, quotas).status, 204)
-        self.assertEqual(self.http.get(QUOTAS), {"items": [{"entity": bob, "quotas": quotas}], "total": 1})
+        (row,) = self.http.get(QUOTAS)["items"]
+        self.assertEqual((row["entity"], row["quotas"]), (bob, quotas))
         self.assertEqual(self.alter(bob, {"producer_byte_rate": None}).status, 204)
         self.assertEqual(self.http.get(QUOTAS)["items"], [])
+
+    def test_two_people(self) -> None:
+        """Of two people who change the quotas of one entity, the second is told which."""
+        self.alter({"user": "bob"}, {"producer_byte_rate": 1000, "consumer_byte_rate": 5})
+        self.alter({"user": "eve"}, {"producer_byte_rate": 1000})
+        tag = next(row["etag"] for row in self.http.get(QUOTAS)["items"] if row["entity"] == {"user": "bob"})
+        body = {"entity": {"user": "bob"}, "quotas": {"producer_byte_rate": None}}
+        self.alter({"user": "eve"}, {"producer_byte_rate": 2000})
+        self.assertEqual(self.http.ask("PATCH", QUOTAS, body, {"If-Match": tag}).status, 204)
+        second = self.http.ask("PATCH", QUOTAS, body, {"If-Match": tag})
+        self.assertEqual(second.status, 412)
+        self.assertIn(
+            "user bob may use has changed since it had the tag in If-Match: producer_byte_rate.", second.json["detail"]
+        )
+        self.assertEqual(self.http.ask("PATCH", QUOTAS, body, {"If-Match": second.headers["ETag"]}).status, 204)
 
     def test_what_is_wrong(self) -> None:
         """Errors name what is wrong."""

@@ -42,17 +42,23 @@ class PartitionAdmin:
     _log = Logger()
 
     def elect_leaders(
-        self, kind: ElectionType, names: Sequence[TopicPartition] | None, *, timeout_ms: int = 0
+        self,
+        kind: ElectionType,
+        names: Sequence[TopicPartition] | None,
+        *,
+        timeout_ms: int = 0,
+        validate_only: bool = False,
     ) -> Deferred[Outcomes]:
         """
         Hold elections; fires when the live brokers have applied them, or on the timeout.
 
         :param names: None: all partitions; those that need none are left out of the result.
+        :param validate_only: decide, and change nothing.
         :raise ApiError: NOT_CONTROLLER.
         """
 
         async def run(active: ActiveController) -> tuple[Outcomes, PendingUpdates | None]:
-            outcomes, delivery = await elect(active, kind, names)
+            outcomes, delivery = await elect(active, kind, names, validate_only=validate_only)
             if names is None:
                 items = active.time_slice().over(outcomes.items())
                 outcomes = {name: one async for name, one in items if not _not_needed(one)}
@@ -66,15 +72,17 @@ class PartitionAdmin:
         *,
         factor_may_change: bool = True,
         timeout_ms: int = 0,
+        validate_only: bool = False,
     ) -> Deferred[Outcomes]:
         """
         Begin reassignments, or (None) cancel them; fires when the live brokers have begun.
 
+        :param validate_only: check them, and change nothing.
         :raise ApiError: NOT_CONTROLLER.
         """
 
         async def run(active: ActiveController) -> tuple[Outcomes, PendingUpdates | None]:
-            return await reassign(active, wanted, factor_may_change=factor_may_change)
+            return await reassign(active, wanted, factor_may_change=factor_may_change, validate_only=validate_only)
 
         return Deferred.fromCoroutine(self._heard(self.controller.submit(run), timeout_ms))
 

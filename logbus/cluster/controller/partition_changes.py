@@ -38,7 +38,11 @@ class ElectionType(Enum):
 
 
 async def elect(
-    active: ActiveController, kind: ElectionType, names: Sequence[TopicPartition] | None
+    active: ActiveController,
+    kind: ElectionType,
+    names: Sequence[TopicPartition] | None,
+    *,
+    validate_only: bool = False,
 ) -> tuple[Outcomes, PendingUpdates | None]:
     """Hold elections of one kind, of all partitions if ``names`` is None."""
     outcomes: Outcomes = {}
@@ -53,14 +57,18 @@ async def elect(
         except ApiError as error:
             # There may be thousands of them, and tracebacks would keep their frames alive.
             outcomes[name] = error.without_frames()
-    if not elections:
+    if validate_only or not elections:
         return outcomes, None
     await active.write(elections)
     return outcomes, active.channels.send(UpdateBatch(partitions=frozenset(elections)))
 
 
 async def reassign(
-    active: ActiveController, wanted: Mapping[TopicPartition, Sequence[int] | None], *, factor_may_change: bool = True
+    active: ActiveController,
+    wanted: Mapping[TopicPartition, Sequence[int] | None],
+    *,
+    factor_may_change: bool = True,
+    validate_only: bool = False,
 ) -> tuple[Outcomes, PendingUpdates | None]:
     """Begin or cancel reassignments; those in which no replica has to fetch complete at once."""
     outcomes: Outcomes = {}
@@ -82,7 +90,7 @@ async def reassign(
         except ApiError as error:
             # There may be thousands of them, and tracebacks would keep their frames alive.
             outcomes[name] = error.without_frames()
-    if not moves:
+    if validate_only or not moves:
         return outcomes, None
     delivery = await active.move(moves)
     async for name, move in time_slice.over(moves.items(), UNITS_TO_LOG):
