@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from attrs import define, field
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
 
 LARGE = 1 << 18
 """Bytes of requests that a connection holds from which on they are large."""
@@ -21,10 +22,13 @@ MOST_SECONDS = 0.002
 """A large request waits no longer, whatever the last one took."""
 
 SOON = 0.00025
-"""Seconds between small requests, on average, with which they use their time."""
+"""Seconds that the reactor may wait for each small request in their turn; what else it does meanwhile is no loss."""
 
 FEWEST_PASSES, MOST_PASSES = 4, 128
 """Large requests that wait for nobody after one has waited in vain, the first time and at most."""
+
+MOST_CREDIT = 4
+"""Large requests that may wait in vain before others wait for nobody: as many as did not before, but no more."""
 
 
 @define(eq=False)
@@ -32,38 +36,40 @@ class LargeRequestScheduler:
     """
     The turns of large requests, over all connections.
 
-    :param clock: the reactor; ``seconds`` reads the clock by which requests are measured.
+    :param clock: the reactor; ``seconds`` reads the clock by which requests are measured, and ``idle`` how long the
+        reactor has waited, from some time on.
     :ivar small: small Produce requests served so far.
     """
 
     clock: IReactorTime
     seconds: Callable[[], float]
+    idle: Callable[[], float]
+    _log = Logger()
     small: int = field(default=0, init=False)
     # Large requests that wait, in the order in which they came, by what is called then.
     _waiting: dict[Callable[[], None], None] = field(factory=dict, init=False)
     _call: IDelayedCall | None = field(default=None, init=False)
     _is_turn: bool = field(default=False, init=False)
-    # When the last large request was served, until when others have their turn, and the small ones until then.
-    _ended: float = field(default=0.0, init=False)
+    # Whether the one that is called next gives way to small ones; and how many may do so in vain.
+    _gives_way: bool = field(default=False, init=False)
+    _credit: int = field(default=0, init=False)
+    # Until when others have their turn; the small requests, and how long the reactor was idle, before that.
     _due: float = field(default=0.0, init=False)
     _before: int = field(default=0, init=False)
+    _idle_before: float = field(default=0.0, init=False)
+    # How many wait for nobody; and how many did so the last time.
     _passes: int = field(default=0, init=False)
     _passes_in_vain: int = field(default=0, init=False)
 
     def must_wait(self, go: Callable[[], None]) -> bool:
-        """
-        Whether a large request has to wait; ``go`` is called when it is to be served, and must do so at once.
-        """
+        """Whether a large request has to wait; ``go`` is called when it is to be served, and must do so at once."""
         if self._is_turn:
             return False
         if not self._waiting:
-            left = self._left()
-            if left <= 0 or self.small == self._before:
+            seconds = self._give_way()
+            if not seconds:
                 return False
-            if self._passes:
-                self._passes -= 1
-                return False
-            self._call = self.clock.callLater(left, self._go)
+            self._call = self.clock.callLater(seconds, self._go)
         self._waiting[go] = None
         return True
 
@@ -80,37 +86,50 @@ class LargeRequestScheduler:
 
         :param since: when that began; ``others``: small requests that were served meanwhile, while a thread wrote.
         """
-        self._ended = self._due = now = self.seconds()
-        self._before = self.small
+        self._due = now = self.seconds()
+        self._before, self._idle_before = self.small, self.idle()
         took = now - since
         if not _is_enough(others, took):
             self._due += min(took, MOST_SECONDS)
 
-    def _left(self) -> float:
-        """Seconds until the end of the others' turn."""
-        return min(self._due - self.seconds(), MOST_SECONDS)
-
-    def _go(self) -> None:
-        """Serve the one that has waited longest."""
-        self._call = None
-        go = next(iter(self._waiting))
-        del self._waiting[go]
+    def _give_way(self) -> float:
+        """Seconds for which the next large request waits for small ones."""
+        self._gives_way = False
+        left = self._due - self.seconds()
+        if left <= 0 or (self.small == self._before and not self._credit):
+            return 0
         if self._passes:
             self._passes -= 1
-        elif _is_enough(self.small - self._before, self.seconds() - self._ended):
-            self._passes_in_vain = 0
-        else:
-            self._passes_in_vain = min(max(2 * self._passes_in_vain, FEWEST_PASSES), MOST_PASSES)
-            self._passes = self._passes_in_vain
-        self._is_turn = True
-        try:
-            go()
-        finally:
+            return 0
+        self._gives_way = True
+        return min(left, MOST_SECONDS)
+
+    def _go(self) -> None:
+        """Serve the one that has waited longest, and those behind it until one gives way."""
+        self._call = None
+        if self._gives_way:
+            if _is_enough(self.small - self._before, self.idle() - self._idle_before):
+                self._credit = min(self._credit + 1, MOST_CREDIT)
+                self._passes_in_vain = 0
+            elif self._credit:
+                self._credit -= 1
+            else:
+                self._passes_in_vain = min(max(2 * self._passes_in_vain, FEWEST_PASSES), MOST_PASSES)
+                self._passes = self._passes_in_vain
+        while self._waiting:
+            go = next(iter(self._waiting))
+            del self._waiting[go]
+            self._is_turn = True
+            try:
+                go()
+            except Exception:
+                self._log.failure("a connection whose turn it was failed")
             self._is_turn = False
-            if self._waiting:
-                self._call = self.clock.callLater(0 if self._passes else max(self._left(), 0), self._go)
+            if self._waiting and (seconds := self._give_way()):
+                self._call = self.clock.callLater(seconds, self._go)
+                return
 
 
 def _is_enough(small: int, seconds: float) -> bool:
-    """Whether so many small requests use a turn of ``seconds``."""
-    return small * SOON >= seconds
+    """Whether so many small requests are worth ``seconds``."""
+    return small > 0 and small * SOON >= seconds

@@ -165,9 +165,12 @@ class RequestDispatcher:
         """
         flow, frames, shared, turn = self._flow, self._frames, self._routing.shared, self._turn
         is_large = frames.held >= LARGE and self._preparing is None and not frames.missing
-        if is_large and flow.gives_way():
-            self.held_back()
-            return False
+        if is_large:
+            if turn.finish is not None:
+                turn.end()
+            if flow.gives_way():
+                self.held_back()
+                return False
         before, ends, frame = self.requests, 0.0, None
         last, left = before + shared.limits.turn_requests, shared.limits.turn_bytes
         is_open = self._login is None or self._login.session.is_open

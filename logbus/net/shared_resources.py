@@ -17,6 +17,7 @@ from logbus.net.request_budget import RequestBudget
 from logbus.net.request_errors import RequestErrors
 from logbus.net.request_times import RequestTimes
 from logbus.net.time_slices import SliceScheduler
+from logbus.net.turn_times import TurnTimes
 from logbus.quotas.connection_rates import ConnectionRates
 from logbus.quotas.quota_managers import QuotaManagers
 
@@ -98,7 +99,9 @@ class SharedResources:
 
     @large_requests.default
     def _large_requests(self) -> LargeRequestScheduler:
-        return LargeRequestScheduler(self.clock, self.times.seconds)
+        turns, seconds = getattr(self.clock, "turns", None), self.times.seconds
+        idle = (lambda: turns.idle) if isinstance(turns, TurnTimes) else seconds
+        return LargeRequestScheduler(self.clock, seconds, idle)
 
     @warning_limiter.default
     def _warning_limiter(self) -> WarningLimiter:

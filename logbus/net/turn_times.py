@@ -41,6 +41,11 @@ class TurnTimes:
         turns = getattr(reactor, "turns", None)
         return turns if isinstance(turns, TurnTimes) else cls(getattr(reactor, "seconds", monotonic))
 
+    @property
+    def idle(self) -> float:
+        """Seconds that the reactor has waited until this turn, from some time on."""
+        return self.begun - self.lengths.sum
+
     def end(self, now: float) -> None:
         """A turn ends."""
         took = now - self.begun

@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.net.large_requests import (
     FEWEST_PASSES,
     LARGE,
+    MOST_CREDIT,
     MOST_PASSES,
     MOST_SECONDS,
     SOON,
@@ -119,21 +120,28 @@ class LargeRequestTests(SynchronousTestCase):
             passes *= 2
             self.clock.advance(TOOK)
 
-    def test_they_came_again(self) -> None:
-        """Once small requests use their time, the next ones that do not stop few large ones from waiting."""
-        for _ in range(3):
-            self.bulk.ask(100)
-            self.small.ask(1)
-            self.bulk.send(101)
+    def gives_way(self, *, in_vain: bool) -> bool:
+        """Whether a large request, right after another and a small one, waits; small ones come meanwhile or not."""
+        self.clock.advance(TOOK)
+        self.bulk.ask(100)
+        self.small.ask(1)
+        waited = self.bulk.ask(101) == []
+        if in_vain:
             self.clock.advance(TOOK)
-            for _ in range(FEWEST_PASSES):
-                self.small.ask(1)
-                self.bulk.ask(102)
-            self.small.ask(1)
-            self.bulk.send(103)
+        else:
             self.use(TOOK)
-            self.assertEqual(self.bulk.answered()[-1], 103)
-            self.clock.advance(TOOK)
+        self.bulk.answered()
+        return waited
+
+    def test_now_and_then_in_vain(self) -> None:
+        """Once small requests use their time, a few that do not stop no large one from waiting."""
+        for _ in range(2):
+            for _ in range(MOST_CREDIT + 2):
+                self.assertTrue(self.gives_way(in_vain=False))
+            for _ in range(MOST_CREDIT + 1):
+                self.assertTrue(self.gives_way(in_vain=True))
+            for _ in range(FEWEST_PASSES):
+                self.assertFalse(self.gives_way(in_vain=True))
 
     def test_the_longest_waiting_first(self) -> None:
         """Several that wait are served in the order in which they came, with a turn of small ones after each."""
@@ -157,6 +165,18 @@ class LargeRequestTests(SynchronousTestCase):
         for _ in others:
             self.clock.advance(0)
         self.assertEqual([other.answered() for other in others], [[101], [102], [103]])
+
+    def test_many_that_are_large(self) -> None:
+        """Once small requests use their time, all large ones give way, also those right behind another."""
+        other = Connection(self.server)
+        self.bulk.ask(100)
+        self.small.ask(1)
+        self.bulk.send(101)
+        self.use(TOOK)
+        self.assertEqual(self.bulk.answered(), [101])
+        self.assertEqual(other.ask(102), [])
+        self.use(TOOK)
+        self.assertEqual(other.answered(), [102])
 
     def test_order_on_a_connection(self) -> None:
         """What is behind the large request of a connection stays behind it."""
@@ -222,25 +242,56 @@ class LargeRequestTests(SynchronousTestCase):
         self.assertTrue(self.bulk.transport.disconnecting)
 
 
-class ThreadTests(SynchronousTestCase):
-    """Large requests whose records a thread wrote."""
+class LargeRequestSchedulerTests(SynchronousTestCase):
+    """The scheduler alone."""
 
     def setUp(self) -> None:
         self.clock = Clock()
-        self.scheduler = LargeRequestScheduler(self.clock, self.clock.seconds)
+        self.idle = 0.0
+        self.scheduler = LargeRequestScheduler(self.clock, self.clock.seconds, lambda: self.idle)
 
     def waits(self) -> bool:
         self.scheduler.small += 1
         return self.scheduler.must_wait(lambda: None)
 
+    def turn(self, idle: float) -> bool:
+        """Whether the next large request but one gives way, after a turn with one small request."""
+        self.clock.advance(TOOK)
+        self.scheduler.served(self.clock.seconds() - TOOK)
+        self.assertTrue(self.waits())
+        self.idle += idle
+        self.clock.advance(TOOK)
+        self.scheduler.served(self.clock.seconds() - TOOK)
+        return self.waits()
+
+    def test_busy_in_their_turn(self) -> None:
+        """Large requests have not waited in vain while the reactor did something else."""
+        self.assertTrue(self.turn(idle=SOON / 2))
+
+    def test_idle_in_their_turn(self) -> None:
+        """They have if it mostly waited."""
+        self.assertFalse(self.turn(idle=2 * SOON))
+
+    def test_failure(self) -> None:
+        """If something fails in the turn of one connection, that is logged, and the next has its own."""
+        done = []
+        self.clock.advance(TOOK)
+        self.scheduler.served(0.0)
+        self.scheduler.small += 1
+        self.assertTrue(self.scheduler.must_wait(lambda: done.append(1 // 0)))
+        self.assertTrue(self.scheduler.must_wait(lambda: done.append(2)))
+        self.clock.advance(TOOK)
+        self.assertEqual(done, [2])
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
     def test_nobody_was_served(self) -> None:
-        """If small requests waited for that, they have their turn."""
+        """If small requests waited while a thread wrote records, they have their turn."""
         self.clock.advance(TOOK)
         self.scheduler.served(0.0, others=1)
         self.assertTrue(self.waits())
 
     def test_others_were_served(self) -> None:
-        """If others were served meanwhile, they had it."""
+        """If others were served while a thread wrote, they had it."""
         self.clock.advance(TOOK)
         self.scheduler.served(0.0, others=2 * round(TOOK / SOON))
         self.assertFalse(self.waits())

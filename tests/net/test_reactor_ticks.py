@@ -118,6 +118,20 @@ class TurnTimesTests(SynchronousTestCase):
         self.assertEqual((turns.lengths.counts, turns.lengths.count), (expected.counts, len(given)))
         self.assertAlmostEqual(turns.lengths.sum, expected.sum)
 
+    def test_idle(self) -> None:
+        """What is between the turns is idle time; within one there is none."""
+        clock = Clock()
+        clock.advance(1)
+        turns = TurnTimes(clock.seconds)
+        turns.begun = clock.seconds()
+        before = turns.idle
+        clock.advance(0.25)
+        self.assertEqual(turns.idle, before)
+        turns.end(clock.seconds())
+        clock.advance(2)
+        turns.begun = clock.seconds()
+        self.assertEqual(turns.idle - before, 2)
+
     def test_of(self) -> None:
         """A reactor that measures its turns is asked; any other has some that are told."""
 
