@@ -12,12 +12,31 @@ author = "The logbus developers"
 copyright = "2026, The logbus developers"
 version = release = logbus.__version__
 
-extensions = ["sphinx.ext.autodoc", "sphinx_copybutton", "sphinx_design", "generated", "layers", "state_diagram"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "generated",
+    "layers",
+    "state_diagram",
+    "versions",
+]
 exclude_patterns = ["_build", "newsfragments"]
 html_theme = "furo"
-html_title = f"logbus {version}"
+html_title = "logbus"
 html_static_path = ["_static"]
 html_css_files = ["logbus.css"]
+# furo's own, with the version, and without advertisements.
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_copy_source = False
 html_show_sphinx = False
 # What a button copies of a session: the commands, without their prompts and without what they answer.

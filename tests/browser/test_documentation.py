@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 import http.server
+import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from logbus import __version__
 from tests.browser.conftest import LARGE, SMALL
 
 pytest.importorskip("furo", reason="the extra 'docs' is not installed")
@@ -74,15 +77,25 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory)
 
 
+@contextmanager
+def serving(directory: Path) -> Iterator[str]:
+    """Serve files; the address."""
+    handler = functools.partial(Silent, directory=str(directory))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @pytest.fixture(scope="module")
 def address(pages: Path) -> Iterator[str]:
     """Where they are served."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=str(pages))) as server:
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        serving.join()
+    with serving(pages) as address:
+        yield address
 
 
 def test_nothing_is_cut_off(pages: Path, address: str, open_page: Callable[..., Page]) -> None:
@@ -123,3 +136,33 @@ def test_search(address: str, open_page: Callable[..., Page]) -> None:
     page.get_by_placeholder("Search").fill("compaction")
     page.keyboard.press("Enter")
     expect(page.locator('#search-results a[href*="explanation/storage.html"]').first).to_be_visible()
+
+
+def test_versions(pages: Path, tmp_path: Path, open_page: Callable[..., Page]) -> None:
+    """
+    A page says its version and commit. On a site with several versions it leads to the others: to the same page, or to
+    the start of one that lacks it. By itself it offers none.
+    """
+    (tmp_path / "0.2.0").symlink_to(pages)
+    earlier = tmp_path / "0.1.0"
+    for name in ("index.html", "howto/install.html"):
+        (earlier / name).parent.mkdir(exist_ok=True)
+        shutil.copy(pages / name, earlier / name)
+    shutil.copytree(pages / "_static", earlier / "_static")
+    subprocess.run([sys.executable, DOCS / "ext" / "versions.py", tmp_path], check=True)
+    with serving(tmp_path) as address:
+        page = open_page(LARGE)
+        page.goto(address)
+        expect(page).to_have_url(f"{address}/0.2.0/")
+        for name, found in (("howto/install.html", "howto/install.html"), ("howto/alerts.html", "")):
+            page.goto(f"{address}/0.2.0/{name}")
+            expect(page.locator(".sidebar-versions")).to_contain_text(f"Version {__version__}")
+            choice = page.get_by_label("Version")
+            expect(choice).to_have_value(f"{address}/0.2.0/")
+            choice.select_option("0.1.0")
+            expect(page).to_have_url(f"{address}/0.1.0/{found}")
+            expect(page.get_by_label("Version")).to_have_value(f"{address}/0.1.0/")
+    with serving(pages) as address:
+        page.goto(address)
+        page.wait_for_load_state("networkidle")
+        expect(page.get_by_label("Version")).to_have_count(0)
