@@ -11,12 +11,11 @@ pytest.importorskip("playwright", reason="the extra 'browser' is not installed")
 from playwright.sync_api import Browser, Page, expect
 
 from logbus.testing import Broker
+from tests.browser.accessibility import LARGE
 from tests.browser.chromium import EXECUTABLE, PATIENCE_MS, chromium
 from tests.browser.sample_data import fill, register_schemas
 
 expect.set_options(timeout=PATIENCE_MS)
-SMALL, LARGE = 360, 1600
-"""Widths of a window in CSS pixels."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,15 +16,9 @@ from playwright.sync_api import Page
 
 from logbus.testing import Broker
 from tests.browser.chromium import PATIENCE_MS, chromium
+from tests.browser.outlines import PICTURES, RECORD, outlines
 from tests.browser.sample_data import fill, register_schemas
 
-PICTURES = {
-    "overview": "/",
-    "topic": "/console/topics/orders",
-    "records": "/console/topics/orders/records",
-    "group": "/console/groups/billing",
-    "schema": "/console/schemas/subject?subject=orders-value&against=1",
-}
 SECONDS = 180
 SIZE = {"width": 1100, "height": 700}
 
@@ -51,11 +45,12 @@ def _take(page: Page, url: str, file: Path) -> None:
 
 
 def main(directory: Path) -> None:
-    """Write a PNG file for each of the pages."""
+    """Write a PNG file for each of the pages, and what they consist of."""
     directory.mkdir(parents=True, exist_ok=True)
     with Broker() as broker, chromium() as browser:
         fill(broker.bootstrap, hostile=False)
         register_schemas(broker.admin_url)
+        (directory / RECORD).write_text(outlines(broker.admin_url))
         _be_busy(broker.bootstrap)
         page = browser.new_page(viewport={"width": SIZE["width"], "height": SIZE["height"]}, color_scheme="light")
         page.set_default_timeout(PATIENCE_MS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +13,8 @@ from urllib.request import Request, urlopen
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
+import logbus.console
 
 HOSTILE = "<script>document.title='broken into'</script>"
 """A key, a value and a group that are script."""
@@ -39,6 +43,40 @@ QUERIES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Of paths that need one."""
+
+
+FILLED: Mapping[str, str] = MappingProxyType(
+    {
+        "name": "swept",
+        "principal": "User:ada",
+        "resource_name": "orders",
+        "user": "ada",
+        "logger": "logbus.console",
+        "replicas": "0",
+        "subject": "swept-value",
+        "schema": '"string"',
+        "producer_byte_rate": "4096",
+        "key": "swept",
+        "value": "7200000",
+    }
+)
+"""What to type where a form is empty, so that nothing is wrong with it."""
+
+
+def routes(method: str) -> list[str]:
+    """The paths of the console that answer a method, from its own routes."""
+    found = set()
+    for module in pkgutil.iter_modules(logbus.console.__path__):
+        for each in vars(importlib.import_module(f"logbus.console.{module.name}")).values():
+            if isinstance(each, type):
+                declared = [getattr(function, "__route__", None) for function in vars(each).values()]
+                found |= {route.path for route in declared if route is not None and route.method == method}
+    return sorted(found)
+
+
+def pages() -> list[str]:
+    """The paths of all pages that are shown."""
+    return sorted(set(routes("GET")) - {"/console/topics/{topic}/records.jsonl", "/console/sign-in"})
 
 
 def path_of(pattern: str) -> str:

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 from playwright.sync_api import Locator, Page, expect
 
 from logbus.testing import Broker
-from tests.browser.conftest import SMALL
+from tests.browser.accessibility import SMALL
 
 
 def _main(page: Page) -> Locator:

@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from logbus import __version__
-from tests.browser.conftest import LARGE, SMALL
+from tests.browser.accessibility import LARGE, SMALL
 
 pytest.importorskip("furo", reason="the extra 'docs' is not installed")
 DOCS = Path(__file__).parent.parent.parent / "docs"

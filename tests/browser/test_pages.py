@@ -1,35 +1,15 @@
-"""Every page of the console: accessible, as wide as the window, without a script that is not ours."""
+"""Every page of the console: complete, with few requests, by keyboard, without a script that is not ours."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 
-import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-import logbus.console
 from logbus.testing import Broker
-from tests.browser.conftest import LARGE, SMALL
-from tests.browser.sample_data import HOSTILE, path_of
+from tests.browser.sample_data import HOSTILE, pages, path_of
 
-GRAVE = {"serious", "critical"}
-
-
-def _paths() -> list[str]:
-    """The paths of all pages that are shown, from the console's own routes."""
-    found = set()
-    for module in pkgutil.iter_modules(logbus.console.__path__):
-        for each in vars(importlib.import_module(f"logbus.console.{module.name}")).values():
-            if isinstance(each, type):
-                routes = [getattr(function, "__route__", None) for function in vars(each).values()]
-                found |= {route.path for route in routes if route is not None and route.method == "GET"}
-    return sorted(found - {"/console/topics/{topic}/records.jsonl", "/console/sign-in"})
-
-
-PATHS = _paths()
+PATHS = pages()
 
 
 def _go(page: Page, broker: Broker, path: str) -> None:
@@ -40,23 +20,6 @@ def _go(page: Page, broker: Broker, path: str) -> None:
 def test_there_are_pages() -> None:
     """The routes are found."""
     assert {"/", "/console/topics/{topic}/records", "/console/groups/{group}"} <= set(PATHS)
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(SMALL, "light"), (LARGE, "dark")])
-def test_accessible(open_page: Callable[..., Page], broker: Broker, width: int, scheme: str) -> None:
-    """axe finds nothing serious on any page, and no page is wider than its window."""
-    page = open_page(width, color_scheme=scheme)
-    faults = []
-    for path in PATHS:
-        _go(page, broker, path_of(path))
-        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        if wide > 0:
-            faults.append(f"{path} is {wide} pixels wider than its window of {width}")
-        for violation in Axe().run(page).response["violations"]:
-            if violation["impact"] in GRAVE:
-                elements = "; ".join(node["html"] for node in violation["nodes"][:3])
-                faults.append(f"{path}: {violation['help']}: {elements}")
-    assert not faults, "\n".join(faults)
 
 
 def test_without_scripts(open_page: Callable[..., Page], broker: Broker) -> None:

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from logbus.console.record_tail_page import MOST_ROWS
 from logbus.testing import Broker
-from tests.browser.conftest import SMALL
+from tests.browser.accessibility import SMALL
 from tests.browser.sample_data import HOSTILE
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import http.client
-import importlib
 import json
-import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -15,9 +13,8 @@ from urllib.parse import quote, quote_from_bytes, urlsplit
 import pytest
 from attrs import define, field
 
-import logbus.console
 from logbus.testing import Broker
-from tests.browser.sample_data import authorize, fill, path_of, register_schemas
+from tests.browser.sample_data import FILLED, authorize, fill, path_of, register_schemas, routes
 from tests.console.kit import Seen
 
 SCRIPT = "<script>alert(1)</script>'\"&"
@@ -43,36 +40,10 @@ VALUES: Mapping[str, bytes] = MappingProxyType(
         "up": b"../..",
     }
 )
-FILLED: Mapping[str, str] = MappingProxyType(
-    {
-        "name": "swept",
-        "principal": "User:ada",
-        "resource_name": "orders",
-        "user": "ada",
-        "logger": "logbus.console",
-        "replicas": "0",
-        "subject": "swept-value",
-        "schema": '"string"',
-        "producer_byte_rate": "4096",
-        "key": "swept",
-        "value": "7200000",
-    }
-)
-"""What is typed where a form is empty, so that nothing is wrong with it but the one value."""
 NEVER = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def _patterns() -> list[str]:
-    found = set()
-    for module in pkgutil.iter_modules(logbus.console.__path__):
-        for each in vars(importlib.import_module(f"logbus.console.{module.name}")).values():
-            if isinstance(each, type):
-                routes = [getattr(function, "__route__", None) for function in vars(each).values()]
-                found |= {route.path for route in routes if route is not None and route.method == "POST"}
-    return sorted(found)
-
-
-PATTERNS = _patterns()
+PATTERNS = routes("POST")
 
 
 @define(eq=False)
