@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 from playwright.sync_api import Page, Route, expect
 
 from logbus.testing import Broker
+from tests.browser.accessibility import faults_of
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,14 @@ def test_a_search_is_stopped(open_page: Callable[..., Page], mortal: Broker) -> 
     _write(mortal, "hay", "found", key="needle")
     page = open_page()
     page.goto(f"{mortal.admin_url}/console/topics/hay/records?from=oldest&key=needle")
+    held = list[Route]()
+    page.route("**/records?*", held.append)
     page.locator("[data-continue] a").click()
+    page.get_by_role("button", name="Stop").wait_for()
+    assert faults_of(page, "a search that runs") == []
+    page.unroute("**/records?*")
+    for route in held:
+        route.continue_()
     page.get_by_role("button", name="Stop").click()
     onward = page.get_by_role("link", name="Search on")
     expect(onward).to_be_visible()
