@@ -39,7 +39,9 @@ WATCH = """() => {
     const look = () => {
         window.told.add(document.getElementById("progress").textContent);
         const onward = document.querySelector("[data-continue]");
-        if (!onward || !onward.children.length) window.done();
+        const searches = onward && onward.querySelector("button");
+        if (!onward || (window.searched && !searches)) window.done();
+        window.searched = window.searched || searches;
     };
     const all = {childList: true, subtree: true, characterData: true};
     new MutationObserver(look).observe(document.querySelector("main"), all);
@@ -93,11 +95,9 @@ def _search(page: Page, broker: Broker, wanted: str, *, stop: bool = False) -> N
     goes_on = onward.count() > 0
     if goes_on:
         onward.click()
-    if stop and goes_on:
-        page.get_by_role("button", name="Stop").click()
-        onward.wait_for()
-    else:
-        page.evaluate("over")
+        if stop:
+            page.get_by_role("button", name="Stop").click()
+    page.evaluate("over")
     seconds, cpu = time.monotonic() - began, cost(broker.pid).cpu - before
     told, times = page.locator("#progress").inner_text(), page.evaluate("told.size")
     how = f"search for {wanted}{', stopped' if stop and goes_on else ''}"

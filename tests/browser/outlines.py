@@ -21,12 +21,12 @@ PICTURES: Mapping[str, str] = MappingProxyType(
 """Names of pictures, and the paths of their pages."""
 RECORD = "outlines.txt"
 """The file beside the pictures with the outlines of their pages."""
-SHOWN = ("h1", "h2", "th", "dt", "label", "button")
+SHOWN = ("h1", "h2")
 
 
 @define(eq=False)
 class _Outline(HTMLParser):
-    """Takes the entries of the navigation, headings, and names of columns, facts and fields; each once, in order."""
+    """Takes the entries of the navigation and the headings, each once, in order."""
 
     found: dict[str, None] = field(factory=dict)
     _open: list[str] = field(factory=list)
@@ -36,8 +36,7 @@ class _Outline(HTMLParser):
         super().__init__()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        scope = dict(attrs).get("scope")
-        if (tag in SHOWN and scope != "row") or (tag == "a" and "data-key" in dict(attrs)):
+        if tag in SHOWN or (tag == "a" and "data-key" in dict(attrs)):
             self._open.append(tag)
             self._words = ""
 

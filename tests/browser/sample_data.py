@@ -56,6 +56,7 @@ FILLED: Mapping[str, str] = MappingProxyType(
         "subject": "swept-value",
         "schema": '"string"',
         "producer_byte_rate": "4096",
+        "count": "9",
         "key": "swept",
         "value": "7200000",
     }

@@ -13,7 +13,7 @@ DIRECTORY = Path(__file__).parents[2] / "docs" / "howto" / "console"
 
 def test_pictures_are_of_these_pages() -> None:
     """
-    Navigation, headings, columns and fields are those that the pages had when the pictures were made. If not, make the
+    Navigation and headings are those that the pages had when the pictures were made. If not, make the
     pictures again, and look at them: ``python -m tests.browser.pictures docs/howto/console``.
     """
     assert {path.stem for path in DIRECTORY.glob("*.png")} == set(PICTURES)
