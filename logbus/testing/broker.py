@@ -83,6 +83,7 @@ class Broker(Closable):
         self._addresses: dict[str, str] = {}
         self._held = HeldPorts()
         self._ports: dict[str, int] = {}
+        self._worker_ports: dict[int, int] = {}
         self._runner: BrokerRunner | None = None
         atexit.register(self._at_exit)
 
@@ -227,9 +228,20 @@ class Broker(Closable):
     def _run(self) -> BrokerRunner:
         ports = {name: self._port(name) for name in ("kafka", "admin")}
         config = as_texts(self.config)
+        workers = config.get("workers", "1")
+        if workers.isdecimal() and config.get("workers.first.port") == "0":
+            config["workers.first.port"] = str(self._ports_of_workers(int(workers)))
         if self.in_process:
             return BrokerThread(config, self.data_dir, ports)
         return BrokerProcess(config, self.data_dir, [local_listener(name, port) for name, port in ports.items()])
+
+    def _ports_of_workers(self, count: int) -> int:
+        """The first of the ports that workers have of their own: the same at every start, too."""
+        if count == 1:
+            return 0
+        if count not in self._worker_ports:
+            self._worker_ports[count] = self._held.free_run("127.0.0.1", count)
+        return self._worker_ports[count]
 
     def _port(self, name: str) -> int:
         """The port of a listener: the same at every start until the broker is closed."""

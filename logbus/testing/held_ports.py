@@ -25,17 +25,39 @@ class HeldPorts:
 
     def free(self, host: str) -> int:
         """A free port of an address; no other process gets it before :meth:`close`."""
-        holder = socket.socket()
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind((host, 0))
-        port: int = holder.getsockname()[1]
-        if CAN_HOLD:
-            self._sockets.append(holder)
-        else:
-            holder.close()
-        return port
+        return self.free_run(host, 1)
+
+    def free_run(self, host: str, count: int) -> int:
+        """The first of free ports that follow one another."""
+        while True:
+            holders: list[socket.socket] = []
+            try:
+                for _ in range(count):
+                    holders.append(_bound(host, holders[0].getsockname()[1] + len(holders) if holders else 0))
+            except (OSError, OverflowError):
+                for holder in holders:
+                    holder.close()
+                continue
+            port: int = holders[0].getsockname()[1]
+            if CAN_HOLD:
+                self._sockets += holders
+            else:
+                for holder in holders:
+                    holder.close()
+            return port
 
     def close(self) -> None:
         """Release all."""
         while self._sockets:
             self._sockets.pop().close()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        holder.bind((host, port))
+    except BaseException:
+        holder.close()
+        raise
+    return holder

@@ -32,11 +32,14 @@ class WorkerMachine:
     count: int
     config: dict[str, Setting] = field(factory=dict)
     bootstrap: str = field(init=False)
+    _first_port: int = field(init=False)
     supervisor: subprocess.Popen[bytes] = field(init=False)
     _held: HeldPorts = field(factory=HeldPorts, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.bootstrap = f"127.0.0.1:{self._held.free('127.0.0.1')}"
+        # Clients need not look for brokers anew: librdkafka forgets the bootstrap address once it knows them.
+        self._first_port = self._held.free_run("127.0.0.1", self.count)
 
     @property
     def log(self) -> Path:
@@ -45,7 +48,7 @@ class WorkerMachine:
     def start(self) -> None:
         """Start a supervisor, at once, and wait until all workers serve."""
         host, _, port = self.bootstrap.rpartition(":")
-        settings = {"workers.first.port": 0, **self.config}
+        settings = {"workers.first.port": self._first_port, **self.config}
         more = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         listen = ["--listen", f"kafka:tcp:{port}:interface={host}", "--workers", str(self.count)]
         begin = self.log.stat().st_size if self.log.exists() else 0

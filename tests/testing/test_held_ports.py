@@ -37,6 +37,14 @@ class HeldPortsTests(SynchronousTestCase):
             with listening(port) as server, socket.create_connection(("127.0.0.1", port)):
                 server.accept()[0].close()
 
+    def test_ports_in_a_row(self) -> None:
+        """Each of them is held."""
+        first = self.held.free_run("127.0.0.1", 3)
+        for port in range(first, first + 3):
+            with socket.socket() as other:
+                self.assertRaises(OSError, other.bind, ("127.0.0.1", port))
+            listening(port).close()
+
     def test_port_is_taken_for_others(self) -> None:
         """Whoever does not know of it cannot have it, until it is given back."""
         port = self.held.free("127.0.0.1")
