@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Self
 
 from attrs import define
+from twisted.internet.defer import CancelledError
 from twisted.logger import Logger
 
 from logbus.cluster.plugin_calls import PluginCalls
@@ -40,6 +41,9 @@ class AskPluginHandlers:
             return AskPluginResponse(body=await self._calls.asked(message.plugin, bytes(message.body)))
         except ApiError as e:
             return AskPluginResponse(error_code=e.code, error_message=e.message)
+        except CancelledError:
+            # Nobody waits for the answer any more.
+            raise
         except Exception:
             # A plugin's error must not close the connection to a broker.
             self._log.failure("the plugin {plugin!r} failed to answer another broker", plugin=message.plugin)

@@ -8,8 +8,10 @@ from uuid import UUID
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from twisted.internet.defer import fail, succeed
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.error import ConnectionDone
 from twisted.logger import capturedLogs
+from twisted.python.failure import Failure
 
 from logbus.cluster.metadata_update import MetadataUpdate
 from logbus.cluster.metadata_update_codec import update_request
@@ -346,6 +348,19 @@ class PluginCallTests(PeerCase):
         answer = self.asked("broken")
         self.assertEqual((answer.error_code, answer.error_message), (ErrorCode.UNKNOWN_SERVER_ERROR, None))
         self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
+
+    def test_nobody_waits(self) -> None:
+        """When the other broker hangs up the plugin's work is cancelled, and nothing is logged."""
+        cancelled: list[Deferred[bytes]] = []
+        work: Deferred[bytes] = Deferred(cancelled.append)
+        self.server.broker.plugin_services.answer_plugin("slow", lambda body: work)
+        client = self.introduced()
+        client.send(AskPluginRequest(plugin="slow", body=b""), 0)
+        client.turn()
+        client.protocol.connectionLost(Failure(ConnectionDone()))
+        client.turn()
+        self.assertEqual(cancelled, [work])
+        self.assertEqual(self.flushLoggedErrors(), [])
 
     def test_response_too_long(self) -> None:
         """A response that is too long is refused, not sent."""
