@@ -29,12 +29,15 @@ from logbus.cluster.replication.replica_reports import ReplicaReports
 from logbus.cluster.replication.role import Role
 from logbus.errors import ApiError
 from logbus.model import IsrChange
-from logbus.storage import log_flusher
+from logbus.storage import log_flusher, log_linker
 from logbus.storage.appends import append_as_follower
+from logbus.storage.istorage import IDisk
 from logbus.storage.log import ReadResult
 from logbus.storage.log_flusher import GroupCommit
+from logbus.storage.log_linker import LinkedCopy
 from logbus.storage.producers.producer_state_manager import ProducerStateManager
 from logbus.storage.repair.damage import Damage
+from logbus.storage.segments.segment import Segment
 from logbus.testing.simulation.settings import Settings
 from tests.planted_bugs.bug import Bug
 from tests.planted_bugs.transaction_bugs import TRANSACTION_BUGS
@@ -63,6 +66,13 @@ DISK = evolve(USUAL, brokers=1, replication=1, min_insync=1, kinds=("disk-error"
 SLOW = evolve(
     NO_FLUSH, flush=True, min_insync=1, partitions=1, kinds=("kill", "expire"), between=4, rate=12, latency=0.02,
     fetch_bytes=1,
+)  # fmt: skip
+
+
+# Workers with one replica hand their logs to one another.
+REBALANCES = evolve(
+    USUAL, workers=True, replication=1, min_insync=1, kinds=("rebalance", "machine-power-cut", "kill", "restart"),
+    between=2, rate=15, seconds=30,
 )  # fmt: skip
 
 
@@ -150,6 +160,17 @@ def _no_producers(self: ProducerStateManager, *_: Any) -> None:
     return None
 
 
+_LINK = log_linker._link
+
+
+def _link_all_but_the_first(disk: IDisk, segments: Sequence[Segment], name: str, small: dict[str, bytes]) -> None:
+    _LINK(disk, segments[len(segments) > 1 :], name, small)
+
+
+def _take_unseen(disk: IDisk, copy: LinkedCopy, name: str) -> None:
+    disk.take(copy.path, name)
+
+
 _CONTROLLER = "tests.cluster.controller."
 _PARTITION = "tests.cluster.replication.test_partition_isr."
 
@@ -182,6 +203,9 @@ BUGS: dict[str, Bug] = {
     "an election starts no epoch": Bug(((leader_election, "_elected", _in_the_same_epoch),), ELECTIONS, 5),
     "a replica out of sync is elected if no other is there": Bug(
         ((leader_election, "next_leader", _anybody),), SLOW, 10
+    ),
+    "a log that moves to another worker lacks a segment": Bug(
+        ((log_linker, "_link", _link_all_but_the_first), (log_linker, "_take", _take_unseen)), REBALANCES, 5
     ),
     # Found by a test.
     "leader epochs are not compared": Bug(

@@ -19,7 +19,14 @@ from logbus.cluster.replication.replica_repair import ReplicaRepair
 from logbus.storage import log_flusher
 from logbus.testing.simulation.run import Outcome, Run
 from logbus.testing.simulation.schedule import KINDS, TRANSACTION_KINDS, WORKER_KINDS, Fault
-from logbus.testing.simulation.settings import ON_ONE_MACHINE, TRANSACTIONS, WORKLOADS, Settings, kinds_for
+from logbus.testing.simulation.settings import (
+    ON_ONE_MACHINE,
+    TRANSACTIONS,
+    TRANSACTIONS_ON_ONE_MACHINE,
+    WORKLOADS,
+    Settings,
+    kinds_for,
+)
 
 SEEDS = int(os.environ.get("LOGBUS_SIMULATION_SEEDS", "50"))
 FIRST = int(os.environ.get("LOGBUS_SIMULATION_FIRST", "1"))
@@ -27,8 +34,12 @@ FIRST = int(os.environ.get("LOGBUS_SIMULATION_FIRST", "1"))
 THREE = Settings(seconds=30, between=5)
 ALONE = evolve(THREE, brokers=1, replication=1, min_insync=1)
 WORKERS = evolve(THREE, workers=True, kinds=ON_ONE_MACHINE)
+WORKERS_ALONE = evolve(WORKERS, replication=1, min_insync=1)
 EXACTLY_ONCE = evolve(THREE, workloads=(TRANSACTIONS,), kinds=kinds_for((TRANSACTIONS,)), rate=15, between=3)
 EXACTLY_ONCE_ALONE = evolve(EXACTLY_ONCE, brokers=1, replication=1, min_insync=1)
+EXACTLY_ONCE_WORKERS = evolve(
+    EXACTLY_ONCE, workers=True, kinds=TRANSACTIONS_ON_ONE_MACHINE, replication=1, min_insync=1
+)
 
 _ONE = """
 from twisted.logger import globalLogBeginner
@@ -80,10 +91,31 @@ class RunTests(SynchronousTestCase):
             self.assertEqual(possible - effects.keys(), set(), "these never had an effect")
 
     def test_workers(self) -> None:
-        """Nor with workers of one supervisor, whose metadata store dies with it."""
-        effects = self.run_many(WORKERS, SEEDS // 4)
-        if SEEDS >= 50:
-            self.assertEqual(WORKER_KINDS.keys() - effects.keys(), set(), "these never had an effect")
+        """Nor with workers of one supervisor, whose metadata store dies with it, and who move logs by links."""
+        # With one replica, as is their default, and with three.
+        self.run_many(WORKERS_ALONE, SEEDS // 5)
+        self.run_many(WORKERS, SEEDS // 10)
+
+    def test_each_fault_of_workers(self) -> None:
+        """Has an effect where one can be expected."""
+        passing = ("topic", {"name": "passing", "seconds": 1.0})
+        faults = [
+            Fault(float(at), kind, arguments)
+            for at, kind, arguments in (
+                (2, "rebalance", {"by": 1}),
+                (9, "supervisor-kill", {"down": 1.0}),
+                (14, "supervisor-freeze", {"seconds": 9.0}),
+                (28, "metadata-no-space", {"seconds": 3.0}),
+                (28.5, *passing),
+                (36, "slow-metadata-disk", {"seconds": 3.0, "latency": 0.1}),
+                (40, "metadata-disk-error", {"down": 4.0, "written": True}),
+                (40.5, *passing),
+                (50, "machine-power-cut", {"down": 1.0, "mode": "lose"}),
+            )
+        ]
+        outcome = self.run_one(evolve(WORKERS_ALONE, seconds=60), 1, faults)
+        self.assertClean(outcome)
+        self.assertEqual(WORKER_KINDS.keys() - outcome.effects.keys(), set(), "these had no effect")
 
     def test_transactions(self) -> None:
         """Each is there as a whole or not at all, whoever dies in the middle of it; stages copy each record once."""
@@ -94,6 +126,10 @@ class RunTests(SynchronousTestCase):
     def test_transactions_on_one_broker(self) -> None:
         """Nor does one broker tear what it comes back with."""
         self.run_many(EXACTLY_ONCE_ALONE, SEEDS // 6)
+
+    def test_transactions_on_workers(self) -> None:
+        """Nor do workers, when the log of a coordinator or of a partition moves in the middle of a transaction."""
+        self.run_many(EXACTLY_ONCE_WORKERS, SEEDS // 12)
 
     def test_the_same_seed_is_the_same_run(self) -> None:
         """To the last segment on the network: here, and in processes that hash otherwise."""

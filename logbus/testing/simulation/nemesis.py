@@ -59,7 +59,7 @@ class Nemesis:
             OperatorFaults(operator, log),
         ]
         if world.worker_store is not None:
-            self._faults.append(WorkerFaults(nodes, world.worker_store, log))
+            self._faults.append(WorkerFaults(world, nodes, world.worker_store, operator, log))
         if transactions is not None:
             self._faults.append(TransactionFaults(brokers, network, transactions))
 

@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError
+from logbus.metastore.operations import StoreUnusable
 from logbus.testing.simulation.bitflips import BitFlips
 from logbus.testing.simulation.checks.durability_oracle import DurabilityOracle
 from logbus.testing.simulation.checks.history import Anomaly, History
@@ -22,6 +23,7 @@ from logbus.testing.simulation.checks.replica_inspector import ReplicaInspector
 from logbus.testing.simulation.environment.broker_node import EPOCH_S, PORT, BrokerNode, World, host_of
 from logbus.testing.simulation.environment.garbage_collector_watch import GarbageCollectorWatch
 from logbus.testing.simulation.environment.inodes import Crashed
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from logbus.testing.simulation.environment.network import Network
 from logbus.testing.simulation.environment.node_reactor import NodeReactor
 from logbus.testing.simulation.environment.simulated_store import Ensemble
@@ -121,6 +123,7 @@ class Run:
             host = self.world.worker_store = WorkerStoreHost(
                 clock, network, self.world.generator(), lambda: EPOCH_S + clock.now, settings.session_timeout
             )
+            self.world.worker_disk = MemoryDisk("/log")
             host.watch(self._losses)
             host.start()
         brokers = list(range(1, settings.brokers + 1))
@@ -129,7 +132,14 @@ class Run:
         )
         schedule = drawn if self.schedule is None else list(self.schedule)
         for broker_id in brokers:
-            node = BrokerNode(self.world, broker_id, settings.config(), self.inspector.watch, self._power_went)
+            node = BrokerNode(
+                self.world,
+                broker_id,
+                settings.config(),
+                self.inspector.watch,
+                self._power_went,
+                brokers if settings.workers else (),
+            )
             self.nodes[broker_id] = node
             node.start()
         self.job = WorkloadContext(History(), lambda: EPOCH_S + clock.now)
@@ -292,7 +302,9 @@ class Run:
         if failure.check(Crashed):
             return
         error = failure.value
-        if isinstance(error, StorageError) or (isinstance(error, ApiError) and error.code in _DISK_ERRORS):
+        if isinstance(error, StorageError | StoreUnusable) or (
+            isinstance(error, ApiError) and error.code in _DISK_ERRORS
+        ):
             # The messages of injected errors.
             return
         self._found("error-logged", failure.getTraceback())

@@ -180,9 +180,18 @@ TRANSACTION_KINDS: dict[str, tuple[float, int, Draw]] = {
 
 WORKER_KINDS: dict[str, tuple[float, int, Draw]] = {
     "supervisor-kill": (2, 1, _arguments(down=_DOWN)),
+    "supervisor-freeze": (1, 1, _arguments(seconds=_seconds(0.2, 30))),
+    "machine-power-cut": (2, 1, _arguments(down=_DOWN, mode=_MODE)),
+    "rebalance": (3, 2, _arguments(by=lambda random, brokers: random.randrange(1, len(brokers)))),
     "slow-metadata-disk": (1, 1, _arguments(seconds=_seconds(1, 20), latency=_seconds(0.01, 3))),
+    "metadata-disk-error": (
+        1,
+        1,
+        _arguments(down=_seconds(1, 20), written=lambda random, brokers: random.random() < 0.5),
+    ),
+    "metadata-no-space": (1, 1, _arguments(seconds=_seconds(0.2, 10))),
 }
-"""Kinds of faults of workers' supervisor."""
+"""Kinds of faults of workers' supervisor, of its disk and of their machine."""
 
 ALL_KINDS = {**KINDS, **TRANSACTION_KINDS, **WORKER_KINDS}
 

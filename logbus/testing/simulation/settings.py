@@ -18,6 +18,12 @@ ON_ONE_MACHINE = (
 )
 """Kinds of faults that happen to workers."""
 
+TRANSACTIONS_ON_ONE_MACHINE = (
+    *ON_ONE_MACHINE,
+    *("kill-coordinator", "kill-participant", "kill-client", "lose-answers"),
+)
+"""The same, with transactions."""
+
 
 @frozen
 class Settings:

@@ -43,8 +43,9 @@ class ReplicaInspector:
 
     found: list[Anomaly] = field(factory=list)
     leaders: dict[tuple[TopicPartition, int], int] = field(factory=dict)
-    # By broker, process and partition: epoch, high watermark, log start, and the epoch of the last committed record.
-    _seen: dict[tuple[int, int, TopicPartition], tuple[int, int, int, int]] = field(factory=dict)
+    # By broker and partition: the replica (it may go, and another come), its epoch, high watermark and log start, and
+    # the epoch of the last committed record.
+    _seen: dict[tuple[int, TopicPartition], tuple[Any, tuple[int, int, int, int]]] = field(factory=dict)
 
     def watch(self, node: BrokerNode) -> None:
         """Listen to the leaderships of a broker that is about to start."""
@@ -67,9 +68,11 @@ class ReplicaInspector:
                 partition = replica.partition
                 log, end = replica.log, partition.high_watermark
                 now = (partition.leader_epoch, end, log.log_start_offset, log.epoch_at(end - 1))
-                key = (node.broker_id, node.lives, partition.topic_partition)
-                before = self._seen.get(key, now)
-                self._seen[key] = now
+                key = (node.broker_id, partition.topic_partition)
+                last, before = self._seen.get(key, (replica, now))
+                self._seen[key] = (replica, now)
+                if last is not replica:
+                    continue
                 for name, old, new in zip(
                     ("leader epoch", "high watermark", "log start offset"), before[:3], now[:3], strict=True
                 ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from logbus.config import ConfigView
 from logbus.ilogbus import Listener
 from logbus.protocols import KafkaPlugin
 from logbus.testing.simulation.environment.inodes import Directory, Inode, PowerCutOutcome
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from logbus.testing.simulation.environment.network import Network
 from logbus.testing.simulation.environment.node_reactor import NodeReactor
 from logbus.testing.simulation.environment.simulated_store import Ensemble, SimulatedStore
@@ -38,7 +39,8 @@ class World:
     The parts that all nodes share.
 
     :ivar random: seeds the generators of all parts of the simulation.
-    :ivar worker_store: the metadata store, if the brokers are workers.
+    :ivar worker_store: the metadata store, if the brokers are workers; ``worker_disk``: the disk of their machine, in
+        which each has a directory.
     """
 
     clock: VirtualClock
@@ -46,6 +48,7 @@ class World:
     ensemble: Ensemble
     random: Random
     worker_store: WorkerStoreHost | None = None
+    worker_disk: MemoryDisk | None = None
 
     def generator(self) -> Random:
         """A new generator."""
@@ -58,7 +61,8 @@ class BrokerNode:
     One broker and its machine.
 
     :ivar config: settings by Kafka's names.
-    :ivar tree: the content of its disk.
+    :ivar siblings: the ids of all workers of the machine, if it is one.
+    :ivar tree: the content of its disk, or of its directory on the workers' disk.
     :ivar clock_offset: seconds that its wall clock is ahead.
     :ivar broker: the running one, or the last one.
     :ivar up: whether it runs, frozen or not.
@@ -72,6 +76,7 @@ class BrokerNode:
     config: Mapping[str, str]
     started: Callable[[BrokerNode], object] = lambda node: None
     power_lost: Callable[[int], object] = lambda broker_id: None
+    siblings: Sequence[int] = ()
     tree: Directory = field(factory=Directory, init=False)
     clock_offset: float = field(default=0.0, init=False)
     up: bool = field(default=False, init=False)
@@ -83,11 +88,17 @@ class BrokerNode:
     disk: TimedDisk = field(init=False)
     store: SimulatedStore = field(init=False)
     _stopping: bool = field(default=False, init=False)
+    _adopted_before: int = field(default=0, init=False)
 
     @property
     def host(self) -> str:
         """Its address."""
         return host_of(self.broker_id)
+
+    @property
+    def adopted(self) -> int:
+        """How many of its logs began as links to those of another worker, over all its processes."""
+        return self._adopted_before + self.broker.replication.copies.adopted
 
     @property
     def leads(self) -> bool:
@@ -97,10 +108,16 @@ class BrokerNode:
     def start(self) -> None:
         """Start a broker on the machine's disk."""
         world = self.world
+        if self.lives:
+            self._adopted_before = self.adopted
         self.lives += 1
         self.up, self.ready, self._stopping = True, False, False
         reactor = self.reactor = NodeReactor(world.clock, world.network, self.host)
-        self.disk = TimedDisk("/log", self.tree, world.clock, reactor, world.generator())
+        root = "/log"
+        if world.worker_disk is not None:
+            directory = world.worker_disk.below(f"workers/{self.broker_id}")
+            root, self.tree = directory.root, directory.tree
+        self.disk = TimedDisk(root, self.tree, world.clock, reactor, world.generator(), world.worker_disk)
         self.store = (
             SimulatedStore(world.ensemble, reactor)
             if world.worker_store is None
@@ -109,13 +126,14 @@ class BrokerNode:
         world.network.started(reactor)
         self.broker = Broker(
             reactor,
-            ConfigView.load(set={"broker.id": str(self.broker_id), "log.dirs": "/log", **self.config}),
+            ConfigView.load(set={"broker.id": str(self.broker_id), "log.dirs": root, **self.config}),
             [Listener("kafka", "kafka", f"tcp:{PORT}:interface={self.host}")],
             wall_clock=lambda: EPOCH_S + world.clock.now + self.clock_offset,
             randomness=world.generator(),
             plugins={"kafka": KafkaPlugin()},
             disks=[self.disk],
             store=self.store,
+            siblings=self.siblings,
         )
         # What a request costs here must not change the order of events: a seed gives the same run everywhere.
         self.broker.env.slice_scheduler.processor_seconds = reactor.seconds
@@ -199,11 +217,15 @@ class BrokerNode:
 
         :param mode: of the loss of unsynced writes; see :class:`.inodes.PowerCutOutcome`.
         """
+        self.go_dark()
+        self.tree = self.disk.after_power_cut(PowerCutOutcome(mode, self.world.generator())).tree
+
+    def go_dark(self) -> None:
+        """Lose power; what becomes of the disk is for others to say."""
         if self.up:
             self._die(silently=True)
         self.world.network.powered[self.host] = False
         self.power_lost(self.broker_id)
-        self.tree = self.disk.after_power_cut(PowerCutOutcome(mode, self.world.generator())).tree
 
     def _die(self, *, silently: bool) -> None:
         if self.up:

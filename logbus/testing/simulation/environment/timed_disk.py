@@ -23,11 +23,20 @@ class TimedDisk(MemoryDisk):
     A disk in memory, for one process.
 
     :param reactor: of the process; operations pending at its death never complete.
+    :param above: see :class:`.MemoryDisk`.
     :ivar sync_seconds: the average time of a sync.
     """
 
-    def __init__(self, root: str, tree: Directory, clock: VirtualClock, reactor: Any, random: Random) -> None:
-        super().__init__(root, tree)
+    def __init__(
+        self,
+        root: str,
+        tree: Directory,
+        clock: VirtualClock,
+        reactor: Any,
+        random: Random,
+        above: MemoryDisk | None = None,
+    ) -> None:
+        super().__init__(root, tree, above)
         # The history of its operations is not needed for long.
         self.done = deque(maxlen=100)
         self.loads = deque(maxlen=100)

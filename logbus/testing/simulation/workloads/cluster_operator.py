@@ -20,6 +20,7 @@ from logbus.wire.messages.elections import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from logbus.wire.messages.metadata import MetadataRequest
 from logbus.wire.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 
 _TRIES = 5
@@ -64,6 +65,31 @@ class ClusterOperator:
             partitions.append(ReassignablePartition(partition_index=index, replicas=turned))
         topic = ReassignableTopic(name=self.view.topic, partitions=partitions)
         answer = await self._ask(AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=[topic]))
+        if answer is None or answer.error_code:
+            return False
+        return any(not each.error_code for topic in answer.responses for each in topic.partitions)
+
+    async def move_all(self, by: int) -> bool:
+        """Have each partition of every topic move on to the brokers whose places in the list are ``by`` further on."""
+        found = await self._ask(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        if found is None:
+            return False
+        brokers = self.view.brokers
+        turned = {broker: brokers[(index + by) % len(brokers)] for index, broker in enumerate(brokers)}
+        topics = [
+            ReassignableTopic(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartition(
+                        partition_index=each.partition_index, replicas=[turned[one] for one in each.replica_nodes]
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in found.topics
+            if topic.name is not None
+        ]
+        answer = await self._ask(AlterPartitionReassignmentsRequest(timeout_ms=5000, topics=topics))
         if answer is None or answer.error_code:
             return False
         return any(not each.error_code for topic in answer.responses for each in topic.partitions)
