@@ -30,6 +30,15 @@ def paths(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, 
             yield from paths(below, (*path, name))
 
 
+def forget_help(path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have click make a command's --help anew: it keeps the one of a test that called the command by itself."""
+    command: click.Command | None = app
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), name)
+        monkeypatch.setattr(command, "_help_option", None, raising=False)
+
+
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What a command prints."""
     try:
@@ -48,6 +57,7 @@ def test_help(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     for columns in WIDTHS:
         monkeypatch.setenv("COLUMNS", str(columns))
         for path in paths(command, (name,)) if command is not None else [()]:
+            forget_help(path, monkeypatch)
             said = shown(capsys, *path, "--help")
             wide = [line for line in EXAMPLE.sub("", said).splitlines() if len(line) > columns]
             assert wide == [], path

@@ -241,14 +241,15 @@ class CommandTests(TestCase):
                     f"such as {into} event, where the field is event.{name}",
                     *(*command, f"a INT, {name} STRING"),
                 )
+        by_hour = (*load[:-1], "--partition-by", "hour", "--schema")
         for name in ("hour", "date"):
             self.refused(
                 f"the event's field {name!r} has the name of a directory (date, hour): put the event into a column of "
                 "its own, such as --into event",
-                *(*load, f"a INT, {name} STRING"),
+                *(*by_hour, f"a INT, {name} STRING"),
             )
         self.refused("'key' has the name of one of the record's own", *load, "a INT", "--into", "key")
-        self.refused("'hour' has the name of a directory", *load, "a INT", "--into", "hour")
+        self.refused("'hour' has the name of a directory", *by_hour, "a INT", "--into", "hour")
         self.refused("no field 'at' for the event's time", *load, "a INT", "--event-time", "at")
         self.refused("'at' is of type string; it must be a timestamp", *load, "at STRING", "--event-time", "at")
         self.refused("no field 'a.x' for the event's time", *load, "a array<int>", "--event-time", "a.x")
