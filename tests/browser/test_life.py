@@ -61,13 +61,17 @@ def test_a_search_is_stopped(open_page: Callable[..., Page], mortal: Broker) -> 
     page = open_page()
     page.goto(f"{mortal.admin_url}/console/topics/hay/records?from=oldest&key=needle")
     held = list[Route]()
-    page.route("**/records?*", held.append)
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/records?*", hold)
     page.locator("[data-continue] a").click()
     page.get_by_role("button", name="Stop").wait_for()
     assert faults_of(page, "a search that runs") == []
+    for each in held:
+        each.continue_()
     page.unroute("**/records?*")
-    for route in held:
-        route.continue_()
     page.get_by_role("button", name="Stop").click()
     onward = page.get_by_role("link", name="Search on")
     expect(onward).to_be_visible()
