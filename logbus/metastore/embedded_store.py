@@ -266,12 +266,13 @@ class EmbeddedStore(TreeStore):
             self._deliver(what, *args)
 
     def _committed(self, _: None, batch: _Batch) -> None:
-        self._committing = False
+        # Whoever hears of it may ask for more, which is not to be served before the rest of this batch is answered:
+        # sessions over a socket count on the order.
         self._deliver_all(batch)
+        self._committing = False
         self._serve()
 
     def _not_committed(self, failure: Failure, batch: _Batch) -> None:
-        self._committing = False
         for applied in reversed(batch.applied):
             self._tree.revert(applied)
         self._log.error("metadata could not be written: {error}", error=failure.value)
@@ -283,6 +284,7 @@ class EmbeddedStore(TreeStore):
             self._move(SessionState.CLOSED)
         for one in waiting:
             self._deliver(one.errback, failure)
+        self._committing = False
         self._serve()
 
     # The disk.

@@ -143,6 +143,25 @@ class EmbeddedStoreTests(StoreConformance, SynchronousTestCase):
         self.done(self.store.close())
         self.assertEqual(os.listdir(self.path.parent), ["metadata.db"])
 
+    def test_answers_in_order(self) -> None:
+        """Requests are answered in their order, also if an answer leads to another request."""
+        self.done(self.store.create("/a"))
+        order: list[str] = []
+        self.thread.held = True
+        first = self.store.set("/a", b"1")
+
+        def answered(_: object, name: str) -> None:
+            order.append(name)
+            self.store.exists("/a")
+
+        for name in ("b", "c"):
+            self.store.set("/a", name.encode()).addCallback(answered, name)
+        self.thread.run()
+        self.successResultOf(first)
+        self.store.get("/a").addCallback(lambda _: order.append("d"))
+        self.thread.run()
+        self.assertEqual(order, ["b", "c", "d"])
+
     def test_responses_wait_for_the_disk(self) -> None:
         """A change, its watch, and reads behind it wait for the disk; what comes meanwhile shares the next commit."""
         self.done(self.store.create("/a"))
