@@ -2,13 +2,15 @@
 The file system of a table: local, or one that Hadoop supports (Spark: CheckpointFileManager).
 
 A table needs to create a file atomically, and only if there is none of that name. Locally that is a hard link; with
-Hadoop a rename that does not overwrite, which HDFS guarantees and object stores such as S3 do not.
+Hadoop a rename that does not overwrite, which HDFS guarantees and object stores such as S3 do not. So only these two
+are allowed: two jobs on another store might replace each other's commits, without an error.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -22,9 +24,11 @@ from logbus.pipeline.errors import LakeError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-UNSAFE_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "wasb", "wasbs", "oss", "cosn"})
-"""URL schemes of stores whose rename is a copy, or overwrites."""
+SAFE_SCHEMES = ("file", "hdfs")
+"""URL schemes of stores that create a file atomically, and only if there is none of that name."""
 
+# As Hadoop's Path: a colon behind a slash is part of a name.
+_SCHEME = re.compile("([^/:]*):")
 
 _DRAFT = ".draft-"
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})
@@ -170,11 +174,11 @@ def file_system_at(spark: SparkSession, url: str) -> FileSystem:
     """
     The file system at a URL or path.
 
-    :raise LakeError: it is unknown, or lacks an atomic rename.
+    :raise LakeError: it is on a store that is not allowed, or cannot be reached.
     """
     from logbus.pipeline.lake.hadoop_file_system import HadoopFileSystem, java_errors
 
-    _check_store(url, url)  # Of those that Hadoop may have no driver for.
+    check_store(url)
     with java_errors(url):
         path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(url)  # type: ignore[union-attr]
         fs = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
@@ -182,13 +186,19 @@ def file_system_at(spark: SparkSession, url: str) -> FileSystem:
     scheme, _, rest = qualified.partition(":")
     if scheme == "file":
         return LocalFileSystem(Path(f"/{rest.lstrip('/')}"))
-    _check_store(url, qualified)
+    check_store(qualified)  # Without a scheme a URL is on Hadoop's default store.
     return HadoopFileSystem(spark, qualified)
 
 
-def _check_store(url: str, qualified: str) -> None:
-    scheme = qualified.partition(":")[0]
-    if scheme in UNSAFE_SCHEMES:
+def check_store(url: str) -> None:
+    """
+    Check that a URL or path is on a store that a table or a checkpoint can be on.
+
+    :raise LakeError: it is not known to be.
+    """
+    found = _SCHEME.match(url)
+    if found and found[1] not in SAFE_SCHEMES:
         raise LakeError(
-            f"{url}: a {scheme}: store cannot make a file appear only if there is none; use a local directory or HDFS"
+            f"{url}: {found[1]}: is not known to make a file appear only if there is none, as commits have to; "
+            "use a local directory, such as /lake/views or file:///lake/views, or HDFS, such as hdfs://host/lake/views"
         )
