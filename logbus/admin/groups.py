@@ -61,8 +61,10 @@ COMMITTED_OFFSET = object_schema(
     topic=TOPIC_NAME,
     partition=integer("Number of the partition."),
     offset=integer("Offset of the next record to read."),
-    end_offset=nullable({**OFFSET, "description": "The high watermark; null: unknown to this broker."}),
-    lag=nullable(integer("Records between them; null: unknown to this broker.")),
+    end_offset=nullable(
+        {**OFFSET, "description": "The high watermark, or what its leader told some seconds ago; null: unknown yet."}
+    ),
+    lag=nullable(integer("Records between them; null: unknown yet.")),
     leader_epoch=integer("Leader epoch of the last record read; -1: unknown."),
     metadata=string("The client's metadata of the commit."),
     committed_at=integer("Time of the commit, in ms since 1970."),

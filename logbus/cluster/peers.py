@@ -43,7 +43,8 @@ from logbus.wire.messages.inter_broker import (
 )
 from logbus.wire.version_range import VersionRange
 
-CONTROL, METADATA_UPDATES, FORWARD, FETCH, PLUGIN = "control", "metadata-updates", "forward", "fetch", "plugin"
+CONTROL, METADATA_UPDATES, FORWARD, FETCH = "control", "metadata-updates", "forward", "fetch"
+PLUGIN, LOOKUP = "plugin", "lookup"
 
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 1.0
 """Seconds between two attempts to connect."""

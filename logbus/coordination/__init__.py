@@ -30,6 +30,7 @@ Committed offsets:
 * ``offset_target``: the target of an offset reset, and the offset it gives (pure)
 * ``group_lags``: the lags of groups, also as metrics
 * ``group_lag_history``: these over the last hour
+* ``remote_end_offsets``: the ends of other brokers' partitions, for these lags
 * ``group_cleanup``: removes expired offsets, offsets of deleted topics, and groups
 
 The log of groups:

@@ -1,13 +1,14 @@
 """
 The lag of the groups that this broker coordinates, also as metrics.
 
-The broker knows the ends of partitions only from its own replicas; the lag of other partitions is unknown. Iterations
-over many partitions pause in between: see :class:`~logbus.metrics.Family`.
+The ends of partitions are those of this broker's replicas; those of others their leaders tell, if there are others
+(:mod:`logbus.coordination.remote_end_offsets`). Iterations over many partitions pause in between: see
+:class:`~logbus.metrics.Family`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from attrs import frozen
 
@@ -39,10 +40,15 @@ class Lag:
 
 @frozen
 class GroupLags:
-    """The groups that this broker coordinates, their committed offsets and lags."""
+    """
+    The groups that this broker coordinates, their committed offsets and lags.
+
+    :ivar remote_end: returns the end of a partition without a replica on this broker; None: it is unknown.
+    """
 
     coordinator: GroupCoordinator
     replicas: ReplicaManager
+    remote_end: Callable[[TopicPartition], int | None] = lambda _: None
 
     def groups(self) -> Iterator[tuple[Group, Mapping[TopicPartition, CommittedOffset]]]:
         """Iterate over the groups with their offsets; groups may be created or deleted meanwhile."""
@@ -52,9 +58,9 @@ class GroupLags:
                 yield group, {} if offsets is None else offsets.committed
 
     def end(self, partition: TopicPartition) -> int | None:
-        """Return the high watermark of a partition; None: it has no replica on this broker."""
+        """Return the high watermark of a partition, or what its leader has told; None: unknown."""
         replica = self.replicas.find(*partition)
-        return None if replica is None else replica.high_watermark
+        return self.remote_end(partition) if replica is None else replica.high_watermark
 
     def lag(self, partition: TopicPartition, committed: CommittedOffset) -> int | None:
         """Return the number of records still to read; None: unknown."""

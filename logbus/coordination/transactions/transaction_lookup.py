@@ -13,7 +13,7 @@ from attrs import define
 from twisted.internet.defer import Deferred, FirstError, gatherResults
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
-from logbus.cluster.peers import Peers
+from logbus.cluster.peers import LOOKUP, Peers
 from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import TopicPartition
@@ -23,9 +23,6 @@ from logbus.wire.messages.transaction_admin import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-
-LOOKUP = "lookup"
-"""The purpose of the connections for this."""
 
 Known = Mapping[int, frozenset[TopicPartition]]
 
