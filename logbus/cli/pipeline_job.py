@@ -130,11 +130,16 @@ class Job:
     report: str | None = None
     quiet: bool = False
 
-    def run(self, work: Callable[[SparkSession, JobControl], R]) -> R:
+    def run(
+        self,
+        work: Callable[[SparkSession, JobControl], R],
+        check: Callable[[Callable[[str], None]], None] | None = None,
+    ) -> R:
         """
         Run a job in its own session. The first SIGINT or SIGTERM stops it in order; the second ends the process.
 
         :param work: the job, with its options bound.
+        :param check: checks what needs no Spark before that is started, and is given a function for messages.
         :returns: its report, which is also written to the file, even if the job failed after making it.
         :raise LogbusError: the job failed.
         """
@@ -154,6 +159,8 @@ class Job:
 
         before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
+            if check is not None:
+                check(watch.tell)
             # In the main thread Spark would install its own handler, which calls Java in the middle of another call.
             with ThreadPoolExecutor(1) as other:
                 name = f"logbus {self.name}"

@@ -108,6 +108,9 @@ class Seen:
     batches: dict[int, list[tuple[Any, ...]]]
     breaks: bool = False
 
+    def check(self) -> None:
+        """It is always there."""
+
     def open(self, spark: SparkSession, columns: Iterable[str]) -> None:
         """Nothing is needed."""
 

@@ -64,7 +64,7 @@ def audit(
         expected=query.expected,
         registry=None if schema_registry is None else RegistryClient(schema_registry, registry_auth),
     )
-    done = job.run(lambda spark, watch: run(spark, options, watch))
+    done = job.run(lambda spark, watch: run(spark, options, watch), options.check)
     if page is not None:
         text = page_of(done, made_ms=int(time.time() * 1000))
         Path(page).write_text(text, encoding="utf-8", errors="replace")

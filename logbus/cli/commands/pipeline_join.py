@@ -128,7 +128,7 @@ def join(
         outputs=outputs_of(given, kafka, key),
         running=QuerySettings(checkpoint, every, max_late_share),
     )
-    done = job.run(lambda spark, watch: run(spark, options, watch))
+    done = job.run(lambda spark, watch: run(spark, options, watch), options.check)
     print_json(done.as_json())
 
 

@@ -129,5 +129,7 @@ def load(
         follow=follow,
         late_after=late_after,
     )
-    done = job.run(lambda spark, watch: remaining(spark, options) if dry_run else run(spark, options, watch))
+    done = job.run(
+        lambda spark, watch: remaining(spark, options) if dry_run else run(spark, options, watch), options.check
+    )
     print_json(done.as_json())

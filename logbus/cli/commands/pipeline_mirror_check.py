@@ -88,7 +88,7 @@ def mirror_check(
         compacted=compacted,
         examples=examples,
     )
-    done = job.run(lambda spark, watch: run(spark, options, watch))
+    done = job.run(lambda spark, watch: run(spark, options, watch), options.check)
     if as_json:
         print_json(done.as_json())
     else:

@@ -88,5 +88,5 @@ def windows(
         outputs=outputs_of(given, kafka, ["window_start", *groups]),
         running=QuerySettings(checkpoint, every, max_late_share),
     )
-    done = job.run(lambda spark, watch: run(spark, options, watch))
+    done = job.run(lambda spark, watch: run(spark, options, watch), options.check)
     print_json(done.as_json())

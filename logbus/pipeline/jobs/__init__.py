@@ -4,6 +4,7 @@ The pipeline's Spark jobs. Each is a function ``run``, and a command of ``logbus
 For all jobs:
 
 * ``job_control``: progress messages, and the request to stop
+* ``broker_check``: checks topics and offsets before Spark is started
 * ``progress``: messages about the progress of Spark
 * ``cancellation``: cancels Spark jobs upon the request to stop
 * ``time_text``: timestamps as text

@@ -22,10 +22,10 @@ from logbus.pipeline.blocking.schema_registry import RegistryClient
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.audit_event_sums import sum_events
 from logbus.pipeline.jobs.audit_tables import TableCount, count_table, open_table
+from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.cancellation import stoppable
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.time_text import time_text
-from logbus.pipeline.source.offset_reader import OffsetReader
 from logbus.pipeline.source.options import read_source_options as read_options
 
 if TYPE_CHECKING:
@@ -90,6 +90,17 @@ class AuditOptions:
         for name, url in self.tables.items():
             if not name or not url:
                 raise OptionError(f"{name!r}={url!r} is no table: it takes a name, and a directory or URL")
+
+    def check(self, tell: Callable[[str], None]) -> None:
+        """
+        Check that the topic of the monitoring events exists; see :func:`.check_topics`.
+
+        :raise PipelineError: it does not.
+        """
+        try:
+            check_topics(read_options(self.source, streaming=False), tell)
+        except ApiError as e:
+            raise PipelineError(f"the monitoring events cannot be read: {e}") from e
 
 
 @define
@@ -181,10 +192,7 @@ class _Audit:
         return self.report
 
     def read_events(self, spark: SparkSession) -> None:
-        try:
-            OffsetReader(read_options(self.options.source, streaming=False)).topics()
-        except ApiError as e:
-            raise PipelineError(f"the monitoring events cannot be read: {e}") from e
+        self.options.check(self.watch.tell)
         report, found = self.report, sum_events(spark, self.options.source, self.options.registry, self.options.topics)
         for event in found.sums:
             self.ledger.add(event)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from logbus.pipeline.errors import OptionError
+from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.durations import duration_micros, spark_duration
 from logbus.pipeline.jobs.late_watermark import LATE_WATERMARK, LateWatermark
 from logbus.pipeline.payloads.payload import Payload, RawPayload, quoted_name
@@ -74,6 +75,10 @@ class EventStream:
     def batch_offsets(self) -> int | None:
         """The most offsets of a batch; None: no limit."""
         return read_options(self.source, streaming=True).max_offsets_per_trigger
+
+    def check(self, tell: Callable[[str], None], *, is_new: bool) -> None:
+        """See :func:`.check_topics`."""
+        check_topics(read_options(self.source, streaming=True), tell, is_new=is_new)
 
     def offsets(self, begun: PartitionOffsets | None) -> tuple[PartitionOffsets, PartitionOffsets]:
         """

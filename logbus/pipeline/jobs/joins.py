@@ -12,7 +12,7 @@ joined batch by batch, so they do not wait for later rows of the table.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
@@ -20,6 +20,7 @@ from attrs import field, frozen
 from logbus.errors import ApiError
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
+from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.durations import duration_micros, readable_duration, spark_duration
 from logbus.pipeline.jobs.event_stream import EVENT_TIME, EventStream, expression, time_column, topics_of, with_time
 from logbus.pipeline.jobs.job_control import JobControl
@@ -61,6 +62,10 @@ class TableTopic:
             object.__setattr__(self, "source", {"kafka.isolation.level": "read_committed", **self.source})
         read_options(self.source, streaming=False)
         time_column(self.payload, self.payload.own_columns)
+
+    def check(self, tell: Callable[[str], None]) -> None:
+        """See :func:`.check_topics`."""
+        check_topics(read_options(self.source, streaming=False), tell)
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """The latest event of each key, with the columns of the payload."""
@@ -111,6 +116,16 @@ class JoinOptions:
             raise OptionError(f"the column {twice[-1]!r} is there twice: names differ in more than case")
         for name in ("before", "after"):
             duration_micros(name, getattr(self, name), least=0)
+
+    def check(self, tell: Callable[[str], None]) -> None:
+        """Check topics and offsets without Spark; see :func:`.check_topics`."""
+        self.left.check(tell, is_new=self.running.is_new)
+        if isinstance(self.right, TableTopic):
+            self.right.check(tell)
+        else:
+            self.right.check(tell, is_new=self.running.is_new)
+        for output in self.outputs:
+            output.check()
 
     @property
     def identity(self) -> dict[str, str]:

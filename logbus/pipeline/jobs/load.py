@@ -22,6 +22,7 @@ from logbus.model import TopicPartition
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.jobs.batch_loader import BatchLoader
+from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.load_planner import LoadPlan, LoadPlanner
 from logbus.pipeline.jobs.progress import plan_line, report_progress
@@ -87,6 +88,10 @@ class LoadOptions:
             raise OptionError(f"follow is {self.follow}; it takes seconds, more than 0")
         if not 0 <= self.late_after < _LONGEST:
             raise OptionError(f"late_after is {self.late_after}; it takes seconds, from 0")
+
+    def check(self, tell: Callable[[str], None]) -> None:
+        """See :func:`.check_topics`."""
+        check_topics(self.reading, tell)
 
 
 _LONGEST = 1e11

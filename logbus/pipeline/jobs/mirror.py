@@ -8,7 +8,8 @@ are compared by a 128-bit hash.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, field, frozen
@@ -16,6 +17,7 @@ from attrs import asdict, field, frozen
 from logbus.client.cluster.topic_metadata import TopicMetadata
 from logbus.errors import LogbusError
 from logbus.pipeline.errors import OptionError, PipelineError
+from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.cancellation import stoppable
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.mirror_record_counts import SIDES, examples_of, hashed_records, record_counts, totals_of
@@ -81,6 +83,16 @@ class MirrorOptions:
         copies = [self.rename.get(name, name) for name in named or self.rename]
         if len(set(copies)) < len(copies):
             raise OptionError("two topics cannot have the same name in the copy")
+
+    def check(self, tell: Callable[[str], None]) -> None:
+        """
+        Check topics and offsets of both sides without Spark; see :func:`.check_topics`.
+
+        :raise PipelineError: names the side.
+        """
+        for side, reading in self.reading.items():
+            with _errors_of(side, reading):
+                check_topics(reading, tell)
 
     def _check_numbers(self) -> None:
         if self.examples < 0:
@@ -222,8 +234,15 @@ def _named(reading: SourceOptions) -> set[str] | None:
 
 
 def _topics(side: str, reading: SourceOptions) -> dict[str, TopicMetadata]:
-    try:
+    with _errors_of(side, reading):
         return OffsetReader(reading).topics()
+
+
+@contextmanager
+def _errors_of(side: str, reading: SourceOptions) -> Iterator[None]:
+    """A context whose errors name the side."""
+    try:
+        yield
     except LogbusError as e:
         where = ", ".join(f"{host}:{port}" for host, port in reading.settings.bootstrap)
         raise PipelineError(f"the {side} ({where}): {e}") from e

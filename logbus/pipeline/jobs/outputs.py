@@ -30,6 +30,13 @@ _JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.
 class Output(Protocol):
     """An output of a streaming query."""
 
+    def check(self) -> None:
+        """
+        Check what can be checked before Spark is started.
+
+        :raise PipelineError: the output does not exist.
+        """
+
     def open(self, spark: SparkSession, columns: Sequence[str]) -> None:
         """
         Open the output; called once, before the first batch.
@@ -74,12 +81,16 @@ class ToTopic:
             raise OptionError(f"an output to a topic is written by at least one task, not {self.tasks}")
         object.__setattr__(self, "options", given)
 
-    def open(self, spark: SparkSession, columns: Sequence[str]) -> None:
+    def check(self) -> None:
         """See :class:`Output`."""
         from logbus.pipeline.sink.writers import check_topic
 
-        _check_columns("the key", self.key, columns)
         check_topic(read_options(self.options, streaming=False))
+
+    def open(self, spark: SparkSession, columns: Sequence[str]) -> None:
+        """See :class:`Output`."""
+        _check_columns("the key", self.key, columns)
+        self.check()
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:
         """See :class:`Output`."""
@@ -112,6 +123,9 @@ class ToTable:
     url: str
     partitioned_by: Sequence[str] = ()
     _table: Table | None = field(default=None, init=False)
+
+    def check(self) -> None:
+        """See :class:`Output`: only Spark knows all file systems."""
 
     def open(self, spark: SparkSession, columns: Sequence[str]) -> None:
         """

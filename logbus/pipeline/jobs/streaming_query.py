@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, define, field, frozen
@@ -48,6 +51,9 @@ _STARTS = 5
 _IMPATIENT = "failed to connect back"
 """Part of Spark's error if a Python process did not start in ten seconds, as on a busy machine."""
 
+_LOCAL = re.compile(r"(?:file:(?://)?)?([^:]+)")
+"""A path, or a URL of one."""
+
 _ASKED_TO_STOP = "this batch was not begun, since the job is asked to stop"
 
 
@@ -72,6 +78,14 @@ class QuerySettings:
             raise OptionError("a query needs a checkpoint: a directory of its own, where it remembers how far it is")
         if self.every is not None and not 0 <= self.every < float("inf"):
             raise OptionError(f"every is {self.every}; it takes seconds")
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is certain, without Spark, that nothing was read yet: the checkpoint is local, and empty."""
+        if os.environ.keys() & {"HADOOP_CONF_DIR", "PYSPARK_GATEWAY_PORT"}:
+            return False  # Paths may be of another file system.
+        local = _LOCAL.fullmatch(self.checkpoint)
+        return local is not None and not Path(local[1], "offsets").exists()
 
 
 def _as_it_is(batch: DataFrame) -> DataFrame:

@@ -8,7 +8,7 @@ the allowed delay) has passed its end. Later events are counted as late and left
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import field, frozen
@@ -156,6 +156,12 @@ class WindowsOptions:
                 f"the column {twice[-1]!r} is there twice; {START} and {END} are the window's own, and names differ "
                 "in more than case"
             )
+
+    def check(self, tell: Callable[[str], None]) -> None:
+        """Check topics and offsets without Spark; see :func:`.check_topics`."""
+        self.stream.check(tell, is_new=self.running.is_new)
+        for output in self.outputs:
+            output.check()
 
     @property
     def columns(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import uuid
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,7 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking import Brokers, brokers_for
 from logbus.pipeline.blocking.list_offsets import list_offsets
-from logbus.pipeline.blocking.retry import RetryTimer, with_retries
+from logbus.pipeline.blocking.retry import RetryTimer
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.source.offsets_json import PartitionOffsets, partition_names
 from logbus.pipeline.source.options import Assign, SourceOptions, Subscribe
@@ -21,6 +22,9 @@ from logbus.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, AtTime
 
 _RETRY_SECONDS = 3.0
 """Seconds for which an unknown topic is requested again: not all brokers know a new topic at once."""
+
+_NAMED = 10
+"""Topics that an error names, at most."""
 
 
 @frozen
@@ -50,14 +54,14 @@ class OffsetReader:
             )
             needed = set() if known is None else names - set(known)
 
-            def ask() -> dict[str, TopicMetadata]:
-                found = self.brokers.metadata(names)
-                if missing := sorted(needed - found.keys()):
-                    what = f"there is no topic {missing[0]!r}, which is to be read"
-                    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
-                return found
-
-            found = with_retries(self.options.settings, ask, min(_RETRY_SECONDS, self.options.settings.retry_timeout))
+            timer = RetryTimer.of(self.options.settings, min(_RETRY_SECONDS, self.options.settings.retry_timeout))
+            while missing := needed - (found := self.brokers.metadata(names)).keys():
+                what = f"there is no topic {min(missing)!r}, which is to be read"
+                unknown = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+                try:
+                    timer.failed(unknown)
+                except ApiError:
+                    raise ApiError(unknown.code, f"{what}; {self._nearest(min(missing))}") from None
         else:
             pattern = re.compile(selection.pattern)
             found = {name: topic for name, topic in self.brokers.metadata().items() if pattern.search(name)}
@@ -117,6 +121,14 @@ class OffsetReader:
         else:
             found = dict.fromkeys(wanted, position.offset)
         return {**found, **self._list_offsets({each: offset for each, offset in found.items() if offset < 0})}
+
+    def _nearest(self, name: str) -> str:
+        """A hint for the error that there is no such topic."""
+        there = sorted(each for each, topic in self.brokers.metadata().items() if not topic.internal)
+        if near := difflib.get_close_matches(name, there, 1):
+            return f"did you mean {near[0]!r}?"
+        more = f", and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
+        return f"there are {', '.join(there[:_NAMED]) or 'no topics'}{more}"
 
     def _at(self, times: Mapping[TopicPartition, int], ending: bool) -> dict[TopicPartition, int]:
         found = self._list_offsets(times)

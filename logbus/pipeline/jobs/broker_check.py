@@ -1,0 +1,56 @@
+"""Checks before Spark is started that brokers answer, and that the topics and offsets of a job exist."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from logbus.pipeline.blocking.connection_settings import ConnectionSettings
+from logbus.pipeline.source.offset_reader import OffsetReader
+from logbus.pipeline.source.options import SourceOptions
+
+PATIENCE = 5.0
+"""Seconds without an answer after which that is told."""
+
+
+def check_topics(
+    options: SourceOptions, tell: Callable[[str], None], *, is_new: bool = True, patience: float = PATIENCE
+) -> None:
+    """
+    Check that brokers answer, and that what is to be read exists.
+
+    :param tell: is called with a message if no broker answers for some time.
+    :param is_new: reading begins at the options' position; else at offsets that only Spark can read, and topics that
+        are gone may have been read to their end.
+    :param patience: seconds until that message.
+    :raises Unreachable: no broker answers.
+    :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: a named topic or partition does not exist.
+    :raises OptionError: offsets are not of exactly the partitions that exist.
+    """
+    offset_reader = OffsetReader(options)
+    try:
+        with _telling_of_silence(options.settings, tell, patience):
+            offset_reader.brokers.metadata(())
+        partitions = offset_reader.partitions(offset_reader.topics(() if is_new else None))
+        if is_new:
+            offset_reader.resolve(options.starting, partitions, ending=False)
+            offset_reader.resolve(options.ending, partitions, ending=True)
+    finally:
+        offset_reader.brokers.release()
+
+
+@contextmanager
+def _telling_of_silence(settings: ConnectionSettings, tell: Callable[[str], None], patience: float) -> Iterator[None]:
+    """A context that is left when a broker has answered, or none has until the time is over."""
+    where = ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in settings.bootstrap)
+    left = settings.retry_timeout - patience
+    then = f"; still trying for {left:g} s (--kafka default.api.timeout.ms)" if left > 0 else ""
+    # A thread, since an attempt may itself wait for longer, such as for a host that drops packets.
+    timer = threading.Timer(patience, tell, [f"no broker has answered for {patience:g} s at {where}{then}"])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
