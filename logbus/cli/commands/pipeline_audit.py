@@ -25,6 +25,22 @@ from logbus.cli.pipeline_options import parse_named
 @click.option(
     "--registry-auth", metavar="USER:PASSWORD", default="", envvar="LOGBUS_REGISTRY_AUTH", help="Its credentials."
 )
+@click.option(
+    "--max-unreadable-share",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    default=0.0,
+    show_default=True,
+    help="Fail if more than this share of the records in the topic are no monitoring events; 1: never.",
+)
+@click.option(
+    "--max-duplicate-share",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    default=0.0,
+    show_default=True,
+    help="Fail if more than this share of the counted records is there more than once; 1: never.",
+)
 @new_file_option("--page", "A file for a page with plots, in HTML.")
 @json_option
 @kafka_options
@@ -35,13 +51,16 @@ def audit(
     topics: tuple[str, ...],
     schema_registry: str | None,
     registry_auth: str,
+    max_unreadable_share: float,
+    max_duplicate_share: float,
     page: str | None,
     as_json: bool,
     kafka: Mapping[str, str],
     job: Job,
 ) -> int:
     """Compare the records that producers published with those that consumers read and tables contain, by topic and
-    window. The exit status is 1 if records are missing, or if that is unknown.
+    window. The exit status is 1 if records are missing, or if that is unknown, and if more monitoring events are
+    unreadable or more records duplicated than allowed.
 
     \b
     Example:
@@ -51,6 +70,7 @@ def audit(
     from logbus.cli.app import print_error
     from logbus.pipeline.blocking.schema_registry import RegistryClient
     from logbus.pipeline.jobs.audit import AuditOptions, run
+    from logbus.pipeline.jobs.audit_limits import AuditLimits
     from logbus.pipeline.jobs.audit_page import page as page_of
 
     options = AuditOptions(
@@ -63,6 +83,7 @@ def audit(
         measure=query.measure,
         expected=query.expected,
         registry=None if schema_registry is None else RegistryClient(schema_registry, registry_auth),
+        limits=AuditLimits(max_unreadable_share, max_duplicate_share),
     )
     done = job.run(lambda spark, watch: run(spark, options, watch), options.check)
     if page is not None:
@@ -83,4 +104,6 @@ def audit(
         print_error(sentence)
     if done.unreadable:
         print_error(f"ignored {done.unreadable} records that are no monitoring events; the first: {done.problem}")
-    return 1 if done.has_loss else 0
+    for sentence in done.exceeded:
+        print_error(sentence)
+    return 1 if done.has_failed else 0

@@ -33,6 +33,7 @@ Audit, from monitoring events and tables to a report:
 * ``audit``: the audit job
 * ``audit_event_reader``: decodes monitoring events
 * ``audit_event_sums``: sums up monitoring events on Spark
+* ``audit_limits``: how many unreadable events and duplicates are accepted
 * ``audit_tables``: counts the records of tables
 * ``audit_page``: the report as an HTML page
 * ``audit_plot``: the plots on it

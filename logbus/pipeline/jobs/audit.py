@@ -21,6 +21,7 @@ from logbus.errors import ApiError
 from logbus.pipeline.blocking.schema_registry import RegistryClient
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.audit_event_sums import sum_events
+from logbus.pipeline.jobs.audit_limits import AuditLimits
 from logbus.pipeline.jobs.audit_tables import TableCount, count_table, open_table
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.cancellation import stoppable
@@ -56,6 +57,7 @@ class AuditOptions:
     :ivar measure: the role whose counts the others must reach.
     :ivar expected: applications and topics that they must consume, also if they report nothing.
     :ivar registry: the schema registry of events in framed Avro; None: these count as unreadable.
+    :ivar limits: the shares of unreadable events and of duplicates that are accepted.
     :raise OptionError: an option is wrong.
     """
 
@@ -68,6 +70,7 @@ class AuditOptions:
     measure: str = PRODUCER
     expected: Sequence[tuple[str, str]] = ()
     registry: RegistryClient | None = None
+    limits: AuditLimits = field(factory=AuditLimits)
 
     def __attrs_post_init__(self) -> None:
         given = {name.lower() for name in self.source}
@@ -110,6 +113,9 @@ class AuditReport:
 
     :ivar comparisons: by topic, window, application and role.
     :ivar doubled: rows of tables whose offset another row of the table has, by table and topic.
+    :ivar counted: records that applications and tables counted;  ``surplus``: those of them beyond what was published,
+        and rows in ``doubled``.
+    :ivar exceeded: sentences about the limits that are exceeded, with what to do.
     :ivar unknown: sentences about what cannot be judged, with the reason.
     :ivar notes: offsets that tables are known to lack, by table.
     :ivar events: monitoring events read;  ``repeated``: how many of them are repetitions, which are normal.
@@ -124,6 +130,14 @@ class AuditReport:
     repeated: int = 0
     unreadable: int = 0
     problem: str = ""
+    counted: int = 0
+    surplus: int = 0
+    exceeded: list[str] = field(factory=list)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether something is lost, or there are more unreadable events or duplicates than accepted."""
+        return self.has_loss or bool(self.exceeded)
 
     @property
     def has_loss(self) -> bool:
@@ -143,6 +157,7 @@ class AuditReport:
         return {
             "loss": self.has_loss,
             "duplicates": self.has_duplicates,
+            "failed": self.has_failed,
             **asdict(self, recurse=False),
             "comparisons": [
                 {**asdict(each), "verdict": each.verdict.value, "missing": each.missing} for each in self.comparisons
@@ -188,8 +203,22 @@ class _Audit:
             longest = max(self.lengths.values(), default=DEFAULT_WINDOW_MS)
             self.tables[name] = count_table(spark, table, self.lengths, longest)
             self.add_table(name, self.options.tables[name], self.tables[name], longest)
-        self.report.comparisons = self.with_doubled(self.compare(settled_ms))
+        self.judge(self.compare(settled_ms))
         return self.report
+
+    def judge(self, found: list[AuditComparison]) -> None:
+        """Add the comparisons to the report, and compare it with the limits."""
+        report = self.report
+        doubled = sum(count for topics in report.doubled.values() for count in topics.values())
+        report.counted = sum(each.counted for each in found) + doubled
+        report.surplus = doubled - sum(each.missing for each in found if each.verdict is AuditVerdict.DUPLICATED)
+        report.comparisons = self.with_doubled(found)
+        report.exceeded = self.options.limits.exceeded(
+            events=report.events,
+            unreadable=report.unreadable,
+            counted=report.counted,
+            surplus=report.surplus,
+        )
 
     def read_events(self, spark: SparkSession) -> None:
         self.options.check(self.watch.tell)
@@ -214,8 +243,8 @@ class _Audit:
         """Add a table's counts to those of the events."""
         report = self.report
         doubled: Counter[str] = Counter()
-        for (topic, _), more in table.doubled.items():
-            doubled[topic] += more
+        for (topic, start), more in table.doubled.items():
+            doubled[topic] += more if self.is_in_time(start) else 0
         report.doubled[name] = {topic: more for topic, more in sorted(doubled.items()) if self.is_wanted(topic)}
         report.notes[name] = list(table.notes)
         topics = {*table.topics, *(topic for who, topic in self.options.expected if who == name)}
@@ -246,12 +275,11 @@ class _Audit:
             found = self.ledger.compare(settled_ms=settled_ms, expected=expected)
         except ValueError as e:
             raise OptionError(str(e)) from e
-        until = options.until_ms
-        return [
-            each
-            for each in found
-            if each.window_start >= options.since_ms and (until is None or each.window_start < until)
-        ]
+        return [each for each in found if self.is_in_time(each.window_start)]
+
+    def is_in_time(self, start: int) -> bool:
+        until = self.options.until_ms
+        return start >= self.options.since_ms and (until is None or start < until)
 
     def with_doubled(self, found: list[AuditComparison]) -> list[AuditComparison]:
         """Change the verdict on complete windows of a table that have duplicates."""

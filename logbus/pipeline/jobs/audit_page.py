@@ -49,6 +49,7 @@ def page(report: AuditReport, *, made_ms: int) -> str:
         f"<p>Made {time_text(made_ms)} from {report.events} monitoring events.</p>",
         *(f'<p class="unknown">{escape(sentence)}</p>' for sentence in report.unknown),
     ]
+    parts += [f'<p class="unknown">{escape(sentence)}</p>' for sentence in report.exceeded]
     if report.unreadable:
         parts.append(
             f'<p class="unknown">{report.unreadable} records are no monitoring events; the first: '

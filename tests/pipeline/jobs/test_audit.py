@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 from confluent_kafka import TopicPartition
 
+from logbus.cli.commands.pipeline_audit import audit
+from logbus.cli.pipeline_job import Job
 from logbus.client.audit.audit_comparison import AuditComparison, AuditVerdict
 from logbus.client.audit.event_decoder import encode_avro
 from logbus.client.audit.monitoring_event import AVRO_SCHEMA, CONSUMER, PRODUCER, MonitoringEvent, encode_event
@@ -26,6 +28,7 @@ from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.audit import LAKE, AuditOptions, AuditReport, run
 from logbus.pipeline.jobs.audit_event_reader import AuditEventReader
 from logbus.pipeline.jobs.audit_event_sums import rows_of
+from logbus.pipeline.jobs.audit_limits import AuditLimits
 from logbus.pipeline.jobs.audit_page import page
 from logbus.pipeline.jobs.audit_tables import notes_of
 from logbus.pipeline.jobs.cancellation import JobStopped
@@ -148,6 +151,11 @@ class TestPlanted:
         assert report.doubled == {"lake": dict(again)}
         assert report.has_loss
         assert report.has_duplicates
+        beyond = sum(-missing for verdict, missing in expected.values() if verdict == "duplicated")
+        partly = sum(again.values()) - sum(-n for (*_, who), (_, n) in expected.items() if who == "lake" and n < 0)
+        assert report.surplus == beyond + partly
+        (sentence,) = report.exceeded
+        assert sentence.startswith(f"{report.surplus} of the {report.counted} counted records are there more than once")
         assert (report.events, report.unreadable, report.unknown) == (len(events), 0, [])
         assert len({bytes(each) for each in events}) == report.events - report.repeated
 
@@ -162,7 +170,7 @@ class TestPlanted:
         table = _table(spark, tmp_path / "t", rows, [("t", 0, 3, FIRST + 1)])
         report = _run(spark, broker, topic, tables={"lake": table})
         assert [each.verdict for each in report.comparisons] == [AuditVerdict.COMPLETE] * 2
-        assert not report.has_loss
+        assert not report.has_failed
         assert not report.has_duplicates
         early = AuditOptions(source={"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic})
         still_open = run(spark, early, now_ms=lambda: FIRST)
@@ -272,6 +280,9 @@ class TestBadInput:
         noisy = _run(spark, broker, topic)
         assert (noisy.events, noisy.unreadable, noisy.has_loss) == (1, 2, False)
         assert noisy.problem.startswith(f"{topic}-0 at offset 0: ")
+        assert noisy.has_failed
+        assert [each.partition(" (")[0] for each in noisy.exceeded] == ["2 of the 3 records are no monitoring events"]
+        assert not _run(spark, broker, topic, limits=AuditLimits(max_unreadable_share=0.67)).has_failed
         with pytest.raises(PipelineError, match="cannot be read: there is no topic 'nowhere'"):
             _run(spark, broker, "nowhere")
         with pytest.raises(OptionError, match=f"there is no table at .*{tmp_path}/typo"):
@@ -385,6 +396,31 @@ class TestReading:
             ((name, text),) = rows_of(AuditEventReader(), value)[0].items()
             assert name == "problem"
             assert text.encode()
+
+
+class TestLimits:
+    def test_shares(self) -> None:
+        """Up to the share all is well, also of nothing; beyond it there is a sentence with the option and a remedy."""
+        nothing = {"events": 0, "unreadable": 0, "counted": 0, "surplus": 0}
+        some = {"events": 98, "unreadable": 2, "counted": 200, "surplus": 3}
+        assert AuditLimits().exceeded(**nothing) == []
+        assert AuditLimits(0.02, 0.015).exceeded(**some) == []
+        unreadable, twice = AuditLimits(0.019, 0.0149).exceeded(**some)
+        assert unreadable.startswith(
+            "2 of the 100 records are no monitoring events (2.0%), more than max_unreadable_share 0.019 "
+            "(--max-unreadable-share). "
+        )
+        assert twice.startswith(
+            "3 of the 200 counted records are there more than once (1.5%), more than max_duplicate_share 0.0149 "
+            "(--max-duplicate-share): "
+        )
+        assert len(AuditLimits().exceeded(**{**nothing, "unreadable": 1})) == 1
+        assert AuditLimits(1, 1).exceeded(**{**some, "events": 0, "surplus": 200}) == []
+
+    def test_invalid(self) -> None:
+        """A percentage is no share."""
+        with pytest.raises(OptionError, match="max_duplicate_share is 5; it takes a share of the records, from 0 to 1"):
+            AuditLimits(max_duplicate_share=5)
 
 
 class TestNotes:
@@ -520,4 +556,15 @@ def test_the_command_ends_with_1_where_records_are_missing(
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["loss"] is True
     assert [each["verdict"] for each in report["comparisons"]] == ["missing"]
+    assert (report["failed"], report["exceeded"]) == (True, [])
     assert "Audit: records are missing" in _Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
+
+
+@pytest.mark.parametrize(("report", "status"), [(AuditReport(), 0), (AuditReport(exceeded=["far too many"]), 1)])
+def test_the_command_ends_with_1_where_a_limit_is_exceeded(
+    report: AuditReport, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says which."""
+    monkeypatch.setattr(Job, "run", lambda job, work: report)
+    assert audit.main(["--quiet"], standalone_mode=False) == status
+    assert [line for line in report.exceeded if line not in capsys.readouterr().err] == []
