@@ -3,7 +3,8 @@ The metadata store of one machine: a tree in memory, persisted in one SQLite fil
 
 Changes are applied to the tree first. Then all pending changes are committed in one transaction on the store's own
 thread, and answered after that. Requests behind a change wait for it, so no client sees a state that a power cut could
-undo.
+undo. If there is no room for a transaction, its changes fail, and the other requests are served as if those had never
+been.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from logbus.metastore.operations import (
     StoreUnusable,
 )
 from logbus.metastore.tree import Applied, Tree
-from logbus.metastore.watches import Watches
+from logbus.metastore.watches import Taken, Watches
 
 T = TypeVar("T")
 
@@ -76,21 +77,33 @@ def _one_thread() -> IThread:
 
 @define(eq=False)
 class _Request:
-    """A read of the tree, or operations on it in a session's name, and its Deferred."""
+    """
+    A read of the tree, or operations on it in a session's name, and its Deferred.
+
+    :ivar failure: there was no room for it.
+    """
 
     waiting: Deferred[Any]
     look: Callable[[Tree], Any] | None = None
     ops: Sequence[Op] = ()
     session_id: int = 0
+    failure: Failure | None = None
 
 
 @define(eq=False)
 class _Batch:
-    """Changes being written to the disk, and the answers to deliver after that."""
+    """
+    Changes being written to the disk, and the answers to deliver after that.
+
+    :ivar requests: all of them; ``changes``: those that were applied.
+    :ivar taken: the watchers that hear of the changes.
+    """
 
     applied: list[Applied] = field(factory=list)
     deliveries: list[tuple[Callable[..., object], tuple[Any, ...]]] = field(factory=list)
-    waiting: list[Deferred[Any]] = field(factory=list)
+    requests: list[_Request] = field(factory=list)
+    changes: list[_Request] = field(factory=list)
+    taken: list[Taken] = field(factory=list)
 
 
 @implementer(IMetadataStore)
@@ -248,17 +261,22 @@ class EmbeddedStore(TreeStore):
             self._serving = False
 
     def _take(self, request: _Request, batch: _Batch) -> None:
-        if request.look is not None:
+        outcome: Any
+        if request.failure is not None:
+            outcome = request.failure
+        elif request.look is not None:
             look = request.look
             outcome = attempt(lambda: look(self._tree))
         else:
             outcome = attempt(lambda: self._tree.apply(request.ops, request.session_id, self._now()))
             if isinstance(outcome, Applied):
                 batch.applied.append(outcome)
+                batch.changes.append(request)
                 for watches in (self._watches, *(session.watches for session in self._sessions.values())):
-                    for watcher, event in watches.take(outcome.events):
-                        batch.deliveries.append((watches.tell, (watcher, event)))
-        batch.waiting.append(request.waiting)
+                    taken = watches.take(outcome.events)
+                    batch.taken.append(taken)
+                    batch.deliveries += [(watches.tell, each) for each in taken.due]
+        batch.requests.append(request)
         batch.deliveries.append((settle, (request.waiting, outcome)))
 
     def _deliver_all(self, batch: _Batch) -> None:
@@ -276,14 +294,20 @@ class EmbeddedStore(TreeStore):
         for applied in reversed(batch.applied):
             self._tree.revert(applied)
         self._log.error("metadata could not be written: {error}", error=failure.value)
-        waiting = batch.waiting
         if failure.check(DatabaseFull) is None:
             self._end = StoreUnusable(str(failure.value))
-            waiting += [request.waiting for request in self._queue]
+            waiting = [request.waiting for request in (*batch.requests, *self._queue)]
             self._queue.clear()
             self._move(SessionState.CLOSED)
-        for one in waiting:
-            self._deliver(one.errback, failure)
+            for one in waiting:
+                self._deliver(one.errback, failure)
+        else:
+            for taken in batch.taken:
+                taken.put_back()
+            for request in batch.changes:
+                request.failure = failure
+            # In their old order, as sessions over a socket count on it.
+            self._queue.extendleft(reversed(batch.requests))
         self._committing = False
         self._serve()
 

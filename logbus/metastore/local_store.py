@@ -233,7 +233,7 @@ class LocalStore(BaseStore):
                 self._begun(session_id)
             case ["event", list(found)]:
                 event = decode_event(found)
-                for watcher, each in self._watches.take([event]):
+                for watcher, each in self._watches.take([event]).due:
                     self._deliver(self._watches.tell, watcher, each)
             case ["answer", found] if self._out:
                 request = self._out.popleft()

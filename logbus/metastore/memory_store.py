@@ -139,7 +139,7 @@ class MemoryStore(TreeStore):
 
     def hear(self, applied: Applied) -> None:
         """Any client made a change."""
-        for watcher, event in self._watches.take(applied.events):
+        for watcher, event in self._watches.take(applied.events).due:
             self._deliver(self._watches.tell, watcher, event)
 
     def _begin(self) -> None:

@@ -11,6 +11,33 @@ from logbus.metastore.operations import EventKind, WatchedEvent, Watcher
 
 
 @define(eq=False)
+class Taken:
+    """
+    Watchers that were removed for some events.
+
+    :ivar due: the watchers with what they hear, in this order; the caller calls them.
+    """
+
+    due: list[tuple[Watcher, WatchedEvent]] = field(factory=list, init=False)
+    _places: list[tuple[dict[str, dict[Watcher, None]], str, dict[Watcher, None]]] = field(factory=list, init=False)
+
+    def add(self, event: WatchedEvent, *indexes: dict[str, dict[Watcher, None]]) -> None:
+        """Remove those of an event from where they are, by path."""
+        heard: dict[Watcher, None] = {}
+        for index in indexes:
+            watchers = index.pop(event.path, None)
+            if watchers is not None:
+                self._places.append((index, event.path, watchers))
+                heard.update(watchers)
+        self.due.extend((watcher, event) for watcher in heard)
+
+    def put_back(self) -> None:
+        """Set them again: nothing has happened after all."""
+        for index, path, watchers in self._places:
+            index.setdefault(path, {}).update(watchers)
+
+
+@define(eq=False)
 class Watches:
     """
     Watchers by path, those of a node's data apart from those of its children.
@@ -40,19 +67,20 @@ class Watches:
         self._data.clear()
         self._children.clear()
 
-    def take(self, events: Iterable[WatchedEvent]) -> list[tuple[Watcher, WatchedEvent]]:
-        """Remove and return the watchers of these events; the caller calls them, in this order."""
-        due: list[tuple[Watcher, WatchedEvent]] = []
+    def take(self, events: Iterable[WatchedEvent]) -> Taken:
+        """Remove the watchers of these events."""
+        taken = Taken()
         if not self._data and not self._children:
-            return due
+            return taken
         for event in events:
-            heard: dict[Watcher, None] = {}
-            if event.kind is not EventKind.CHILDREN:
-                heard.update(self._data.pop(event.path, {}))
-            if event.kind in (EventKind.CHILDREN, EventKind.DELETED):
-                heard.update(self._children.pop(event.path, {}))
-            due.extend((watcher, event) for watcher in heard)
-        return due
+            match event.kind:
+                case EventKind.CHILDREN:
+                    taken.add(event, self._children)
+                case EventKind.DELETED:
+                    taken.add(event, self._data, self._children)
+                case _:
+                    taken.add(event, self._data)
+        return taken
 
     def tell(self, watcher: Watcher, event: WatchedEvent) -> None:
         """Call a watcher; its exceptions are logged and do not affect others."""

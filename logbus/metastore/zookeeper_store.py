@@ -344,7 +344,7 @@ class ZooKeeperStore(BaseStore):
     def heard(self, link: object, event: WatchedEvent) -> None:
         """A watch fired."""
         if link is self._link:
-            for watcher, one in self._watches.take([event]):
+            for watcher, one in self._watches.take([event]).due:
                 self._deliver(self._watches.tell, watcher, one)
 
     # Warnings while ZooKeeper is out of reach.

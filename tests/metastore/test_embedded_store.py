@@ -19,7 +19,16 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.metastore.database import Database
 from logbus.metastore.embedded_store import RETRY_SECONDS, EmbeddedStore
-from logbus.metastore.operations import Create, DatabaseFull, EventKind, SessionState, Set, StoreUnusable, WatchedEvent
+from logbus.metastore.operations import (
+    Create,
+    DatabaseFull,
+    EventKind,
+    NodeExists,
+    SessionState,
+    Set,
+    StoreUnusable,
+    WatchedEvent,
+)
 from logbus.testing.private_reactor import close_reactor, private_reactor
 from tests.metastore.conformance import StoreConformance
 
@@ -70,6 +79,11 @@ class RoomClock(Clock):
 
     def callFromThread(self, f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         f(*args, **kwargs)
+
+
+def full(*_: object) -> None:
+    """Stands for a commit on a full disk."""
+    raise DatabaseFull("there is no room")
 
 
 def scratch(case: SynchronousTestCase) -> Path:
@@ -196,12 +210,60 @@ class EmbeddedStoreTests(StoreConformance, SynchronousTestCase):
         self.power_cut()
         self.assertEqual(self.done(self.store.get("/a"))[0], b"1")
 
+    def test_watches_outlive_a_full_disk(self) -> None:
+        """What was watched is still watched after a change for which there was no room, and nobody hears of that."""
+        session = self.store.begin_session()
+        self.done(self.store.create("/a"))
+        heard: list[tuple[str, WatchedEvent]] = []
+        self.done(session.get("/a", lambda event: heard.append(("data", event))))
+        self.done(session.children("/a", lambda event: heard.append(("children", event))))
+        self.done(self.store.children("/", lambda event: heard.append(("root", event))))
+        commit = Database.commit
+        self.patch(Database, "commit", full)
+        for change in (self.store.set("/a", b"1"), self.store.delete("/a"), session.create("/b")):
+            self.failureResultOf(change, DatabaseFull)
+        self.assertEqual(heard, [])
+        self.patch(Database, "commit", commit)
+        self.done(self.store.create("/a/c"))
+        self.done(self.store.set("/a", b"2"))
+        self.done(session.create("/b"))
+        self.assertEqual(
+            heard,
+            [
+                ("children", WatchedEvent(EventKind.CHILDREN, "/a")),
+                ("data", WatchedEvent(EventKind.CHANGED, "/a")),
+                ("root", WatchedEvent(EventKind.CHILDREN, "/")),
+            ],
+        )
+
+    def test_other_requests_while_the_disk_is_full(self) -> None:
+        """What shares a transaction with a change that finds no room is served without it, in order."""
+        self.done(self.store.create("/a", b"0"))
+        commit = Database.commit
+        self.patch(Database, "commit", full)
+        self.thread.held = True
+        order: list[str] = []
+        first = self.store.set("/a", b"1")
+        # These wait for the commit of the first, and share another.
+        change = self.store.multi([Set("/a", b"2"), Create("/b")])
+        read = self.store.get("/a", self.heard.append)
+        refused = self.store.create("/a")
+        for name, one in (("change", change), ("read", read), ("refused", refused)):
+            one.addBoth(lambda found, name=name: order.append(name) or found)
+        for _ in range(3):
+            self.thread.run()
+        self.failureResultOf(first, DatabaseFull)
+        self.failureResultOf(change, DatabaseFull)
+        self.assertEqual(self.successResultOf(read)[0], b"0")
+        self.failureResultOf(refused, NodeExists)
+        self.assertEqual(order, ["change", "read", "refused"])
+        self.patch(Database, "commit", commit)
+        self.thread.held = False
+        self.done(self.store.set("/a", b"3"))
+        self.assertEqual(self.heard, [WatchedEvent(EventKind.CHANGED, "/a")])
+
     def test_a_session_that_ends_while_the_disk_is_full(self) -> None:
         """Its ephemerals go as soon as there is room: its client may be back, and wait for that."""
-
-        def full(*_: object) -> None:
-            raise DatabaseFull("there is no room")
-
         clock = self.store.reactor = RoomClock()
         session = self.store.begin_session()
         self.done(session.create("/e", ephemeral=True))
@@ -217,10 +279,6 @@ class EmbeddedStoreTests(StoreConformance, SynchronousTestCase):
 
     def test_a_close_while_the_disk_is_full(self) -> None:
         """Nothing is tried any more: the next open deletes what is left."""
-
-        def full(*_: object) -> None:
-            raise DatabaseFull("there is no room")
-
         clock = self.store.reactor = RoomClock()
         session = self.store.begin_session()
         self.done(session.create("/e", ephemeral=True))

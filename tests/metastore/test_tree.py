@@ -105,4 +105,4 @@ class TreeTests(SynchronousTestCase):
         watches.on_data("/a", watcher)
         watches.on_data("/a", watcher)
         events = tree.apply([Create("/a"), Set("/a", b"1")], 0, 0).events
-        self.assertEqual(watches.take(events), [(watcher, events[0])])
+        self.assertEqual(watches.take(events).due, [(watcher, events[0])])

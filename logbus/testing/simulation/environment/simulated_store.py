@@ -211,7 +211,7 @@ class SimulatedStore(TreeStore):
 
     def hear(self, applied: Applied) -> None:
         """Any client made a change."""
-        for watcher, event in self._watches.take(applied.events):
+        for watcher, event in self._watches.take(applied.events).due:
             self._send_back(self._tell, self._connection, watcher, event)
 
     def _tell(self, connection: int, watcher: Any, event: Any) -> None:
