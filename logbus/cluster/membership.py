@@ -13,7 +13,8 @@ from uuid import UUID
 
 from attrs import define, evolve, field
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -24,6 +25,9 @@ from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import ConnectionLost, DatabaseFull, NodeExists, NoNode, SessionLost, SessionState
 from logbus.metastore.znode_json import uuid_text
 from logbus.metastore.znodes import CLUSTER_ID, FEATURES, PERSISTENT_PATHS, BrokerIdZnode, Registration
+
+RETRY_SECONDS = 1.0
+"""Before the next attempt when the store has no room for a registration."""
 
 
 async def ensure_paths(store: IMetadataStore) -> None:
@@ -100,6 +104,7 @@ class Membership:
     epoch: int = field(default=-1, init=False)
     _attempt: int = field(default=0, init=False)
     _first: Deferred[int] | None = field(default=None, init=False)
+    _retry: IDelayedCall | None = field(default=None, init=False)
     _unsubscribe: Callable[[], None] = field(default=lambda: None, init=False)
     _log = Logger()
 
@@ -110,7 +115,8 @@ class Membership:
 
     def register(self) -> Deferred[int]:
         """
-        Register; fires with the broker's epoch, after as many attempts as the connection to the store takes.
+        Register; fires with the broker's epoch, after as many attempts as the connection to the store and its disk
+        take.
 
         :raise ApiError: DUPLICATE_BROKER_REGISTRATION when another live broker has this id.
         """
@@ -123,7 +129,7 @@ class Membership:
     async def unregister(self) -> None:
         """Remove the registration, so that the others learn at once that this broker has stopped."""
         self._unsubscribe()
-        self._attempt += 1
+        self._supersede()
         registered, self.epoch = self.epoch >= 0, -1
         if registered:
             try:
@@ -145,6 +151,9 @@ class Membership:
                 except ConnectionLost:
                     await connected_again(self.store)
                     continue
+                except DatabaseFull:
+                    await deferLater(self.clock, RETRY_SECONDS)
+                    continue
                 except NoNode:
                     pass  # The answer was lost.
                 if self.epoch == epoch:
@@ -159,9 +168,15 @@ class Membership:
         elif state is SessionState.CONNECTED and self.epoch < 0:
             self._try()
 
-    def _try(self) -> None:
-        # A superseded attempt may still wait for a watch that went with its connection.
+    def _supersede(self) -> None:
+        # The earlier attempt may still wait for a watch that went with its connection.
         self._attempt += 1
+        if self._retry is not None and self._retry.active():
+            self._retry.cancel()
+        self._retry = None
+
+    def _try(self) -> None:
+        self._supersede()
         number = (self._attempt,)
         Deferred.fromCoroutine(self._register()).addCallbacks(self._succeeded, self._failed, number, {}, number)
 
@@ -183,6 +198,14 @@ class Membership:
             SessionState.LOST,
         ):
             # The next CONNECTED tries again. While disconnected, a wait for another session's node cannot end.
+            return
+        if failure.check(DatabaseFull):
+            self._log.warn(
+                "broker {broker} cannot register yet: {error}",
+                broker=self.registration.broker_id,
+                error=failure.value,
+            )
+            self._retry = self.clock.callLater(RETRY_SECONDS, self._try)
             return
         self._unsubscribe()
         first, self._first = self._first, None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.membership import (
+    RETRY_SECONDS,
     Membership,
     ensure_cluster,
     ensure_cluster_id,
@@ -17,7 +19,7 @@ from logbus.cluster.membership import (
 )
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.memory_store import MemoryEnsemble, MemoryStore
-from logbus.metastore.operations import SessionLost
+from logbus.metastore.operations import DatabaseFull, Op, OpResult, SessionLost
 from logbus.metastore.znodes import BrokerIdZnode, Registration
 from logbus.model import Endpoint
 
@@ -137,6 +139,52 @@ class MembershipTests(SynchronousTestCase):
         self.clock.advance(12.1)
         self.assertEqual(len(self.failures), 1)
         self.assertEqual(len(self.flushLoggedErrors(ApiError)), 1)
+
+    def fill(self) -> None:
+        """Refuse changes, until the next patch."""
+
+        def full(_: MemoryStore, __: Sequence[Op]) -> Deferred[list[OpResult]]:
+            return fail(DatabaseFull("there is no room"))
+
+        self.room = self.patch(MemoryStore, "_commit", full)
+
+    def test_a_full_store(self) -> None:
+        """It registers as soon as there is room, the first time and after its session was replaced."""
+        member = self.member(self.store)
+        self.fill()
+        first = member.register()
+        self.clock.advance(RETRY_SECONDS)
+        self.assertNoResult(first)
+        self.room.restore()
+        self.clock.advance(RETRY_SECONDS)
+        epoch = self.successResultOf(first)
+        self.fill()
+        self.store.expire()
+        self.assertEqual(member.epoch, -1)
+        self.room.restore()
+        self.clock.advance(RETRY_SECONDS)
+        self.assertGreater(member.epoch, epoch)
+        self.assertEqual(self.failures, [])
+
+    def test_renewed_in_a_full_store(self) -> None:
+        """That waits for room, too."""
+        member = self.member(self.store)
+        before = self.successResultOf(member.register())
+        self.fill()
+        renewing = member.renew()
+        self.assertNoResult(renewing)
+        self.room.restore()
+        self.clock.advance(RETRY_SECONDS)
+        self.successResultOf(renewing)
+        self.assertGreater(member.epoch, before)
+
+    def test_leaves_a_full_store(self) -> None:
+        """A broker that stops does not try again."""
+        member = self.member(self.store)
+        self.fill()
+        self.assertNoResult(member.register())
+        self.successResultOf(member.unregister())
+        self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_a_lost_answer(self) -> None:
         """When the connection breaks during the registration, it is done once, whether it got through or not."""
