@@ -25,7 +25,7 @@ from logbus.pipeline.jobs.batch_loader import BatchLoader
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.load_planner import LoadPlan, LoadPlanner
-from logbus.pipeline.jobs.progress import plan_line, report_progress
+from logbus.pipeline.jobs.progress import count_noun, plan_line, rates, report_progress
 from logbus.pipeline.jobs.wanted_offsets import WantedOffsets, next_batch
 from logbus.pipeline.lake.commit_log import CommitKind, TopicOffsets
 from logbus.pipeline.lake.compaction import compact
@@ -246,12 +246,14 @@ class _Load:
         from pyspark.errors import PySparkException
 
         wanted = plan.wanted
-        if left := {each: len(of.missing) for each, of in wanted.items() if of.missing}:
-            topics = ", ".join(sorted({each.topic for each in left}))
-            self.watch.tell(plan_line(topics, {}, left, self.options.batch_offsets, "which the table lacks"))
+        if missing := {each: len(of.missing) for each, of in wanted.items() if of.missing}:
+            topics = ", ".join(sorted({each.topic for each in missing}))
+            self.watch.tell(plan_line(topics, {}, missing, self.options.batch_offsets, "which the table lacks"))
+        left = sum(missing.values())
         while not self.watch.is_stopping and (ranges := next_batch(wanted, self.options.batch_offsets)):
+            left -= _count(ranges)
             try:
-                self.load_batch(ranges, plan.ids)
+                self.load_batch(ranges, plan.ids, left)
             except PySparkException as e:
                 if not self.watch.wait(0):
                     raise
@@ -264,7 +266,8 @@ class _Load:
             if self.options.compact and self.report.batches % self.options.compact == 0:
                 self.compact()
 
-    def load_batch(self, ranges: Mapping[TopicPartition, Range], ids: Mapping[str, str]) -> None:
+    def load_batch(self, ranges: Mapping[TopicPartition, Range], ids: Mapping[str, str], left: int) -> None:
+        """Load ranges; ``left`` is the number of planned offsets after them."""
         began = self.clock()
         written = self.batches.write(ranges)
         self.planner.check_ids({name: ids.get(name, "") for name, _ in ranges})
@@ -278,16 +281,18 @@ class _Load:
         )
         report = self.report
         report.batches += 1
-        report.offsets += sum(end - start for start, end in ranges.values())
+        report.offsets += _count(ranges)
         report.records += written.records
         report.quarantined += written.quarantined
         report.late += written.late
         report.files += len(commit.added)
-        report.bytes += sum(each.size for each in commit.added)
+        size = sum(each.size for each in commit.added)
+        report.bytes += size
         odd = f", {written.quarantined} in quarantine" if written.quarantined else ""
+        more = f"; {left} offsets are left" if left else ""
         self.watch.tell(
-            f"commit {commit.number}: {written.records} records{odd} of {len(ranges)} partitions in "
-            f"{len(commit.added)} files, {self.clock() - began:.1f} s"
+            f"commit {commit.number}: {written.records} records{odd} of {count_noun(len(ranges), 'partition')} in "
+            f"{count_noun(len(commit.added), 'file')}; {rates(written.records, size, self.clock() - began)}{more}"
         )
 
     def compact(self) -> None:
@@ -295,6 +300,10 @@ class _Load:
         self.report.compacted += done.files_before
         if done.files_before:
             self.watch.tell(f"{done.files_before} files made {done.files_after}")
+
+
+def _count(ranges: Mapping[TopicPartition, Range]) -> int:
+    return sum(end - start for start, end in ranges.values())
 
 
 def _by_topic(offsets: Mapping[TopicPartition, OffsetSet], ids: Mapping[str, str]) -> dict[str, TopicOffsets]:

@@ -79,6 +79,12 @@ def plan_line(
     return f"{topics}: {left} offsets of {count_noun(len(ends), 'partition')} to read{batches}, {then}"
 
 
+def rates(records: int, size: int, seconds: float) -> str:
+    """``2.0 s, 5,000 records/s, 1.2 MB/s``; ``size`` is in bytes."""
+    each = 1 / max(seconds, 0.001)  # Clocks may not have moved.
+    return f"{seconds:.1f} s, {records * each:,.0f} records/s, {size * each / 1e6:,.1f} MB/s"
+
+
 def count_noun(number: int, what: str) -> str:
     """``1 partition``, ``2 partitions``."""
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -26,7 +26,7 @@ from logbus.pipeline.jobs.event_stream import EventStream
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.joins import JoinOptions, TableTopic
 from logbus.pipeline.jobs.outputs import ToTopic
-from logbus.pipeline.jobs.progress import offset_lines, plan_line, report_progress, tasks_done
+from logbus.pipeline.jobs.progress import offset_lines, plan_line, rates, report_progress, tasks_done
 from logbus.pipeline.jobs.streaming_query import QueryReport, QuerySettings, run_writer
 from logbus.pipeline.jobs.windows import SessionWindow, SlidingWindow, TumblingWindow, WindowsOptions
 from logbus.pipeline.payloads.payload import JsonPayload
@@ -369,6 +369,11 @@ class ProgressTests(TestCase):
             "views: 30 offsets of 2 partitions to read, in 2 batches or more, behind batch 3",
         )
         self.assertEqual(plan_line("views", {}, {one: 0}, None, "new"), "views: 0 offsets of 1 partition to read, new")
+
+    def test_rates(self) -> None:
+        """Of a batch that took some time, and of one that took none that can be measured."""
+        self.assertEqual(rates(10_000, 2_400_000, 2.0), "2.0 s, 5,000 records/s, 1.2 MB/s")
+        self.assertEqual(rates(1, 0, 0.0), "0.0 s, 1,000 records/s, 0.0 MB/s")
 
     def test_offsets_of_a_checkpoint(self) -> None:
         """As Spark writes them; where it has none for a source, or writes them otherwise, nothing is known."""
