@@ -21,10 +21,10 @@ from logbus.config import ConfigView
 from logbus.exposition import render
 from logbus.series_limit import limit_series
 from logbus.testing.private_reactor import close_reactor, private_reactor
+from tests.deploy.dashboard import panels
+from tests.deploy.prometheus_server import RULES
 
 ROOT = Path(__file__).parent.parent.parent
-RULES = ROOT / "deploy" / "prometheus"
-DASHBOARD = ROOT / "deploy" / "grafana" / "logbus.json"
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool, which tests/run fetches")
 
@@ -51,7 +51,7 @@ RECORDED = {rule["record"]: rule["expr"] for rule in rules_of("recording.yml")}
 
 
 def dashboard_expressions() -> list[str]:
-    return [target["expr"] for panel in json.loads(DASHBOARD.read_text())["panels"] for target in panel["targets"]]
+    return [query.expression for panel in panels() for query in panel.queries]
 
 
 def test_every_metric_exists() -> None:

@@ -2,69 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import subprocess
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
 import pytest
-import yaml
-from attrs import frozen
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from logbus.testing import Broker
-from logbus.testing.held_ports import HeldPorts
-from tests.deploy.test_prometheus import ALERTS, RECORDED, RULES, dashboard_expressions
+from tests.deploy.dashboard import panels
+from tests.deploy.prometheus_server import PATIENCE, PROMETHEUS, Server, prometheus, wait_for
+from tests.deploy.test_prometheus import ALERTS, RECORDED
 
-T = TypeVar("T")
-
-PROMETHEUS = shutil.which("prometheus")
 pytestmark = pytest.mark.skipif(PROMETHEUS is None, reason="needs Prometheus, which tests/run fetches")
 
-PATIENCE = 180.0
 SCRAPES = 4
-
-
-@frozen
-class Server:
-    """
-    A Prometheus.
-
-    :ivar url: its HTTP address.
-    """
-
-    url: str
-
-    def ask(self, path: str, **parameters: str) -> Any:
-        """What its API answers."""
-        with urllib.request.urlopen(
-            f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}", timeout=PATIENCE
-        ) as answer:
-            return json.load(answer)["data"]
-
-    def series(self, expression: str) -> list[dict[str, Any]]:
-        """The series that an expression has now."""
-        found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
-        return found
-
-
-def wait_for(look: Callable[[], T | None], what: str) -> T:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            found = look()
-        except (urllib.error.URLError, ConnectionError):
-            found = None
-        if found:
-            return found
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 def be_busy(bootstrap: str) -> None:
@@ -87,44 +38,15 @@ def be_busy(bootstrap: str) -> None:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A Prometheus that has scraped a broker some times, before and after it was busy."""
-    directory = tmp_path_factory.mktemp("prometheus")
-    ports = HeldPorts()
-    port = ports.free("127.0.0.1")
-    with Broker({"num.partitions": 1, "group.flood.count": 1}) as broker:
-        (directory / "prometheus.yml").write_text(
-            yaml.safe_dump(
-                {
-                    "global": {"scrape_interval": "250ms", "evaluation_interval": "250ms"},
-                    "rule_files": [str(path) for path in RULES.glob("*.yml")],
-                    "scrape_configs": [
-                        {
-                            "job_name": "logbus",
-                            "static_configs": [{"targets": [broker.admin_url.removeprefix("http://")]}],
-                        }
-                    ],
-                }
-            )
-        )
-        with (directory / "log").open("wb") as log:
-            command = [
-                str(PROMETHEUS),
-                f"--config.file={directory / 'prometheus.yml'}",
-                f"--storage.tsdb.path={directory / 'data'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-            ]
-            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=directory)
-        try:
-            server = Server(f"http://127.0.0.1:{port}")
-            wait_for(lambda: server.series("logbus_partitions"), (directory / "log").read_text())
-            be_busy(broker.bootstrap)
-            for metric in ("up", *RECORDED):
-                counted = f'count_over_time({metric}{{job="logbus"}}[1m]) > {SCRAPES}'
-                wait_for(lambda counted=counted: server.series(counted), f"{counted} is never true")  # type: ignore[misc]
-            yield server
-        finally:
-            process.terminate()
-            process.wait(PATIENCE)
-            ports.close()
+    with (
+        Broker({"num.partitions": 1, "group.flood.count": 1}) as broker,
+        prometheus(tmp_path_factory.mktemp("prometheus"), {"broker-0": broker.admin_url}) as server,
+    ):
+        be_busy(broker.bootstrap)
+        for metric in ("up", *RECORDED):
+            counted = f'count_over_time({metric}{{job="logbus"}}[1m]) > {SCRAPES}'
+            wait_for(lambda counted=counted: server.series(counted), f"{counted} is never true")  # type: ignore[misc]
+        yield server
 
 
 NEEDS_FOLLOWERS = "logbus_replica_max_lag"
@@ -134,8 +56,8 @@ SHOWN_WHEN_WRONG = {"LogbusServerErrors", "LogbusSeriesFolded"}
 
 def test_panels_have_series(server: Server) -> None:
     """Each query of the dashboard returns something; those of what is wrong do without their condition."""
-    for panel in dashboard_expressions():
-        expression = re.sub(r" > 0\b", " >= 0", re.sub(r"\$(job|instance)\b", ".+", panel))
+    for query in (query for panel in panels() for query in panel.queries):
+        expression = re.sub(r" > 0\b", " >= 0", query.of_all)
         found = server.series(expression)
         assert bool(found) != (NEEDS_FOLLOWERS in expression), expression
 
