@@ -66,6 +66,16 @@ def test_every_metric_exists() -> None:
             assert kind in {each.name for each in KINDS}, expression
 
 
+def test_lines_have_names_of_their_own() -> None:
+    """In a cluster all brokers have what one has: a line is named after its broker, or is about all of them."""
+    for query in (query for panel in panels() for query in panel.queries):
+        named = set(re.findall(r"{{(\w+)}}", query.legend))
+        if "instance" not in named:
+            over_all = re.search(r"\b(?:sum|max)(?: by \(([^)]*)\) )?\(", query.expression)
+            assert over_all, query
+            assert set((over_all[1] or "").replace(",", " ").split()) == named, query
+
+
 def test_every_alert_has_a_section() -> None:
     """The page of alerts says for each of them, and for no other, what to do."""
     page = (ROOT / "docs" / "howto" / "alerts.rst").read_text()
