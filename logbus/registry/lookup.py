@@ -56,7 +56,8 @@ def version(call: RegistryContext, subject: str, given: str) -> HandlerSteps:
 
 def version_text(call: RegistryContext, subject: str, given: str) -> HandlerSteps:
     """``GET /subjects/{subject}/versions/{version}/schema``: the schema alone."""
-    schema_id = call.state.subjects[subject][_number(call, subject, given)].id
+    number = _number(call, subject, given)
+    schema_id = call.state.subjects[subject][number].id
     return HandlerResult(RegistryResponse(200, (yield from _text(call, call.state.schemas[schema_id])).encode()))
 
 
