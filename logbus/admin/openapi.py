@@ -5,7 +5,7 @@ Renders the table of routes as an OpenAPI 3.1 document (spec.openapis.org/oas/v3
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -33,6 +33,12 @@ PROBLEM_SHAPE = {
 }
 RETRY_AFTER = integer("After how many seconds to try again.", minimum=0)
 CHALLENGE = string("How to log in (RFC 9110, 11.6.1).")
+SECURITY_SCHEMES = {
+    "password": {"type": "http", "scheme": "basic", "description": "A user of SCRAM or PLAIN."},
+    "token": {"type": "http", "scheme": "bearer", "description": "A token, as of OAUTHBEARER."},
+}
+SECURITY: Sequence[Mapping[str, Sequence[str]]] = [{}, *({name: ()} for name in SECURITY_SCHEMES)]
+"""How clients log in, if they do."""
 _FAILURES: Mapping[str, tuple[str, Mapping[str, JsonSchema]]] = MappingProxyType(
     {
         "Problem": ("The request failed.", {}),
@@ -66,18 +72,15 @@ def document(router: Router) -> dict[str, Any]:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/"}],
-        "security": [{}, {"password": []}, {"token": []}],
+        "security": SECURITY,
         "paths": paths,
         "components": {
-            "securitySchemes": {
-                "password": {"type": "http", "scheme": "basic", "description": "A user of SCRAM or PLAIN."},
-                "token": {"type": "http", "scheme": "bearer", "description": "A token, as of OAUTHBEARER."},
-            },
+            "securitySchemes": SECURITY_SCHEMES,
             "schemas": {"Problem": PROBLEM_SHAPE},
             "responses": {
                 name: {
                     "description": description,
-                    **_headers(headers),
+                    **header_fields(headers),
                     "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
                 }
                 for name, (description, headers) in _FAILURES.items()
@@ -105,7 +108,7 @@ class OpenApiView:
 
 def _operation(described: Route) -> dict[str, Any]:
     content = {kind: {"schema": described.answer or {"type": "string"}} for kind in described.content_types}
-    success: dict[str, Any] = {"description": described.status.phrase, **_headers(described.answer_headers)}
+    success: dict[str, Any] = {"description": described.status.phrase, **header_fields(described.answer_headers)}
     if content:
         success["content"] = content
     responses: dict[str, Any] = {str(int(described.status)): success}
@@ -113,7 +116,7 @@ def _operation(described: Route) -> dict[str, Any]:
         headers = (
             LOCATION if status is HTTPStatus.CREATED else {"Retry-After": RETRY_AFTER} if status in PASSING else {}
         )
-        other: dict[str, Any] = {"description": status.phrase, **_headers(headers)}
+        other: dict[str, Any] = {"description": status.phrase, **header_fields(headers)}
         if shape is not None:
             other["content"] = {JSON: {"schema": shape}}
         responses[str(int(status))] = other
@@ -128,10 +131,10 @@ def _operation(described: Route) -> dict[str, Any]:
     }
     parameters = [
         *(
-            _parameter(name, "path" if name in described.variables else "query", shape)
+            parameter(name, "path" if name in described.variables else "query", shape)
             for name, shape in described.parameters.items()
         ),
-        *(_parameter(name, "header", {**shape, "default": None}) for name, shape in described.headers.items()),
+        *(parameter(name, "header", {**shape, "default": None}) for name, shape in described.headers.items()),
     ]
     if parameters:
         operation["parameters"] = parameters
@@ -140,7 +143,8 @@ def _operation(described: Route) -> dict[str, Any]:
     return operation
 
 
-def _parameter(name: str, place: str, shape: JsonSchema) -> dict[str, Any]:
+def parameter(name: str, place: str, shape: JsonSchema) -> dict[str, Any]:
+    """Return a parameter in the ``path``, the ``query`` or a ``header``."""
     return {
         "name": name,
         "in": place,
@@ -150,7 +154,7 @@ def _parameter(name: str, place: str, shape: JsonSchema) -> dict[str, Any]:
     }
 
 
-def _headers(shapes: Mapping[str, JsonSchema]) -> dict[str, Any]:
+def header_fields(shapes: Mapping[str, JsonSchema]) -> dict[str, Any]:
     """Return the ``headers`` of a response, if it has any."""
     told = {
         name: {"description": shape["description"], "required": "default" not in shape, "schema": _schema(shape)}

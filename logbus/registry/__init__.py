@@ -17,7 +17,10 @@ Requests:
 
 * ``requests``: requests, responses, handlers' context
 * ``rights``: the rights that requests need
+* ``routing``: the form of routes
 * ``routes``: the routes
+* ``shapes``: JSON Schemas of requests and answers
+* ``openapi``: the OpenAPI document
 * ``lookup``: handlers that read
 * ``registration``: handlers that register, look up and test schemas
 * ``deletion``: handlers that delete

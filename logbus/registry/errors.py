@@ -50,6 +50,11 @@ class Code(IntEnum):
     NO_LEADER = 50004
     BUSY = 503
 
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return int(str(int(self))[:3])
+
 
 class RegistryRefusal(LogbusError):
     """
@@ -68,7 +73,7 @@ class RegistryRefusal(LogbusError):
     @property
     def status(self) -> int:
         """The HTTP status."""
-        return int(str(int(self.code))[:3])
+        return self.code.status
 
 
 def invalid_schema(reason: str) -> RegistryRefusal:

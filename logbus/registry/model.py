@@ -8,6 +8,9 @@ from typing import Any
 
 from attrs import field, frozen
 
+TOPIC = "_schemas"
+"""What all is stored in."""
+
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 SCHEMA_TYPES = (JSON, PROTOBUF, AVRO)
 

@@ -26,6 +26,8 @@ def register(call: RegistryContext, subject: str) -> HandlerSteps:
     """``POST /subjects/{subject}/versions``; an existing schema keeps its version and id."""
     state = call.state
     call.subject(subject)
+    body = call.request.json()
+    given_id, given_version = _given(body, "id"), _given(body, "version")
     new = yield from call.schema()
     yield None
     versions = state.versions(subject)
@@ -34,8 +36,6 @@ def register(call: RegistryContext, subject: str) -> HandlerSteps:
             return _registered(versions[number].id, number, new)
     check_writable(state, subject)
     yield new.check
-    body = call.request.json()
-    given_id, given_version = _given(body, "id"), _given(body, "version")
     known = state.id_of(new.schema)
     if state.mode(subject) == IMPORT:
         chosen = _imported_id(call, given_id, known)
@@ -89,6 +89,7 @@ def test(call: RegistryContext, subject: str, version: str | None) -> HandlerSte
         number = max(versions, default=None)
     elif number is not None and number not in versions:
         raise no_version(number)
+    call.given_schema()
     try:
         new = yield from call.schema()
         yield new.check

@@ -13,7 +13,7 @@ from logbus.admin import strict_json
 from logbus.registry.entries import Entry
 from logbus.registry.errors import Code, RegistryRefusal, invalid_schema
 from logbus.registry.limits import RegistryLimits
-from logbus.registry.model import AVRO, Reference
+from logbus.registry.model import AVRO, SCHEMA_TYPES, Reference
 from logbus.registry.parsed_schema import ParseSteps, SchemaCheck, read_schema
 from logbus.registry.state import RegistryState
 
@@ -48,21 +48,12 @@ class RegistryRequest:
         return self.query.get(name, "").lower() == "true"
 
     def number(self, name: str, default: int) -> int:
-        """
-        Return a query parameter as an integer.
-
-        :raise RegistryRefusal: it is not an integer.
-        """
-        given = self.query.get(name)
-        if given is None:
-            return default
-        if not given.removeprefix("-").isdecimal() or len(given) > 10:
-            raise RegistryRefusal(Code.BAD_REQUEST, f"The parameter {name} is {given[:50]!r}, which is no whole number")
-        return int(given)
+        """Return a query parameter as an integer."""
+        return int(self.query.get(name, default))
 
     def page(self, entries: list[Any]) -> list[Any]:
         """Apply the parameters ``offset`` and ``limit`` to a list."""
-        offset, limit = max(0, self.number("offset", 0)), self.number("limit", -1)
+        offset, limit = self.number("offset", 0), self.number("limit", -1)
         return entries[offset:] if limit < 0 else entries[offset : offset + limit]
 
     def json(self) -> dict[str, Any]:
@@ -151,6 +142,7 @@ class RegistryContext:
     request: RegistryRequest
     state: RegistryState
     limits: RegistryLimits
+    cluster_id: str = ""
 
     def subject(self, name: str) -> str:
         """
@@ -172,10 +164,20 @@ class RegistryContext:
 
         :raise RegistryRefusal: it is invalid.
         """
+        return (yield from read_schema(*self.given_schema(), self.state.referenced, self.limits))
+
+    def given_schema(self) -> tuple[str, str, tuple[Reference, ...]]:
+        """
+        Return the text, the type and the references in the body.
+
+        :raise RegistryRefusal: one of them is missing, or of another kind.
+        """
         body = self.request.json()
-        text, schema_type = body.get("schema"), body.get("schemaType") or AVRO
+        text, schema_type = body.get("schema"), AVRO if body.get("schemaType") is None else body["schemaType"]
         if not isinstance(text, str) or not text.strip():
             raise invalid_schema("the body has no 'schema', which is the schema as a text")
+        if schema_type not in SCHEMA_TYPES:
+            raise invalid_schema(f"the schemaType {schema_type!r:.50} is unknown; known are {', '.join(SCHEMA_TYPES)}")
         for name in ("metadata", "ruleSet"):
             if body.get(name):
                 raise RegistryRefusal(Code.UNPROCESSABLE, f"The body has {name!r}, which is not supported here")
@@ -185,7 +187,7 @@ class RegistryContext:
         parsed = tuple(self._reference(each) for each in references)
         if len({each.name for each in parsed}) != len(parsed):
             raise invalid_schema("two references have the same name")
-        return (yield from read_schema(text, str(schema_type), parsed, self.state.referenced, self.limits))
+        return text, schema_type, parsed
 
     def _reference(self, value: Any) -> Reference:
         match value:

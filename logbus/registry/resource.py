@@ -136,12 +136,16 @@ class RegistryResource:
         return NOT_DONE_YET
 
     def _send(self, answer: RegistryResponse, http: Any) -> None:
+        from logbus.registry.routes import allowed_methods
+
         if http.finished or http._disconnected:
             return
         http.setResponseCode(answer.status)
         http.setHeader(b"Content-Type", CONTENT_TYPE)
         http.setHeader(b"Content-Length", b"%d" % len(answer.body))
-        if answer.status == 503:
+        if answer.status == HTTPStatus.METHOD_NOT_ALLOWED:
+            http.setHeader(b"Allow", ", ".join(allowed_methods(_path(http))).encode())
+        elif answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
             http.setHeader(b"Retry-After", b"1")
         http.write(answer.body)
         http.finish()
@@ -149,6 +153,14 @@ class RegistryResource:
 
 def _parts(answer: RegistryResponse) -> tuple[int, bytes]:
     return answer.status, answer.body
+
+
+def _path(http: Any) -> tuple[str, ...]:
+    """Return the segments of the path, without empty ones at the end."""
+    path = [part.decode() for part in http.postpath]
+    while path and not path[-1]:
+        path.pop()
+    return tuple(path)
 
 
 def _request(http: Any) -> RegistryRequest:
@@ -161,11 +173,9 @@ def _request(http: Any) -> RegistryRequest:
     from logbus.registry.requests import RegistryRequest
 
     try:
-        path = [part.decode() for part in http.postpath]
+        path = _path(http)
         query = {name.decode(): values[-1].decode() for name, values in (http.args or {}).items()}
     except UnicodeDecodeError:
         raise RegistryRefusal(Code.BAD_REQUEST, "The path or the query is not UTF-8") from None
-    while path and not path[-1]:
-        path.pop()
     method = http.method.decode("ascii", "replace")
-    return RegistryRequest("GET" if method == "HEAD" else method, tuple(path), query, http.content.read())
+    return RegistryRequest("GET" if method == "HEAD" else method, path, query, http.content.read())

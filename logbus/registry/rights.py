@@ -7,12 +7,16 @@ from __future__ import annotations
 from logbus.admin.authorization import HttpAccess
 from logbus.errors import ApiError
 from logbus.registry.errors import Code, RegistryRefusal
+from logbus.registry.model import TOPIC
 from logbus.registry.requests import RegistryRequest
-from logbus.registry.store import TOPIC
 from logbus.security.acl.acls import AclOperation, ResourceType
 
 _OF_TOPIC = ("-key", "-value")
 """Ends of the subjects of a topic, as Confluent's serializers name them by default."""
+
+MAY_READ = f"Needs Describe on the topic {TOPIC}."
+MAY_CHANGE = f"Needs Alter on the topic {TOPIC}."
+MAY_REGISTER = f"Needs Alter on the topic {TOPIC}, or Write on the topic that the subject is named for."
 
 
 def check_rights(request: RegistryRequest, access: HttpAccess) -> None:

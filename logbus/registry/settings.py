@@ -33,7 +33,7 @@ def check_writable(state: RegistryState, subject: str | None) -> None:
 def get_config(call: RegistryContext, subject: str | None) -> HandlerResult:
     """``GET /config[/{subject}]``."""
     level = call.state.levels.get(subject)
-    if subject is None or (level is None and call.request.flag("defaultToGlobal")):
+    if level is None and (subject is None or (call.request.flag("defaultToGlobal") and call.subject(subject))):
         level = call.state.levels.get(None, DEFAULT_LEVEL)
     if level is None:
         raise _no_level(subject)
@@ -72,7 +72,7 @@ def delete_config(call: RegistryContext, subject: str | None) -> HandlerResult:
 def get_mode(call: RegistryContext, subject: str | None) -> HandlerResult:
     """``GET /mode[/{subject}]``."""
     mode = call.state.modes.get(subject)
-    if subject is None or (mode is None and call.request.flag("defaultToGlobal")):
+    if mode is None and (subject is None or (call.request.flag("defaultToGlobal") and call.subject(subject))):
         mode = call.state.modes.get(None, DEFAULT_MODE)
     if mode is None:
         raise _no_mode(subject)

@@ -23,12 +23,11 @@ from logbus.records.record import Record
 from logbus.registry.entries import Entry, decode, encode
 from logbus.registry.errors import RegistryRefusal
 from logbus.registry.limits import RegistryLimits
+from logbus.registry.model import TOPIC
 from logbus.registry.parsed_schema import SchemaCheck
 from logbus.registry.requests import HandlerResult, HandlerSteps, RegistryRequest, RegistryResponse
 from logbus.registry.routes import answer
 from logbus.registry.state import RegistryState
-
-TOPIC = "_schemas"
 
 MOST_WARNINGS = 10
 """Warnings about records that are not the registry's."""

@@ -7,10 +7,10 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from logbus.registry.model import TOPIC
 from logbus.registry.requests import RegistryRequest, RegistryResponse
 from logbus.registry.resource import RegistryPlugin
 from logbus.registry.service import RegistryService
-from logbus.registry.store import TOPIC
 from tests.cluster.memory_cluster import ClusterCase
 from tests.registry.kit import GIFT, ORDER, PRICE
 from tests.registry.test_service import registration, request

@@ -16,10 +16,11 @@ from logbus.ilogbus import Fetched, Leadership
 from logbus.records.batch import Record, encode_batch
 from logbus.registry.entries import decode
 from logbus.registry.limits import RegistryLimits
+from logbus.registry.model import TOPIC
 from logbus.registry.requests import RegistryRequest, RegistryResponse
 from logbus.registry.resource import RegistryPlugin
 from logbus.registry.service import RegistryService
-from logbus.registry.store import TOPIC, RegistryStore
+from logbus.registry.store import RegistryStore
 from tests.handlers.kit import MemoryBroker
 from tests.registry.kit import GIFT, ORDER, PRICE
 
