@@ -203,7 +203,7 @@ class EmbeddedStore(TreeStore):
                 # One was deleted meanwhile.
                 await self.end_session(session_id)
             except (SessionLost, StoreUnusable) as error:
-                if self._opened and isinstance(error, DatabaseFull):
+                if self._opened and isinstance(error, DatabaseFull) and session_id not in self._left:
                     # Its client may be back as another session, which waits for them to go.
                     self._left[session_id] = self.reactor.callLater(RETRY_SECONDS, self._end_again, session_id)
                 # Otherwise the next open deletes them.

@@ -269,6 +269,8 @@ class EmbeddedStoreTests(StoreConformance, SynchronousTestCase):
         self.done(session.create("/e", ephemeral=True))
         commit = Database.commit
         self.patch(Database, "commit", full)
+        # As its client asked for, and once more as the connection is lost.
+        self.done(session.end())
         self.done(session.end())
         clock.advance(RETRY_SECONDS)
         self.assertIsNotNone(self.done(self.store.exists("/e")))
