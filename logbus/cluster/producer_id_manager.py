@@ -10,7 +10,7 @@ from twisted.python.failure import Failure
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.cluster_znodes import ProducerIdBlock, ProducerIdBlockZnode
 from logbus.metastore.imetastore import IMetadataStore
-from logbus.metastore.operations import BadVersion, ConnectionLost, NodeExists, NoNode, SessionLost
+from logbus.metastore.operations import BadVersion, ConnectionLost, NodeExists, NoNode, SessionLost, StoreUnusable
 from logbus.metastore.znodes import PRODUCER_ID_BLOCK
 
 BLOCK_SIZE = 1000
@@ -37,7 +37,7 @@ class ProducerIdManager:
         """
         A new producer id.
 
-        :raise ApiError: COORDINATOR_NOT_AVAILABLE while the metadata store is out of reach.
+        :raise ApiError: COORDINATOR_LOAD_IN_PROGRESS while the metadata store is out of reach or has no room.
         """
         if self._next < self._end:
             self._next += 1
@@ -58,8 +58,10 @@ class ProducerIdManager:
 
     def _failed(self, failure: Failure) -> None:
         self._claiming = False
-        if failure.check(ConnectionLost, SessionLost) is not None:
-            failure = Failure(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(failure.value)))
+        if failure.check(ConnectionLost, SessionLost, StoreUnusable) is not None:
+            # As in Kafka: all clients try again after this one, those without a transactional id, too, which have no
+            # coordinator that they could look for.
+            failure = Failure(ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(failure.value)))
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             one.errback(failure)

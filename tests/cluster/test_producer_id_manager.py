@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from twisted.internet.defer import fail
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.producer_id_manager import BLOCK_SIZE, LAST_ID, ProducerIdManager
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.cluster_znodes import ProducerIdBlock, ProducerIdBlockZnode
-from logbus.metastore.memory_store import MemoryEnsemble
+from logbus.metastore.memory_store import MemoryEnsemble, MemoryStore
+from logbus.metastore.operations import DatabaseFull
 from logbus.metastore.znodes import PRODUCER_ID_BLOCK
 
 
@@ -56,11 +58,23 @@ class ProducerIdTests(SynchronousTestCase):
         broker.store.suspend()  # type: ignore[attr-defined]
         for one in waiting:
             failure = self.failureResultOf(one, ApiError)
-            self.assertEqual(failure.value.code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self.assertEqual(failure.value.code, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         broker.store.resume()  # type: ignore[attr-defined]
         again = broker.allocate()
         self.settle()
         self.assertEqual(self.successResultOf(again), 0)
+
+    def test_a_full_store(self) -> None:
+        """So it is while there is no room for another block."""
+        broker = self.brokers[0]
+        room = self.patch(MemoryStore, "_commit", lambda store, ops: fail(DatabaseFull("there is no room")))
+        waiting = broker.allocate()
+        self.settle()
+        self.assertEqual(self.failureResultOf(waiting, ApiError).value.code, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        room.restore()
+        waiting = broker.allocate()
+        self.settle()
+        self.assertEqual(self.successResultOf(waiting), 0)
 
     def test_cancelled_request(self) -> None:
         """A cancelled request does not affect the others."""

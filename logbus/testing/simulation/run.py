@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError
-from logbus.metastore.operations import StoreUnusable
+from logbus.metastore.operations import DatabaseFull, StoreUnusable
 from logbus.testing.simulation.bitflips import BitFlips
 from logbus.testing.simulation.checks.durability_oracle import DurabilityOracle
 from logbus.testing.simulation.checks.history import Anomaly, History
@@ -302,10 +302,11 @@ class Run:
         if failure.check(Crashed):
             return
         error = failure.value
-        if isinstance(error, StorageError | StoreUnusable) or (
+        if (isinstance(error, StorageError | StoreUnusable) and not isinstance(error, DatabaseFull)) or (
             isinstance(error, ApiError) and error.code in _DISK_ERRORS
         ):
-            # The messages of injected errors.
+            # The messages of injected errors. No work may fail for want of room in the metadata store: it is tried
+            # again, or refused.
             return
         self._found("error-logged", failure.getTraceback())
 
