@@ -25,6 +25,7 @@ Windows and joins, from ``event_stream`` through ``streaming_query`` to ``output
 * ``outputs``: topics and tables that batches are written to
 * ``durations``: durations such as ``10 minutes``
 * ``late_events``: counts late events, and limits their share
+* ``record_counts``: checks whether the counts of a run add up
 * ``late_watermark``: Spark's watermark in a file, by which late events are found
 * ``late_watermark_source``: the data source that adds it to rows as a column
 

@@ -105,8 +105,8 @@ class EventStream:
         """
         The events: the columns of the payload, and ``event_time``.
 
-        :param metrics: the name of the observed metrics in the query's progress: ``read``, ``unreadable``, ``late``,
-            and ``behind``, the most microseconds by which an event was late.
+        :param metrics: the name of the observed metrics in the query's progress: ``readable``, ``unreadable``,
+            ``late``, and ``behind``, the most microseconds by which an event was late.
         :param late: has the watermark by which events are late; None: late events are not counted.
         :param needed_until: maps an event's time to the first watermark at which it is late, which is the end of its
             window; both in microseconds.
@@ -123,7 +123,7 @@ class EventStream:
             behind = f.when(reason.isNull() & (over >= 0), over)
         counted = parsed.observe(
             metrics,
-            f.count(f.lit(1)).alias("read"),
+            f.count(f.when(reason.isNull(), f.lit(1))).alias("readable"),
             f.count(reason).alias("unreadable"),
             f.count(behind).alias("late"),
             f.coalesce(f.max(behind), f.lit(0)).alias("behind"),

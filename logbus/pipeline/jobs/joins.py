@@ -223,6 +223,7 @@ def run(spark: SparkSession, options: JoinOptions, watch: JobControl | None = No
 
     :raise OptionError: an option is wrong.
     :raise TooManyLate: more events were late than allowed.
+    :raise CountsDiffer: the counts of the run do not add up.
     :raise PipelineError: the query failed; the next run goes on.
     """
     with LateWatermark.made() as late:

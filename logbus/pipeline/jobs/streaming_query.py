@@ -31,6 +31,13 @@ from logbus.pipeline.jobs.late_events import (
 from logbus.pipeline.jobs.late_watermark import LateWatermark
 from logbus.pipeline.jobs.outputs import Output
 from logbus.pipeline.jobs.progress import offset_lines, plan_line, report_progress
+from logbus.pipeline.jobs.record_counts import (
+    CountsDiffer,
+    last_commit,
+    open_events,
+    parsed_problem,
+    windows_problem,
+)
 from logbus.pipeline.lake.file_system import FileSystem, file_system_at
 from logbus.pipeline.source.stream_offset import StreamOffset
 
@@ -104,6 +111,8 @@ class QueryDefinition:
     :ivar columns: of the rows to write.
     :ivar streams: the streams read.
     :ivar late: gets the watermark of each batch, to count late events; None: events cannot be late.
+    :ivar events: the column of ``rows`` with the number of events in a row, and the first aggregate of the query's
+        state. It is not written. "": there is none, and events are not counted in the result.
     """
 
     name: str
@@ -113,6 +122,7 @@ class QueryDefinition:
     each: Callable[[DataFrame], DataFrame] = _as_it_is
     streams: Sequence[EventStream] = ()
     late: LateWatermark | None = None
+    events: str = ""
 
     def too_many_late(self, found: LateEvents, most: float, report: Mapping[str, Any], *, earlier: bool) -> TooManyLate:
         """The error of a run with too many late events; ``earlier``: of the previous run."""
@@ -127,24 +137,31 @@ class QueryReport:
     The result of a run.
 
     :ivar rows_in: rows read, with unreadable ones; ``rows_out``: rows of the result.
-    :ivar unreadable: rows whose value the payload could not parse.
+    :ivar readable: rows whose value the payload could parse;  ``unreadable``: those that it could not.
     :ivar late: events that came after one of their windows was written, or too late to be joined: the result lacks
         them.
     :ivar late_share: the share of late events among the readable ones, from 0 to 1.
+    :ivar counted: events in the windows that were written;  ``open_before``, ``still_open``: events in open windows
+        before the run, and after it. None: not known, or not tumbling windows.
     :ivar stopped: whether the job was asked to stop.
     """
 
     batches: int = 0
     rows_in: int = 0
     rows_out: int = 0
+    readable: int = 0
     unreadable: int = 0
     late: int = 0
     late_share: float = 0.0
+    counted: int | None = None
+    open_before: int | None = None
+    still_open: int | None = None
     seconds: float = 0.0
     stopped: bool = False
     last_batch: int = field(default=-1, repr=False)
     left: int = field(default=0, repr=False)
     late_events: LateEvents = field(factory=LateEvents, repr=False)
+    events_out: dict[int, int] = field(factory=dict, repr=False)
 
     def as_json(self) -> dict[str, Any]:
         """The report without internal counters."""
@@ -159,6 +176,7 @@ def run_query(
 
     :raise OptionError: an output lacks a column, or the checkpoint belongs to another query.
     :raise TooManyLate: more events were late than allowed, in this run or the previous one.
+    :raise CountsDiffer: the counts of the run do not add up.
     :raise PipelineError: the query failed; nothing is lost, and the next run continues.
     """
     if not outputs:
@@ -170,6 +188,8 @@ def run_query(
         output.open(spark, query.columns)
     began = time.monotonic()
     report = QueryReport()
+    if query.events:
+        report.counted, report.open_before = 0, open_events(spark, files)
     failures: list[str] = []
 
     def too_late(is_over: bool = False) -> bool:
@@ -180,11 +200,11 @@ def run_query(
             raise PipelineError(_ASKED_TO_STOP)
         kept = query.each(batch).persist()
         try:
-            rows = kept.count()
+            rows, report.events_out[number] = _size(kept, query.events)
             if rows:
                 of = query_id(spark, running.checkpoint)
                 for output in outputs:
-                    output.write(kept, of, number)
+                    output.write(kept.drop(query.events), of, number)
             report.rows_out += rows
             if query.late is not None:
                 query.late.after(files, number)
@@ -210,7 +230,32 @@ def run_query(
     if too_late(is_over=running.every is None and not report.stopped):
         files.create(LATE_FILE, json.dumps(asdict(report.late_events)).encode())
         raise query.too_many_late(report.late_events, running.max_late_share, report.as_json(), earlier=False)
+    if problem := _count_problem(spark, files, report, watch):
+        raise CountsDiffer(problem, report.as_json())
     return report
+
+
+def _size(rows: DataFrame, events: str) -> tuple[int, int]:
+    """The number of rows, and the sum of a column of them."""
+    from pyspark.sql import functions as f
+
+    if not events:
+        return rows.count(), 0
+    found = rows.agg(f.count(f.lit(1)).alias("rows"), f.coalesce(f.sum(events), f.lit(0)).alias("events")).first()
+    assert found is not None, "an aggregate without groups has a row"
+    return found["rows"], found["events"]
+
+
+def _count_problem(spark: SparkSession, files: FileSystem, report: QueryReport, watch: JobControl) -> str:
+    """The error message if the counts of a run do not add up."""
+    problem = parsed_problem(report.rows_in, report.readable, report.unreadable)
+    if problem or report.counted is None or report.open_before is None:
+        return problem
+    if report.batches and report.last_batch != last_commit(files):
+        watch.tell("the run ended within a batch: whether its counts add up is not known")
+        return ""
+    report.still_open = open_events(spark, files) if report.batches else report.open_before
+    return windows_problem(report.readable, report.late, report.counted, (report.open_before, report.still_open))
 
 
 def run_writer(
@@ -361,6 +406,9 @@ def _count(report: QueryReport, progress: Sequence[Mapping[str, Any]], watch: Jo
         dropped = sum(of["numRowsDroppedByWatermark"] for of in each.get("stateOperators", ()))
         late = late_count(sum(of["late"] for of in observed), dropped)
         report.unreadable += unreadable
+        report.readable += sum(of["readable"] for of in observed)
+        if report.counted is not None:
+            report.counted += report.events_out.pop(number, 0)
         report.late_events.add(
             each["numInputRows"] - unreadable, late, max((of["behind"] for of in observed), default=0) if late else 0
         )

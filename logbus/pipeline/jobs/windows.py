@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 START, END = "window_start", "window_end"
 _WINDOW = "_the_window"
+_EVENTS = "_events"
+"""The hidden count of a tumbling window's events, by which the counts of a run are checked."""
 MAX_WINDOWS = 1000
 """The most windows that one event may be in: each is a row."""
 
@@ -151,6 +153,8 @@ class WindowsOptions:
         if isinstance(self.window, SessionWindow) and not self.by:
             raise OptionError("sessions are of something: say what to group by, such as the user")
         names = [each.lower() for each in self.columns]
+        if _EVENTS in names:
+            raise OptionError(f"the column {_EVENTS!r} is of this job's own: choose another name")
         if twice := [each for each in self.columns if names.count(each.lower()) > 1]:
             raise OptionError(
                 f"the column {twice[-1]!r} is there twice; {START} and {END} are the window's own, and names differ "
@@ -194,11 +198,18 @@ def window_rows(spark: SparkSession, options: WindowsOptions, late: LateWatermar
     try:
         groups = [expression(events, text, name) for name, text in options.by.items()]
         computed = [f.expr(text).alias(name) for name, text in options.aggregates.items()]
-        counted = events.groupBy(options.window.column().alias(_WINDOW), *groups).agg(*computed)
+        hidden = [f.count(f.lit(1)).alias(_EVENTS)] if counts_events(options) else []
+        counted = events.groupBy(options.window.column().alias(_WINDOW), *groups).agg(*hidden, *computed)
         ends = [f.col(f"{_WINDOW}.start").alias(START), f.col(f"{_WINDOW}.end").alias(END)]
-        return counted.select(*ends, *map(column, options.by), *map(column, options.aggregates))
+        names = [*([_EVENTS] if hidden else []), *options.by, *options.aggregates]
+        return counted.select(*ends, *map(column, names))
     except PySparkException as e:
         raise OptionError(f"the windows cannot be computed: {short_message(str(e))}") from e
+
+
+def counts_events(options: WindowsOptions) -> bool:
+    """Whether each event is in exactly one window, by Spark's state of open windows."""
+    return isinstance(options.window, TumblingWindow)
 
 
 def run(spark: SparkSession, options: WindowsOptions, watch: JobControl | None = None) -> QueryReport:
@@ -207,6 +218,7 @@ def run(spark: SparkSession, options: WindowsOptions, watch: JobControl | None =
 
     :raise OptionError: an option is wrong.
     :raise TooManyLate: more events were late than allowed.
+    :raise CountsDiffer: the counts of the run do not add up.
     :raise PipelineError: the query failed; the next run goes on.
     """
     with LateWatermark.made() as late:
@@ -220,5 +232,6 @@ def run(spark: SparkSession, options: WindowsOptions, watch: JobControl | None =
             columns=options.columns,
             streams=[options.stream],
             late=late,
+            events=_EVENTS if counts_events(options) else "",
         )
         return run_query(spark, query, options.outputs, options.running, watch or JobControl())

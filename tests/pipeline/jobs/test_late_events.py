@@ -91,7 +91,7 @@ class CountTests(TestCase):
 
     def progress(self, batch: int, dropped: int, left: int = 0, **observed: int) -> dict[str, object]:
         """As Spark tells it."""
-        found = {"read": 100, "unreadable": 0, "late": 0, "behind": 0, **observed}
+        found = {"readable": 100 - observed.get("unreadable", 0), "unreadable": 0, "late": 0, "behind": 0, **observed}
         end = {"t": {"0": 50, "1": 7}, ":ids": {"t": "x"}}
         return {
             "batchId": batch,
@@ -115,7 +115,20 @@ class CountTests(TestCase):
         )
         self.assertEqual(
             set(report.as_json()),
-            {"batches", "rows_in", "rows_out", "unreadable", "late", "late_share", "seconds", "stopped"},
+            {
+                *(
+                    "batches",
+                    "rows_in",
+                    "rows_out",
+                    "readable",
+                    "unreadable",
+                    "late",
+                    "late_share",
+                    "seconds",
+                    "stopped",
+                ),
+                *("counted", "open_before", "still_open"),
+            },
         )
 
     def test_spark_s_count_is_checked(self) -> None:

@@ -89,7 +89,9 @@ def test_hours_to_a_topic_and_a_table(spark: SparkSession, broker: Broker, tmp_p
         "views",
         [event("00:59", page="/tea"), event("01:05", page="/tea", price=5), event("04:00", page="/end"), b"{"],
     )
-    assert did(run(spark, asked)) == (4, 2, 1, 1)
+    again = run(spark, asked)
+    assert did(again) == (4, 2, 1, 1)
+    assert (again.open_before, again.readable, again.counted, again.still_open) == (2, 3, 3, 1)
     both = [
         *first,
         row("01:00", "02:00", page="/tea", views=2, paid=5),
@@ -100,7 +102,8 @@ def test_hours_to_a_topic_and_a_table(spark: SparkSession, broker: Broker, tmp_p
         [{**{k: v for k, v in each.items() if k != "page"}, "page": each["page"]} for each in both], key=repr
     )
     # Nothing is new.
-    assert did(run(spark, asked)) == (0, 0, 0, 0)
+    idle = run(spark, asked)
+    assert (*did(idle), idle.counted, idle.still_open) == (0, 0, 0, 0, 0, 1)
     assert len(written(broker, "hourly")) == 4
 
 
