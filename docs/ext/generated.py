@@ -313,7 +313,11 @@ def spark_options() -> Lines:
         ("writing", sink.NO_EFFECT, sink.REFUSED),
     ):
         yield from heading(f"What has no effect in {what}")
-        yield from ("These are taken, so that options for Spark's Kafka connector can stay as they are.", "")
+        yield from (
+            "These are taken, so that options for Spark's Kafka connector can stay as they are, and named in a "
+            "warning, unless the value asks for what happens anyway.",
+            "",
+        )
         yield from table(("Option", "Why"), [(f"``kafka.{name}``", why) for name, why in without_effect.items()])
         yield from heading(f"What is refused in {what}")
         yield from table(("Option", "Why"), [(f"``kafka.{name}``", why) for name, why in refused.items()])

@@ -6,6 +6,8 @@ Modules are imported inside the methods: Spark runs each method in another proce
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -21,6 +23,14 @@ if TYPE_CHECKING:
     from logbus.pipeline.sink.options import SinkOptions
     from logbus.pipeline.sink.writers import BatchWriter, StreamWriter
     from logbus.pipeline.source.batch_reader import LogbusBatchReader
+
+_log = logging.getLogger(__name__)
+
+
+@cache
+def _warn_once(message: str) -> None:
+    """Log a warning, unless this process has: Spark asks again for each batch, mostly in the same processes."""
+    _log.warning("%s", message)
 
 
 class LogbusDataSource(DataSource):
@@ -38,10 +48,14 @@ class LogbusDataSource(DataSource):
 
         :raises OptionError: names the option that is wrong, and what it takes.
         """
+        from logbus.pipeline.options import no_effect_message
         from logbus.pipeline.source import options as source_options
         from logbus.pipeline.source.schema import source_schema
 
-        return source_schema(source_options.check_source_options(self.options)["includeHeaders"])
+        values = source_options.check_source_options(self.options)
+        if message := no_effect_message(self.options, source_options.WITHOUT_EFFECT):
+            _warn_once(message)
+        return source_schema(values["includeHeaders"])
 
     @without_traceback
     def reader(self, schema: StructType) -> LogbusBatchReader:
@@ -101,6 +115,7 @@ class LogbusDataSource(DataSource):
         return StreamWriter(*self._sink(schema, streaming=True))
 
     def _sink(self, schema: StructType, *, streaming: bool) -> tuple[SinkOptions, SinkColumns]:
+        from logbus.pipeline.options import no_effect_message
         from logbus.pipeline.sink import options as sink_options
         from logbus.pipeline.sink.columns import sink_columns
         from logbus.pipeline.sink.writers import check_topic
@@ -108,4 +123,6 @@ class LogbusDataSource(DataSource):
         options = sink_options.read_sink_options(self.options, streaming=streaming)
         columns = sink_columns(((each.name, each.dataType.simpleString()) for each in schema.fields), options.topic)
         check_topic(options)
+        if message := no_effect_message(self.options, sink_options.WITHOUT_EFFECT):
+            _warn_once(message)
         return options, columns

@@ -166,6 +166,34 @@ class OptionTable:
         return values
 
 
+@frozen
+class NoEffect:
+    """
+    Why an option that is accepted, since programs for Spark's Kafka connector have it, has no effect.
+
+    :ivar why: what happens instead, or which option counts.
+    :ivar unless: the value that asks for just what happens, if there is one.
+    """
+
+    why: str
+    unless: str | None = None
+
+
+def no_effect_message(given: Mapping[str, str], no_effect: Mapping[str, NoEffect]) -> str:
+    """
+    A message that names the given options that have no effect; "": there are none.
+
+    :param no_effect: such options, by their documented names.
+    """
+    lowered = {name.lower(): value.strip().lower() for name, value in given.items()}
+    found = [
+        f"{name} ({each.why})"
+        for name, each in no_effect.items()
+        if name.lower() in lowered and lowered[name.lower()] != each.unless
+    ]
+    return f'format("logbus"): options without effect: {", ".join(found)}' if found else ""
+
+
 def check_names(
     given: Iterable[str],
     table: OptionTable,

@@ -13,7 +13,17 @@ from logbus.pipeline.blocking.connection_settings import CONNECTION_OPTIONS as C
 from logbus.pipeline.blocking.connection_settings import ConnectionSettings
 from logbus.pipeline.blocking.producer import DeliverySettings
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.options import Option, OptionTable, OptionType, boolean, check_names, integer, milliseconds, one_of
+from logbus.pipeline.options import (
+    NoEffect,
+    Option,
+    OptionTable,
+    OptionType,
+    boolean,
+    check_names,
+    integer,
+    milliseconds,
+    one_of,
+)
 from logbus.records.compression import Codec, codec_named
 
 _PREFIX = "kafka."
@@ -69,7 +79,7 @@ SINK_OPTIONS = OptionTable(
             "includeHeaders",
             boolean(),
             None,
-            "Accepted and ignored: a column ``headers`` is written if there is one.",
+            "Ignored, and ``false`` with a warning: a column ``headers`` is written if there is one.",
         ),
     ]
 )
@@ -168,6 +178,18 @@ NO_EFFECT = {
     "partitioner.availability.timeout.ms": "rows without a key go to one partition after the other",
 }
 """The ``kafka.*`` options that are accepted for compatibility with Spark's Kafka sink and ignored, and why."""
+
+_UNLESS = {
+    "enable.metrics.push": "false",
+    "client.dns.lookup": "use_all_dns_ips",
+    "metadata.recovery.strategy": "rebootstrap",
+}
+
+WITHOUT_EFFECT = {
+    **{_PREFIX + name: NoEffect(why, _UNLESS.get(name)) for name, why in NO_EFFECT.items()},
+    "includeHeaders": NoEffect("a column headers is written if there is one; drop it from the rows", "true"),
+}
+"""All of them, for a warning."""
 
 REFUSED = {
     "key.serializer": "keys are bytes or text; make them so with columns' functions",

@@ -14,6 +14,7 @@ from logbus.pipeline.blocking.connection_settings import ConnectionSettings
 from logbus.pipeline.blocking.prefetcher import FetchOptions
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.options import (
+    NoEffect,
     Option,
     OptionTable,
     OptionType,
@@ -145,13 +146,13 @@ SOURCE_OPTIONS = OptionTable(
             "groupIdPrefix",
             text(),
             None,
-            "Accepted and ignored: offsets are in Spark's checkpoint, and no group is joined.",
+            "Ignored, with a warning: offsets are in Spark's checkpoint, and no group is joined.",
         ),
         Option(
             "kafkaConsumer.pollTimeoutMs",
             milliseconds(0),
             None,
-            "Accepted and ignored: use ``kafka.request.timeout.ms`` and ``kafka.default.api.timeout.ms``.",
+            "Ignored, with a warning: use ``kafka.request.timeout.ms`` and ``kafka.default.api.timeout.ms``.",
         ),
     ]
 )
@@ -173,6 +174,7 @@ CONSUMER_OPTIONS = OptionTable(
         ),
         Option("fetch.min.bytes", integer(0, 128 << 20), 1, "Bytes that a broker waits for before it responds."),
         Option("fetch.max.wait.ms", milliseconds(0), 0.5, "How long it waits."),
+        Option("exclude.internal.topics", one_of("true"), "true", "``true``: internal topics are never read."),
         Option("client.rack", text(), "", "The rack of this client, to read from a replica in it (KIP-392)."),
     ]
 )
@@ -190,7 +192,6 @@ NO_EFFECT = {
     "max.poll.records": "rows come in batches of their own size",
     "check.crcs": "they always are checked",
     "allow.auto.create.topics": "reading never creates a topic",
-    "exclude.internal.topics": "they always are left out",
     "metadata.max.age.ms": "metadata are asked for with each batch",
     "metadata.recovery.strategy": "the bootstrap addresses are tried whenever no broker answers",
     "metadata.recovery.rebootstrap.trigger.ms": "the bootstrap addresses are tried whenever no broker answers",
@@ -202,6 +203,21 @@ NO_EFFECT = {
     "ssl.protocol": "ssl.enabled.protocols counts",
 }
 """The ``kafka.*`` options that are accepted for compatibility with Spark's Kafka source and ignored, and why."""
+
+_UNLESS = {
+    "check.crcs": "true",
+    "allow.auto.create.topics": "false",
+    "enable.metrics.push": "false",
+    "client.dns.lookup": "use_all_dns_ips",
+    "metadata.recovery.strategy": "rebootstrap",
+}
+
+WITHOUT_EFFECT = {
+    **{_PREFIX + name: NoEffect(why, _UNLESS.get(name)) for name, why in NO_EFFECT.items()},
+    "groupIdPrefix": NoEffect("no group is joined"),
+    "kafkaConsumer.pollTimeoutMs": NoEffect("kafka.request.timeout.ms and kafka.default.api.timeout.ms count"),
+}
+"""All of them, for a warning."""
 
 REFUSED = {
     "auto.offset.reset": "say where to begin with startingOffsets; what is read is in Spark's checkpoint",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.pipeline.errors import OptionError
+from logbus.pipeline.options import no_effect_message
 from logbus.pipeline.sink import options
 from logbus.pipeline.sink.options import SinkOptions
 from logbus.records.compression import Codec
@@ -84,6 +85,16 @@ class OptionTests(SynchronousTestCase):
         """Options for Spark's Kafka sink can stay as they are."""
         read(**{"kafka." + name: "x" for name in options.NO_EFFECT})
         read(checkpointLocation="/tmp/x", includeHeaders="true")
+
+    def test_warning(self) -> None:
+        """One message names all that has no effect; what happens anyway is not warned of."""
+        given = {"kafka.reconnect.backoff.ms": "5", "includeHeaders": "false", "topic": "t"}
+        self.assertEqual(
+            no_effect_message(given, options.WITHOUT_EFFECT),
+            'format("logbus"): options without effect: kafka.reconnect.backoff.ms (retry.backoff.ms counts), '
+            "includeHeaders (a column headers is written if there is one; drop it from the rows)",
+        )
+        self.assertEqual(no_effect_message({"includeheaders": "TRUE"}, options.WITHOUT_EFFECT), "")
 
     def test_mistakes_in_names(self) -> None:
         """What may have been meant is said."""

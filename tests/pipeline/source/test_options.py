@@ -7,12 +7,15 @@ import pickle
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.model import TopicPartition
+from logbus.pipeline.datasource import LogbusDataSource, _warn_once
 from logbus.pipeline.errors import OptionError
+from logbus.pipeline.options import no_effect_message
 from logbus.pipeline.source.options import (
     CONSUMER_OPTIONS,
     NO_EFFECT,
     REFUSED,
     SOURCE_OPTIONS,
+    WITHOUT_EFFECT,
     Assign,
     SourceOptions,
     Subscribe,
@@ -134,6 +137,34 @@ class OptionTests(SynchronousTestCase):
         self.assertEqual(
             read_source_options({**MINIMAL, **given, "groupIdPrefix": "g"}, streaming=True), source(streaming=True)
         )
+
+    def test_warning(self) -> None:
+        """One message names all that has no effect, and what is right; what happens anyway is not warned of."""
+        given = {"KAFKA.group.ID": "g", "kafkaConsumer.pollTimeoutMs": "5", "groupIdPrefix": "g"}
+        self.assertEqual(
+            no_effect_message({**MINIMAL, **given}, WITHOUT_EFFECT),
+            'format("logbus"): options without effect: kafka.group.id (no group is joined), '
+            "groupIdPrefix (no group is joined), "
+            "kafkaConsumer.pollTimeoutMs (kafka.request.timeout.ms and kafka.default.api.timeout.ms count)",
+        )
+        self.assertEqual(no_effect_message({**MINIMAL, "kafka.check.crcs": " True"}, WITHOUT_EFFECT), "")
+        self.assertIn("kafka.check.crcs (they", no_effect_message({"kafka.check.crcs": "false"}, WITHOUT_EFFECT))
+
+    def test_warning_once(self) -> None:
+        """Spark asks for the schema at each load, mostly in the same process."""
+        _warn_once.cache_clear()
+        read = LogbusDataSource({**MINIMAL, "kafka.group.id": "g"})
+        with self.assertLogs("logbus.pipeline.datasource", "WARNING") as logged:
+            read.schema()
+            read.schema()
+        self.assertEqual(len(logged.records), 1)
+        self.assertIn("kafka.group.id (no group is joined)", logged.output[0])
+
+    def test_internal_topics(self) -> None:
+        """They would be other rows than those that were asked for."""
+        self.assertEqual(source(**{"kafka.exclude.internal.topics": "true"}), source())
+        name = "kafka.exclude.internal.topics"
+        self.refused(f"option {name!r}: 'false' cannot be used; it takes one of true", **{name: "false"})
 
     def test_missing_options(self) -> None:
         """Brokers, and what goes together."""
