@@ -212,7 +212,9 @@ class Membership:
         if first is not None:
             first.errback(failure)
             return
-        self._log.failure("broker {broker} could not register again", failure, broker=self.registration.broker_id)
+        if not broken:
+            # Else the store was closed meanwhile, of which its owner tells.
+            self._log.failure("broker {broker} could not register again", failure, broker=self.registration.broker_id)
         self.gave_up(failure)
 
     async def _register(self) -> int:

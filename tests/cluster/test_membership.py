@@ -148,6 +148,22 @@ class MembershipTests(SynchronousTestCase):
 
         self.room = self.patch(MemoryStore, "_commit", full)
 
+    def test_closed_meanwhile(self) -> None:
+        """A store that is closed while the broker registers anew is no defect to log: we give up."""
+        member = self.member(self.store)
+        self.successResultOf(member.register())
+        waiting: list[Deferred[None]] = []
+
+        def held(_: MemoryStore, __: str) -> Deferred[None]:
+            waiting.append(Deferred())
+            return waiting[-1]
+
+        self.patch(MemoryStore, "get", held)
+        self.store.expire()
+        self.store.close()
+        waiting[-1].errback(SessionLost("the metadata store is closed"))
+        self.assertEqual([each.type for each in self.failures], [SessionLost])
+
     def test_a_full_store(self) -> None:
         """It registers as soon as there is room, the first time and after its session was replaced."""
         member = self.member(self.store)
