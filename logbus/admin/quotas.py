@@ -120,7 +120,7 @@ class QuotaViews:
     )
     def alter(self, call: ViewRequest) -> Deferred[None]:
         if not call.body["entity"]:
-            raise HttpProblem(HTTPStatus.BAD_REQUEST, f"the body.entity is empty; it needs {' or '.join(TYPES)}.")
+            raise HttpProblem(HTTPStatus.BAD_REQUEST, f"The body.entity is empty; it needs {' or '.join(TYPES)}.")
         return Deferred.fromCoroutine(self._alter(call))
 
     async def _alter(self, call: ViewRequest) -> None:

@@ -62,7 +62,7 @@ class RecordWriter:
         """
         now_ms = int(self._wall_clock() * 1000)
         try:
-            return [given_record(one, f"the body.records[{number}]", now_ms) for number, one in enumerate(given)]
+            return [given_record(one, f"The body.records[{number}]", now_ms) for number, one in enumerate(given)]
         except ValueError as e:
             raise HttpProblem(HTTPStatus.BAD_REQUEST, f"{e}.") from None
 
@@ -85,7 +85,7 @@ class RecordWriter:
             elif partition >= len(known):
                 raise ApiError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"the body.records[{number}].partition is {partition}; {topic} has {len(known)}, numbered from 0.",
+                    f"The body.records[{number}].partition is {partition}; {topic} has {len(known)}, numbered from 0.",
                 )
             chosen.append(partition)
         return chosen

@@ -228,7 +228,7 @@ class RecordViews:
             if one.get("partition", partition) != partition:
                 raise HttpProblem(
                     HTTPStatus.BAD_REQUEST,
-                    f"the body.records[{number}].partition is {one['partition']}, but the path says {partition}.",
+                    f"The body.records[{number}].partition is {one['partition']}, but the path says {partition}.",
                 )
         return Deferred.fromCoroutine(self._produce_to(call, topic, partition))
 

@@ -369,6 +369,10 @@ def _read_query(chosen: Route, query: str) -> dict[str, Any]:
     return values
 
 
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 def _read_body(chosen: Route, body: bytes) -> Any:
     if chosen.body is None:
         if body:
@@ -377,8 +381,8 @@ def _read_body(chosen: Route, body: bytes) -> Any:
     try:
         value = strict_json.loads(body)
     except ValueError as e:
-        raise HttpProblem(HTTPStatus.BAD_REQUEST, f"{str(e)[:1].upper()}{str(e)[1:]}.") from None
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, _sentence(str(e))) from None
     wrong = [fault for fault, _ in zip(schema_errors(chosen.body, value), range(MAX_FAULTS), strict=False)]
     if wrong:
-        raise HttpProblem(HTTPStatus.BAD_REQUEST, "; ".join(wrong) + ".")
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, _sentence("; ".join(wrong)))
     return value

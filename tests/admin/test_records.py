@@ -219,9 +219,9 @@ class ProduceTests(HttpBrokerCase):
     def test_what_is_wrong(self) -> None:
         """Errors name what is wrong, and what would be right."""
         for body, target, status, told in [
-            ({"records": []}, SEARCH, 400, "0 elements; accepted: 1 to 500"),
+            ({"records": []}, SEARCH, 400, "The body.records has 0 elements; accepted: 1 to 500"),
             ({"records": [{"value": {"text": "a", "json": 1}}]}, SEARCH, 400, "must have one of text, json and base64"),
-            ({"records": [{"value": {"base64": "?"}}]}, SEARCH, 400, "the body.records[0].value.base64 is not base64"),
+            ({"records": [{"value": {"base64": "?"}}]}, SEARCH, 400, "The body.records[0].value.base64 is not base64"),
             ({"records": [{"value": None, "partition": 2}]}, SEARCH, 404, "t has 2, numbered from 0"),
             ({"records": [{"value": None, "partition": 1}]}, PAGE, 400, "but the path says 0"),
             ({"records": [{"value": None}], "acks": 0}, SEARCH, 400, "not one of -1, 1"),
@@ -230,6 +230,7 @@ class ProduceTests(HttpBrokerCase):
             answered = self.http.ask("POST", target, body)
             self.assertEqual(answered.status, status, answered.body)
             self.assertIn(told, answered.json["detail"])
+            self.assertRegex(answered.json["detail"], "^(The body|There is no topic)")
 
     def test_internal_topics(self) -> None:
         """Nobody writes to internal topics."""
