@@ -81,7 +81,7 @@ class HistoryViews:
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def last_hour(self, call: ViewRequest) -> dict[str, Any]:
-        require_broker(call.path["broker"], self.broker_id)
+        require_broker(call.path["broker"], self.broker_id, self.metadata)
         history = self.history
         free, whole = history.latest.get(FREE, {}), history.latest.get(SIZE, {})
         return {

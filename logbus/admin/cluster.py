@@ -18,6 +18,8 @@ from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
 from logbus.security.acl.acls import AclOperation
 
 BROKER_ID = integer("Number of a broker.", minimum=0, maximum=2**31 - 1)
+MOST_NAMED = 20
+"""Live brokers that are named where one is not there."""
 CLUSTER = object_schema(
     "A cluster, as this broker knows it.",
     cluster_id=string("The cluster's id."),
@@ -47,14 +49,22 @@ BROKER = object_schema(
 )
 
 
-def require_broker(wanted: int, broker_id: int) -> None:
+def no_live_broker(wanted: int, metadata: ClusterMetadata) -> HttpProblem:
+    """Return the error for a broker that is not alive, which names those that are."""
+    alive = sorted(metadata.brokers)
+    more = f" and {len(alive) - MOST_NAMED} more" if len(alive) > MOST_NAMED else ""
+    told = f"{', '.join(map(str, alive[:MOST_NAMED]))}{more}" if alive else "none"
+    return HttpProblem(HTTPStatus.NOT_FOUND, f"There is no live broker {wanted}; alive: {told}.")
+
+
+def require_broker(wanted: int, broker_id: int, metadata: ClusterMetadata) -> None:
     """
     Check that a request concerns the broker that serves it.
 
     :raise HttpProblem: 404: it concerns one that is not alive.
     """
     if wanted != broker_id:
-        raise HttpProblem(HTTPStatus.NOT_FOUND, f"There is no live broker {wanted}.")
+        raise no_live_broker(wanted, metadata)
 
 
 @frozen
@@ -99,7 +109,7 @@ class ClusterViews:
     def broker(self, call: ViewRequest) -> dict[str, Any]:
         image = self.metadata.brokers.get(call.path["broker"])
         if image is None:
-            raise HttpProblem(HTTPStatus.NOT_FOUND, f"There is no live broker {call.path['broker']}.")
+            raise no_live_broker(call.path["broker"], self.metadata)
         return self._broker(image)
 
     def _broker(self, image: BrokerImage) -> dict[str, Any]:

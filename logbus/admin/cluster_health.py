@@ -180,7 +180,7 @@ class ClusterHealthViews:
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def shutdown(self, call: ViewRequest) -> dict[str, Any]:
-        require_broker(call.path["broker"], self.broker_id)
+        require_broker(call.path["broker"], self.broker_id, self.metadata)
         stop = self.stop()
         if stop is None:
             raise HttpProblem(HTTPStatus.NOT_IMPLEMENTED, "This broker is part of another process, which must stop it.")

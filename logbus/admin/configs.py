@@ -15,11 +15,10 @@ from twisted.internet.defer import Deferred
 from logbus.admin import strict_json
 from logbus.admin.authorization import Right
 from logbus.admin.change_terms import IN_QUERY, controller_of_terms, is_only_checked, terms_of
-from logbus.admin.cluster import BROKER_ID, require_broker
+from logbus.admin.cluster import BROKER_ID, no_live_broker, require_broker
 from logbus.admin.entity_tags import CONDITION, ETAG, Precondition, entity_tag
 from logbus.admin.json_schema import array, boolean, mapping, nullable, object_schema, string
 from logbus.admin.kafka_requests import KafkaRequests
-from logbus.admin.problem_details import HttpProblem
 from logbus.admin.relay import live
 from logbus.admin.routing import JSON, ViewRequest, ViewResponse, route
 from logbus.admin.topics import TOPIC_NAME, config_text, existing_topic
@@ -180,7 +179,7 @@ class ConfigViews:
     def alter_broker(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
         broker = call.path["broker"]
         if broker not in self.metadata.brokers:
-            raise HttpProblem(HTTPStatus.NOT_FOUND, f"There is no live broker {broker}.")
+            raise no_live_broker(broker, self.metadata)
         return Deferred.fromCoroutine(self._alter_brokers(call, str(broker)))
 
     @route(
@@ -247,7 +246,7 @@ class ConfigViews:
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def broker(self, call: ViewRequest) -> ViewResponse:
-        require_broker(call.path["broker"], self.broker_id)
+        require_broker(call.path["broker"], self.broker_id, self.metadata)
         return self._broker_answer(str(self.broker_id), describe_broker(self.config))
 
 

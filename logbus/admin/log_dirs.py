@@ -58,7 +58,7 @@ class LogDirViews:
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def list(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
-        require_broker(call.path["broker"], self.broker_id)
+        require_broker(call.path["broker"], self.broker_id, self.metadata)
         return Deferred.fromCoroutine(self._list(call.access))
 
     async def _list(self, access: HttpAccess) -> dict[str, Any]:

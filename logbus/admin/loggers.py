@@ -68,7 +68,7 @@ class LoggerViews:
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def loggers(self, call: ViewRequest) -> ViewResponse:
-        require_broker(call.path["broker"], self.broker_id)
+        require_broker(call.path["broker"], self.broker_id, self.metadata)
         return self._shown(self.levels.names())
 
     @route(
@@ -86,7 +86,7 @@ class LoggerViews:
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.PRECONDITION_FAILED, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def alter(self, call: ViewRequest) -> Deferred[ViewResponse]:
-        require_broker(call.path["broker"], self.broker_id)
+        require_broker(call.path["broker"], self.broker_id, self.metadata)
         return Deferred.fromCoroutine(self._alter(call))
 
     async def _alter(self, call: ViewRequest) -> ViewResponse:

@@ -64,7 +64,7 @@ class SnapshotViews:
         errors=ERRORS,
     )
     def list(self, call: ViewRequest) -> dict[str, Any]:
-        require_broker(call.path["broker"], self.broker_id)
+        require_broker(call.path["broker"], self.broker_id, self.metadata)
         current = self.snapshots.current
         return {"items": [] if current is None else [_shown(current)]}
 
@@ -82,7 +82,7 @@ class SnapshotViews:
         errors=(HTTPStatus.CONFLICT, *ERRORS),
     )
     def make(self, call: ViewRequest) -> Deferred[ViewResponse]:
-        require_broker(call.path["broker"], self.broker_id)
+        require_broker(call.path["broker"], self.broker_id, self.metadata)
         return Deferred.fromCoroutine(self._make(call.body.get("kept_seconds", KEPT_SECONDS)))
 
     async def _make(self, kept_seconds: float) -> ViewResponse:
@@ -107,7 +107,7 @@ class SnapshotViews:
         errors=ERRORS,
     )
     def renew(self, call: ViewRequest) -> None:
-        require_broker(call.path["broker"], self.broker_id)
+        require_broker(call.path["broker"], self.broker_id, self.metadata)
         try:
             self.snapshots.renew(call.path["name"], call.body.get("kept_seconds", KEPT_SECONDS))
         except NoSnapshot as e:
@@ -125,7 +125,7 @@ class SnapshotViews:
         errors=ERRORS,
     )
     def delete(self, call: ViewRequest) -> None:
-        require_broker(call.path["broker"], self.broker_id)
+        require_broker(call.path["broker"], self.broker_id, self.metadata)
         try:
             self.snapshots.release(call.path["name"])
         except NoSnapshot as e:

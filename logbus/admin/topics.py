@@ -18,7 +18,7 @@ from twisted.internet.defer import Deferred
 from logbus.admin import strict_json
 from logbus.admin.authorization import HttpAccess, Right
 from logbus.admin.change_terms import IN_QUERY, VALIDATE_ONLY, is_only_checked
-from logbus.admin.cluster import BROKER_ID
+from logbus.admin.cluster import BROKER_ID, no_live_broker
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, mapping, nullable, object_schema, string
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.relay import live
@@ -385,7 +385,7 @@ class PartitionViews:
 
     def _asked(self, broker: int | None) -> int | None:
         if broker is not None and broker not in self.metadata.brokers:
-            raise HttpProblem(HTTPStatus.NOT_FOUND, f"There is no live broker {broker}.")
+            raise no_live_broker(broker, self.metadata)
         return broker
 
     def _leader(self, topic: str, number: int) -> int:

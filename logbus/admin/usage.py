@@ -65,7 +65,7 @@ class UsageViews:
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def usage(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
-        require_broker(call.path["broker"], self.broker_id)
+        require_broker(call.path["broker"], self.broker_id, self.metadata)
         return Deferred.fromCoroutine(self._usage())
 
     async def _usage(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class UsageViews:
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
     )
     def topics(self, call: ViewRequest) -> ViewResponse:
-        require_broker(call.path["broker"], self.broker_id)
+        require_broker(call.path["broker"], self.broker_id, self.metadata)
         names = containing(self.metadata.topics, call.query["contains"])
         shown, after = page_of(names, call, call.access.filter(AclOperation.DESCRIBE, ResourceType.TOPIC))
         return json_stream({"items": lambda: self._usages(shown), "next": after})

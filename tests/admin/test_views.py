@@ -122,7 +122,8 @@ class ViewTests(SynchronousTestCase):
 
     def test_unknown_broker(self) -> None:
         """A broker that is not alive is not found, and the answer names it."""
-        self.assertIn("no live broker 9", self.ask("GET", "/api/v1/brokers/9", status=404)["detail"])
+        detail = self.ask("GET", "/api/v1/brokers/9", status=404)["detail"]
+        self.assertEqual(detail, "There is no live broker 9; alive: 0.")
 
     def test_invalid_broker_id(self) -> None:
         """An id that is not a number is the client's error."""

@@ -74,7 +74,7 @@ class ClusterHistoryTests(SynchronousTestCase):
         self.assertIn(" 432 700 B", text)
         self.assertIn("Offsets and sizes are those of the leaders.", text)
         answered = self.first.ask("GET", "/api/v1/topics/orders/partitions?broker=9")
-        self.assertEqual((answered.status, answered.json["detail"]), (404, "There is no live broker 9."))
+        self.assertEqual((answered.status, answered.json["detail"]), (404, "There is no live broker 9; alive: 0, 1."))
 
     def test_topics_of_all_brokers(self) -> None:
         """The list of topics has what all brokers have of them, and names brokers that do not tell it."""
