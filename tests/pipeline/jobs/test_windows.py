@@ -21,6 +21,7 @@ from logbus.pipeline.jobs.event_stream import EventStream
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.late_events import TooManyLate
 from logbus.pipeline.jobs.outputs import Output, ToTable
+from logbus.pipeline.jobs.record_counts import CountsDiffer
 from logbus.pipeline.jobs.streaming_query import QueryReport, QuerySettings
 from logbus.pipeline.jobs.windows import SessionWindow, SlidingWindow, TumblingWindow, WindowsOptions, run
 from logbus.pipeline.payloads.payload import JsonPayload
@@ -279,6 +280,19 @@ def test_repeated_batch(spark: SparkSession, broker: Broker, tmp_path: Path) -> 
     (checkpoint / "logbus.json").write_text("{")
     with pytest.raises(PipelineError, match=r"logbus\.json is damaged"):
         run(spark, asked)
+
+
+def test_lost_events(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a readable event gets into no window, the job fails, with its report."""
+    topics(broker, "lossy")
+    put(broker, "lossy", [event("00:10", page="/tea"), event("00:20", page="/lost"), event("03:00", page="/end")])
+    whole = EventStream.events
+    monkeypatch.setattr(EventStream, "events", lambda *of, **more: whole(*of, **more).where("page <> '/lost'"))
+    with pytest.raises(
+        CountsDiffer, match=r"0 events .* 3 came in; 0 were late, 1 are in .* written, and 1 in"
+    ) as error:
+        run(spark, options(broker, "lossy", [Seen({})], tmp_path / "checkpoint", aggregates=ONE))
+    assert (error.value.report["counted"], error.value.report["still_open"]) == (1, 1)
 
 
 def test_invalid_expressions(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
