@@ -123,6 +123,7 @@ class OptionTests(TestCase):
             "the column 'Count' is there twice", lambda: windows(by={"count": "page"}, aggregates={"Count": ""})
         )
         self.refused("'window_start' is there twice", lambda: windows(by={"window_start": "page"}))
+        self.refused("the column '_events' is of this job's own", lambda: windows(by={"_Events": "page"}))
         same = windows(window=TumblingWindow("60 minutes"), running=QuerySettings("c", every=1))
         self.assertEqual(same.identity, windows().identity)
         for more in (
