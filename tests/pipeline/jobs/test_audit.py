@@ -565,6 +565,6 @@ def test_the_command_ends_with_1_where_a_limit_is_exceeded(
     report: AuditReport, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It says which."""
-    monkeypatch.setattr(Job, "run", lambda job, work: report)
+    monkeypatch.setattr(Job, "run", lambda *_: report)
     assert audit.main(["--quiet"], standalone_mode=False) == status
     assert [line for line in report.exceeded if line not in capsys.readouterr().err] == []
