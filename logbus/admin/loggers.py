@@ -110,7 +110,8 @@ class LoggerViews:
         return self._shown(call.body)
 
     def _levels(self) -> dict[str, str]:
-        return {name: self.levels.level(name) for name in self.levels.names()}
+        """What people have changed, which is what a tag stands for: there are hundreds of loggers."""
+        return {name: self.levels.level(name) for name in self.levels.names() if self.levels.is_set(name)}
 
     def _shown(self, names: Iterable[str]) -> ViewResponse:
         told = {"items": [self._logger(name) for name in names]}

@@ -79,14 +79,19 @@ def open_events(spark: SparkSession, checkpoint: FileSystem) -> int:
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
+    from pyspark.sql.types import StructField, StructType
 
     if last_commit(checkpoint) < 0:
         return 0
     try:
-        # Several aggregates may have the same name there, so they are told apart by position.
-        state = spark.read.format("statestore").load(checkpoint.url).select("value.*")
-        first, *others = (f"_{number}" for number in range(len(state.columns)))
-        row = state.toDF(first, *others).agg(f.coalesce(f.sum(first), f.lit(0)).alias("events")).first()
+        state = spark.read.format("statestore").load(checkpoint.url).select("value")
+        # Several aggregates may have the same name there, and Spark takes the last one for each of them: a cast
+        # renames fields by position.
+        aggregates = state.schema["value"].dataType
+        assert isinstance(aggregates, StructType)
+        renamed = StructType([StructField(f"_{number}", each.dataType) for number, each in enumerate(aggregates)])
+        values = state.select(f.col("value").cast(renamed).alias("value"))
+        row = values.agg(f.coalesce(f.sum("value._0"), f.lit(0)).alias("events")).first()
     except PySparkException as e:
         raise PipelineError(f"{checkpoint.url}: the open windows cannot be read: {short_message(str(e))}") from e
     assert row is not None, "an aggregate without groups has a row"
