@@ -26,8 +26,12 @@ SEND = """([path, filled, but]) => {
     }
     form.submit();
 }"""
-#: A password is typed twice instead, and there is no broker that a partition could move to.
-NOT_ASKED = {"/console/access/password", "/console/topics/{topic}/partitions/{partition}/move"}
+#: A password is typed twice instead, there is no broker that a partition could move to, and the group has members.
+NOT_ASKED = {
+    "/console/access/password",
+    "/console/groups/{group}/delete-offsets",
+    "/console/topics/{topic}/partitions/{partition}/move",
+}
 #: Fields without which the forms are refused.
 NEEDED = {
     "/console/new-topic": "name",
