@@ -59,6 +59,8 @@ FILLED: Mapping[str, str] = MappingProxyType(
         "count": "9",
         "key": "swept",
         "value": "7200000",
+        "topic": "orders",
+        "before": "1",
     }
 )
 """What to type where a form is empty, so that nothing is wrong with it."""

@@ -8,7 +8,9 @@ import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Page, Route, expect
 
+from logbus.admin import record_search
 from logbus.testing import Broker
+from tests.browser.accessibility import faults_of
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +54,35 @@ def test_what_is_in_use_stays(open_page: Callable[..., Page], mortal: Broker) ->
     expect(page.locator("#filter")).to_have_value("half a na")
 
 
-def test_a_search_is_stopped(open_page: Callable[..., Page], mortal: Broker) -> None:
+@pytest.fixture
+def slow_search(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+    """A broker that ends each part of a search after one fetch, however fast the machine is."""
+    monkeypatch.setattr(record_search, "SEARCH_SECONDS", 0)
+    monkeypatch.setattr(record_search, "FETCHED_BYTES", 1 << 16)
+    with Broker({"num.partitions": 1}) as started:
+        yield started
+
+
+def test_a_search_is_stopped(open_page: Callable[..., Page], slow_search: Broker) -> None:
     """A search through much shows how far it is, and stops when it is told to; then it can go on to the end."""
     # What is searched for is everywhere but in keys: each record must be looked at.
-    _write(mortal, "hay", "needle", 1_200_000)
-    _write(mortal, "hay", "found", key="needle")
+    _write(slow_search, "hay", "needle", 100_000)
+    _write(slow_search, "hay", "found", key="needle")
     page = open_page()
-    page.goto(f"{mortal.admin_url}/console/topics/hay/records?from=oldest&key=needle")
+    page.goto(f"{slow_search.admin_url}/console/topics/hay/records?from=oldest&key=needle")
+    held = list[Route]()
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/records?*", hold)
     page.locator("[data-continue] a").click()
+    page.get_by_role("button", name="Stop").wait_for()
+    assert faults_of(page, "a search that runs") == []
     page.get_by_role("button", name="Stop").click()
+    for each in held:
+        each.continue_()
+    page.unroute("**/records?*")
     onward = page.get_by_role("link", name="Search on")
     expect(onward).to_be_visible()
     assert any(character.isdigit() for character in page.locator("#progress").inner_text())
