@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from logbus.pipeline.jobs.job_control import JobControl
-    from logbus.pipeline.lake.compaction import CompactionReport
+    from logbus.pipeline.lake.target import CompactionReport
 
 
 @click.command()
@@ -42,13 +42,12 @@ def compact(
     Example:
       logbus pipeline compact --table lake/events
     """
-    from logbus.pipeline.lake.compaction import compact as run
-    from logbus.pipeline.lake.table import Table
+    from logbus.pipeline.lake.formats import existing_table
 
     def work(spark: SparkSession, watch: JobControl) -> CompactionReport:
-        found = Table.existing(spark, table)
+        found = existing_table(spark, table)
         found.claim()
-        return run(spark, found, min_files=min_files, target_bytes=target_mb << 20)
+        return found.optimize(min_files=min_files, target_bytes=target_mb << 20)
 
     done = job.run(work)
     print_json(done.as_json())

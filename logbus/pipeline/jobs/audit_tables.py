@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.lake.commit_log import TableState
-from logbus.pipeline.lake.layout import QUARANTINE
-from logbus.pipeline.lake.table import Table
+from logbus.pipeline.lake.formats import table_at
+from logbus.pipeline.lake.load_state import LoadState
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from logbus.pipeline.lake.target import LoadTarget
 
 _WANTED = ("topic", "partition", "offset", "timestamp")
 _ATTEMPTS = 5
@@ -44,20 +45,20 @@ class TableCount:
     notes: tuple[str, ...] = ()
 
 
-def open_table(spark: SparkSession, url: str) -> Table:
+def open_table(spark: SparkSession, url: str) -> LoadTarget:
     """
     The table at a directory or URL.
 
     :raise OptionError: there is none.
     :raise LakeError: it is damaged.
     """
-    table = Table.at(spark, url)
-    if not table.state.number:
-        raise OptionError(f"there is no table at {table.files.url}")
+    table = table_at(spark, url)
+    if not table.number:
+        raise OptionError(f"there is no table at {table.url}")
     return table
 
 
-def count_table(spark: SparkSession, table: Table, lengths: Mapping[str, int], length: int) -> TableCount:
+def count_table(spark: SparkSession, table: LoadTarget, lengths: Mapping[str, int], length: int) -> TableCount:
     """
     Count the records that a table has now, by topic and window of the record's time.
 
@@ -69,17 +70,18 @@ def count_table(spark: SparkSession, table: Table, lengths: Mapping[str, int], l
 
     table.refresh()
     for attempt in range(_ATTEMPTS):
-        before = table.state.number
+        before = table.number
         try:
             return _counted(spark, table, lengths, length)
         except PySparkException:
             # A compaction may have deleted files before they were read.
-            if attempt == _ATTEMPTS - 1 or table.refresh().number == before:
+            table.refresh()
+            if attempt == _ATTEMPTS - 1 or table.number == before:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-def _counted(spark: SparkSession, table: Table, lengths: Mapping[str, int], length: int) -> TableCount:
+def _counted(spark: SparkSession, table: LoadTarget, lengths: Mapping[str, int], length: int) -> TableCount:
     from pyspark.sql import functions as f
 
     windows: dict[Place, int] = {}
@@ -106,16 +108,16 @@ def _counted(spark: SparkSession, table: Table, lengths: Mapping[str, int], leng
     return TableCount(_topics(table.state), windows, doubled, notes_of(table.state))
 
 
-def _rows(spark: SparkSession, table: Table) -> DataFrame | None:
+def _rows(spark: SparkSession, table: LoadTarget) -> DataFrame | None:
     found = []
-    if any(not path.startswith(QUARANTINE) for path in table.state.files):
-        found.append(table.read(spark))
-    if any(path.startswith(QUARANTINE) for path in table.state.files):
-        found.append(table.read_quarantine(spark))
+    if table.has_rows:
+        found.append(table.read())
+    if table.has_quarantine:
+        found.append(table.read_quarantine())
     for rows in found:
         if missing := [name for name in _WANTED if name not in rows.columns]:
             raise OptionError(
-                f"{table.files.url} has no column {missing[0]!r}: tables that topics are loaded into can be audited, "
+                f"{table.url} has no column {missing[0]!r}: tables that topics are loaded into can be audited, "
                 "and no others"
             )
     if not found:
@@ -124,11 +126,11 @@ def _rows(spark: SparkSession, table: Table) -> DataFrame | None:
     return some[0] if len(some) == 1 else some[0].unionByName(some[1])
 
 
-def _topics(state: TableState) -> tuple[str, ...]:
+def _topics(state: LoadState) -> tuple[str, ...]:
     return tuple(sorted(state.offsets))
 
 
-def notes_of(state: TableState) -> tuple[str, ...]:
+def notes_of(state: LoadState) -> tuple[str, ...]:
     """The offsets of a table's topics that it lacks by its commits: not loaded, or lost."""
     notes = []
     for topic, held in sorted(state.offsets.items()):

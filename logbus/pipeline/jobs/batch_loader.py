@@ -11,16 +11,17 @@ from attrs import define, field, frozen
 from logbus.model import TopicPartition
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake import schema_evolution
-from logbus.pipeline.lake.layout import DATE, HOUR, QUARANTINE, Layout, layout_for
+from logbus.pipeline.lake.layout import DATE, HOUR, Layout, layout_for
 from logbus.pipeline.lake.offset_set import Range
-from logbus.pipeline.lake.parquet import gathered, staged_rows, write_parquet
-from logbus.pipeline.lake.table import Table
+from logbus.pipeline.lake.parquet import gathered
 from logbus.pipeline.payloads.payload import Payload, check_taken, raw_columns
 from logbus.pipeline.source.offsets_json import offsets_to_json
 from logbus.pipeline.source.schema import source_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from logbus.pipeline.lake.target import LoadTarget
 
 DEFAULT_LAYOUT = Layout("none")
 """Of new tables: any other makes many small files of a small load."""
@@ -63,7 +64,7 @@ class BatchLoader:
     """
 
     spark: SparkSession
-    table: Table
+    table: LoadTarget
     source: Mapping[str, str]
     headers: bool
     payload: Payload
@@ -71,14 +72,15 @@ class BatchLoader:
     partition_by: Layout | None
     layout: Layout = field(default=DEFAULT_LAYOUT, init=False)
 
-    def check(self) -> None:
+    def check(self) -> Any:
         """
         Check that rows can be written to the table, and choose the directories. It is called first.
 
+        :returns: the schema that the table has with these rows, as Spark's JSON.
         :raise OptionError: the payload's schema is invalid.
         :raise LakeError: it does not fit the table's, or the directories do not.
         """
-        self.layout = layout_for(self.table.files.url, self.table.state.files, self.partition_by, DEFAULT_LAYOUT)
+        self.layout = layout_for(self.table.url, self.table.directories, self.partition_by, DEFAULT_LAYOUT)
         self.payload.check()
         parsed = self.payload.parsed(self.spark.createDataFrame([], source_schema(self.headers)))
         events = parsed.select(*self.payload.columns(parsed))
@@ -86,30 +88,31 @@ class BatchLoader:
         check_directory(self.layout, json.loads(events.schema.json()))
         good = self._good(parsed)
         self._check_kind(good.columns)
-        self._schema(good)
+        return self._schema(good)
 
     def write(self, ranges: Mapping[TopicPartition, Range]) -> LoadedBatch:
         """
-        Write a batch to the table's staging directory.
+        Stage a batch.
 
         :raise LakeError: the number of rows in the files is wrong; or the rows' schema does not fit.
         """
         for _ in range(_ATTEMPTS):
-            self.table.files.delete(self.table.staging)
+            self.table.discard()
             parsed = self.payload.parsed(self._rows(ranges))
             written = self._write_good(parsed)
             if not written.quarantined:
                 return written
             odd = parsed.where(f"{self.payload.reason} is not null")
-            url = f"{self.table.staging_url}/{QUARANTINE}"
             directories = self.layout.of_times
             rows = _dated(odd, "timestamp", raw_columns(odd), directories)
-            write_parquet(gathered(rows, directories, _ORDER), url, directories)
-            if staged_rows(self.spark, self.table, QUARANTINE) == written.quarantined:
+            if (
+                self.table.stage(gathered(rows, directories, _ORDER), directories, quarantine=True)
+                == written.quarantined
+            ):
                 return written
             # The batch is read twice; a schema may have been registered between the first time and the second.
         raise LakeError(
-            f"{self.table.files.url}: which records can be read changed while they were written, {_ATTEMPTS} times; "
+            f"{self.table.url}: which records can be read changed while they were written, {_ATTEMPTS} times; "
             "nothing was committed"
         )
 
@@ -130,12 +133,12 @@ class BatchLoader:
         )
         schema = self._schema(good)
         directories = self.layout.directories
-        write_parquet(gathered(good, directories, _ORDER), self.table.staging_url, directories)
+        found = self.table.stage(gathered(good, directories, _ORDER), directories)
         counts = seen.get
         expected = counts["records"] - counts["odd"]
-        if (found := staged_rows(self.spark, self.table)) != expected:
+        if found != expected:
             raise LakeError(
-                f"{self.table.staging_url}: {expected} rows were written, and its files have {found}; nothing was "
+                f"{self.table.url}: {expected} rows were written, and the new files have {found}; nothing was "
                 "committed. Is it a place that Spark's driver and all of its workers share?"
             )
         return LoadedBatch(counts["records"], counts["odd"], counts["late"], schema)
@@ -145,13 +148,11 @@ class BatchLoader:
         return _dated(good, self.payload.time, self.payload.columns(good), self.layout.of_times)
 
     def _schema(self, rows: DataFrame) -> Any:
-        return schema_evolution.merged_schema(
-            self.table.files.url, self.table.state.schema, json.loads(rows.schema.json())
-        )
+        return schema_evolution.merged_schema(self.table.url, self.table.state.schema, json.loads(rows.schema.json()))
 
     def _check_kind(self, names: list[str]) -> None:
         """Check raw against parsed rows: without this check, a wrong payload option would just add columns."""
-        url, schema = self.table.files.url, self.table.state.schema
+        url, schema = self.table.url, self.table.state.schema
         if schema is None:
             return
         was_raw, is_raw = (_RAW in each for each in ([field["name"] for field in schema["fields"]], names))

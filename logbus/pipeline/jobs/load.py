@@ -27,18 +27,20 @@ from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.load_planner import LoadPlan, LoadPlanner
 from logbus.pipeline.jobs.progress import count_noun, plan_line, rates, report_progress
 from logbus.pipeline.jobs.wanted_offsets import WantedOffsets, next_batch
-from logbus.pipeline.lake.commit_log import CommitKind, TopicOffsets
-from logbus.pipeline.lake.compaction import compact
+from logbus.pipeline.lake.compaction import MIN_FILES
+from logbus.pipeline.lake.formats import table_at
 from logbus.pipeline.lake.layout import Layout
+from logbus.pipeline.lake.load_state import LoadChange, TopicOffsets
 from logbus.pipeline.lake.offset_set import OffsetSet, Range
-from logbus.pipeline.lake.parquet import parquet_settings
-from logbus.pipeline.lake.table import Table
+from logbus.pipeline.lake.parquet import TARGET_BYTES, parquet_settings
 from logbus.pipeline.payloads.payload import Payload, RawPayload, check_taken
 from logbus.pipeline.source.options import SourceOptions
 from logbus.pipeline.source.options import read_source_options as read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from logbus.pipeline.lake.target import LoadTarget
 
 
 @frozen(kw_only=True)
@@ -158,21 +160,22 @@ def run(spark: SparkSession, options: LoadOptions, watch: JobControl | None = No
     :raise DataLossFound: offsets to be loaded are gone, and ``failOnDataLoss`` is not false.
     :raise LakeError: the table is damaged, has another schema, or a topic was recreated.
     """
-    load = _Load(spark, options, watch or JobControl(), Table.at(spark, options.table))
+    load = _Load(spark, options, watch or JobControl(), table_at(spark, options.table))
     with parquet_settings(spark):
         load.planner.plan(load.table.state)
-        load.batches.check()
-        load.table.claim()
+        schema = load.batches.check()
+        for sentence in load.table.claim(schema, load.batches.layout.directories):
+            load.watch.tell(sentence)
         with report_progress(spark, load.watch):
             return load.run()
 
 
 def remaining(spark: SparkSession, options: LoadOptions) -> Remaining:
     """The offsets that a load would load now; nothing is changed."""
-    table = Table.at(spark, options.table)
-    wanted = LoadPlanner(options.reading, table.files.url).plan(table.state).wanted
+    table = table_at(spark, options.table)
+    wanted = LoadPlanner(options.reading, table.url).plan(table.state).wanted
     return Remaining(
-        table.files.url,
+        table.url,
         {str(each): len(of.missing) for each, of in wanted.items() if of.missing},
         {str(each): len(of.lost) for each, of in wanted.items() if of.lost},
     )
@@ -183,7 +186,7 @@ class _Load:
     spark: SparkSession
     options: LoadOptions
     watch: JobControl
-    table: Table
+    table: LoadTarget
     clock: Callable[[], float] = time.monotonic
     report: LoadReport = field(init=False)
     planner: LoadPlanner = field(init=False)
@@ -192,8 +195,8 @@ class _Load:
 
     def __attrs_post_init__(self) -> None:
         options = self.options
-        self.report = LoadReport(self.table.files.url)
-        self.planner = LoadPlanner(options.reading, self.table.files.url)
+        self.report = LoadReport(self.table.url)
+        self.planner = LoadPlanner(options.reading, self.table.url)
         self.batches = BatchLoader(
             spark=self.spark,
             table=self.table,
@@ -227,7 +230,7 @@ class _Load:
                 self.watch.tell(sentence)
         self.reported = set(sentences)
         if lost := {each: of.lost for each, of in plan.wanted.items() if of.lost}:
-            self.table.commit(CommitKind.LOSS, offsets=_by_topic(lost, plan.ids))
+            self.table.commit(LoadChange(lost=_by_topic(lost, plan.ids)))
             for each, offsets in lost.items():
                 self.report.lost.setdefault(str(each), []).extend(list(one) for one in offsets.ranges)
             plan = LoadPlan(self.shrunk(plan.wanted), plan.ids, ())
@@ -272,12 +275,12 @@ class _Load:
         written = self.batches.write(ranges)
         self.planner.check_ids({name: ids.get(name, "") for name, _ in ranges})
         commit = self.table.commit(
-            CommitKind.LOAD,
-            self.table.staged(),
-            offsets=_by_topic({each: OffsetSet.of(one) for each, one in ranges.items()}, ids),
-            records=written.records,
-            quarantined=written.quarantined,
-            schema=written.schema,
+            LoadChange(
+                offsets=_by_topic({each: OffsetSet.of(one) for each, one in ranges.items()}, ids),
+                records=written.records,
+                quarantined=written.quarantined,
+                schema=written.schema,
+            )
         )
         report = self.report
         report.batches += 1
@@ -285,18 +288,17 @@ class _Load:
         report.records += written.records
         report.quarantined += written.quarantined
         report.late += written.late
-        report.files += len(commit.added)
-        size = sum(each.size for each in commit.added)
-        report.bytes += size
+        report.files += commit.files
+        report.bytes += commit.bytes
         odd = f", {written.quarantined} in quarantine" if written.quarantined else ""
         more = f"; {left} offsets are left" if left else ""
         self.watch.tell(
             f"commit {commit.number}: {written.records} records{odd} of {count_noun(len(ranges), 'partition')} in "
-            f"{count_noun(len(commit.added), 'file')}; {rates(written.records, size, self.clock() - began)}{more}"
+            f"{count_noun(commit.files, 'file')}; {rates(written.records, commit.bytes, self.clock() - began)}{more}"
         )
 
     def compact(self) -> None:
-        done = compact(self.spark, self.table)
+        done = self.table.optimize(min_files=MIN_FILES, target_bytes=TARGET_BYTES)
         self.report.compacted += done.files_before
         if done.files_before:
             self.watch.tell(f"{done.files_before} files made {done.files_after}")

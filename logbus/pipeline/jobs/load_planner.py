@@ -11,7 +11,7 @@ from logbus.model import TopicPartition
 from logbus.pipeline.blocking.list_offsets import list_offsets
 from logbus.pipeline.errors import DataLossFound, LakeError
 from logbus.pipeline.jobs.wanted_offsets import WantedOffsets
-from logbus.pipeline.lake.commit_log import TableState
+from logbus.pipeline.lake.load_state import LoadState
 from logbus.pipeline.source.offset_reader import OffsetReader, topic_ids
 from logbus.pipeline.source.options import SourceOptions
 from logbus.pipeline.source.positions import LATEST, AtOffsets, AtTimes, Position
@@ -50,7 +50,7 @@ class LoadPlanner:
     def __attrs_post_init__(self) -> None:
         self._offset_reader = OffsetReader(self.reading)
 
-    def plan(self, state: TableState) -> LoadPlan:
+    def plan(self, state: LoadState) -> LoadPlan:
         """
         Make a plan.
 

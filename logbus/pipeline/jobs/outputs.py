@@ -15,14 +15,16 @@ from attrs import define, field, frozen
 
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake import schema_evolution
-from logbus.pipeline.lake.commit_log import CommitKind
-from logbus.pipeline.lake.parquet import parquet_settings, staged_rows, write_parquet
-from logbus.pipeline.lake.table import Table
+from logbus.pipeline.lake.formats import table_at
+from logbus.pipeline.lake.load_state import LoadChange
+from logbus.pipeline.lake.parquet import parquet_settings
 from logbus.pipeline.sink.options import EXACTLY_ONCE
 from logbus.pipeline.sink.options import read_sink_options as read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from logbus.pipeline.lake.target import LoadTarget
 
 _JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
@@ -114,7 +116,7 @@ class ToTopic:
 @define(eq=False)
 class ToTable:
     """
-    Writes rows to a table of Parquet files (:mod:`logbus.pipeline.lake.table`).
+    Writes rows to a table.
 
     :param url: a directory or URL.
     :param partitioned_by: columns whose values are directories.
@@ -122,7 +124,7 @@ class ToTable:
 
     url: str
     partitioned_by: Sequence[str] = ()
-    _table: Table | None = field(default=None, init=False)
+    _table: LoadTarget | None = field(default=None, init=False)
 
     def check(self) -> None:
         """See :class:`Output`: only Spark knows all file systems."""
@@ -134,7 +136,7 @@ class ToTable:
         :raise LakeError: it is damaged.
         """
         _check_columns("a directory", self.partitioned_by, columns)
-        self._table = Table.at(spark, self.url)
+        self._table = table_at(spark, self.url)
         self._table.claim()
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:
@@ -147,19 +149,18 @@ class ToTable:
         assert table is not None, "open() comes first"
         if number <= table.state.batches.get(query, -1):
             return
-        table.files.delete(table.staging)  # of an attempt that failed
-        schema: Any = schema_evolution.merged_schema(
-            table.files.url, table.state.schema, json.loads(rows.schema.json())
-        )
+        table.discard()  # of an attempt that failed
+        schema: Any = schema_evolution.merged_schema(table.url, table.state.schema, json.loads(rows.schema.json()))
+        sorted_rows = rows.sortWithinPartitions(*map(column, self.partitioned_by)) if self.partitioned_by else rows
         with parquet_settings(rows.sparkSession):
-            write_parquet(rows, table.staging_url, self.partitioned_by)
+            found = table.stage(sorted_rows, self.partitioned_by)
         records = rows.count()
-        if (found := staged_rows(rows.sparkSession, table)) != records:
+        if found != records:
             raise LakeError(
-                f"{table.staging_url}: {records} rows were written, and its files have {found}; nothing was "
+                f"{table.url}: {records} rows were written, and the new files have {found}; nothing was "
                 "committed. Is it a place that Spark's driver and all of its workers share?"
             )
-        table.commit(CommitKind.LOAD, table.staged(), records=records, schema=schema, batch=(query, number))
+        table.commit(LoadChange(records=records, schema=schema, batch=(query, number)))
 
 
 def column(name: str) -> Any:

@@ -1,10 +1,14 @@
 """
-Tables of Parquet files with a commit log, which records the offsets of topics in them.
+Tables that topics are loaded into, which know the offsets of topics in them.
 
-A job claims a table, stages Parquet files, and commits them together with their offsets.
+A job claims a table, stages files, and commits them together with their offsets.
 
-* ``table``: a table's directory: claims, commits, snapshots, and reading with Spark
-* ``commit_log``: the commits of a table and the state they result in, as JSON
+* ``target``: what jobs need of a table, whatever its format
+* ``formats``: opens the table at a URL
+* ``load_state``: what loads know of a table: offsets, schema, batches; as JSON
+* ``parquet_table``: a table of Parquet files with a commit log, as jobs use it with Spark
+* ``table``: its directory: claims, commits, snapshots
+* ``commit_log``: its commits and the state they result in, as JSON
 * ``offset_set``: a set of a partition's offsets, as ranges
 * ``schema_evolution``: which schemas new rows may have
 * ``layout``: the directories of a loaded table

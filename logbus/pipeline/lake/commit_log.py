@@ -1,5 +1,5 @@
 """
-The commits of a table and the state they result in, as JSON. Pure.
+The commits of a table of Parquet files and the state they result in, as JSON. Pure.
 
 Each commit is a JSON document, numbered without gaps. It names the files that were added and removed, and the offsets
 of topics in them: so records and offsets are committed together, by one file that is created atomically. The state of
@@ -12,7 +12,6 @@ loaded again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
@@ -21,10 +20,15 @@ import attrs
 from attrs import field, frozen
 
 from logbus.pipeline.errors import LakeError
-from logbus.pipeline.lake.offset_set import OffsetSet
-
-FORMAT = 1
-"""The version of the JSON format. A table of a newer version is neither read nor written."""
+from logbus.pipeline.lake.load_state import (
+    LoadChange,
+    LoadState,
+    TopicOffsets,
+    dumped,
+    loaded,
+    topics_document,
+    topics_of,
+)
 
 
 class CommitKind(Enum):
@@ -47,38 +51,6 @@ class DataFile:
 
     path: str
     size: int
-
-
-@frozen
-class TopicOffsets:
-    """
-    The offsets of one topic that are in a table.
-
-    :ivar topic_id: tells a topic from a deleted one of the same name; "" for brokers without topic ids.
-    :ivar partitions: the offsets by partition.
-    """
-
-    topic_id: str
-    partitions: Mapping[int, OffsetSet]
-
-    def merged(self, name: str, other: TopicOffsets) -> TopicOffsets:
-        """
-        The union of two.
-
-        :raise LakeError: an offset is in both, or the topic ids differ.
-        """
-        if other.topic_id != self.topic_id:
-            raise LakeError(
-                f"topic {name!r} has id {other.topic_id}, the one in the table {self.topic_id}: it was deleted and "
-                "created again; load it into a table of its own"
-            )
-        partitions = dict(self.partitions)
-        for partition, offsets in other.partitions.items():
-            held = partitions.get(partition, OffsetSet())
-            if twice := held & offsets:
-                raise LakeError(f"{name}-{partition}: offsets {twice.ranges} are in the table already")
-            partitions[partition] = held | offsets
-        return TopicOffsets(self.topic_id, partitions)
 
 
 @frozen(kw_only=True)
@@ -111,9 +83,22 @@ class Commit:
     schema: Any = None
     batch: tuple[str, int] | None = None
 
+    @property
+    def change(self) -> LoadChange:
+        """What it changes for loads."""
+        is_loss = self.kind is CommitKind.LOSS
+        return LoadChange(
+            offsets={} if is_loss else self.offsets,
+            lost=self.offsets if is_loss else {},
+            records=self.records,
+            quarantined=self.quarantined,
+            schema=self.schema,
+            batch=self.batch,
+        )
+
     def as_json(self) -> bytes:
         """The document."""
-        return _dumped(self._document())
+        return dumped(self._document())
 
     def _document(self) -> dict[str, Any]:
         return {
@@ -124,7 +109,7 @@ class Commit:
             "staging": self.staging,
             "added": [attrs.asdict(each) for each in self.added],
             "removed": list(self.removed),
-            "offsets": _topics_document(self.offsets),
+            "offsets": topics_document(self.offsets),
             "records": self.records,
             "quarantined": self.quarantined,
             "schema": self.schema,
@@ -139,7 +124,7 @@ class Commit:
         :param name: of the file, for errors.
         :raise LakeError: it is not one, or one of a newer format.
         """
-        return cls._of(name, _loaded(name, text))
+        return cls._of(name, loaded(name, text))
 
     @classmethod
     def _of(cls, name: str, document: Mapping[str, Any]) -> Commit:
@@ -152,7 +137,7 @@ class Commit:
                 staging=document["staging"],
                 added=_files(document["added"]),
                 removed=tuple(document["removed"]),
-                offsets=_topics(document["offsets"]),
+                offsets=topics_of(document["offsets"]),
                 records=document["records"],
                 quarantined=document["quarantined"],
                 schema=document["schema"],
@@ -170,20 +155,14 @@ class TableState:
     :ivar number: the last commit's; 0 before the first.
     :ivar writer: of the last commit.
     :ivar files: the table's files, by path.
-    :ivar offsets: the offsets that are in it or lost, by topic.
-    :ivar lost: those of them that are lost.
-    :ivar schema: of its rows, as Spark's JSON; None before the first.
-    :ivar batches: the number of the last batch of each streaming query.
+    :ivar load: what loads know of it.
     :ivar last_change: the last commit that is not a claim; its files may not have been moved yet.
     """
 
     number: int = 0
     writer: str = ""
     files: Mapping[str, DataFile] = field(factory=dict)
-    offsets: Mapping[str, TopicOffsets] = field(factory=dict)
-    lost: Mapping[str, TopicOffsets] = field(factory=dict)
-    schema: Any = None
-    batches: Mapping[str, int] = field(factory=dict)
+    load: LoadState = field(factory=LoadState)
     last_change: Commit | None = None
 
     def after(self, commit: Commit) -> TableState:
@@ -206,29 +185,18 @@ class TableState:
             number=commit.number,
             writer=commit.writer,
             files=files,
-            offsets=_with(self.offsets, commit.offsets),
-            lost=_with(self.lost, commit.offsets) if commit.kind is CommitKind.LOSS else self.lost,
-            schema=self.schema if commit.schema is None else commit.schema,
-            batches=self.batches if commit.batch is None else {**self.batches, commit.batch[0]: commit.batch[1]},
+            load=self.load.after(commit.change),
             last_change=self.last_change if commit.kind is CommitKind.CLAIM else commit,
         )
 
-    def held(self, topic: str, partition: int) -> OffsetSet:
-        """The offsets of a partition that need not be loaded: those in the table, and lost ones."""
-        known = self.offsets.get(topic)
-        return OffsetSet() if known is None else known.partitions.get(partition, OffsetSet())
-
     def as_json(self) -> bytes:
         """The document of a snapshot."""
-        return _dumped(
+        return dumped(
             {
                 "number": self.number,
                 "writer": self.writer,
                 "files": [attrs.asdict(each) for each in self.files.values()],
-                "offsets": _topics_document(self.offsets),
-                "lost": _topics_document(self.lost),
-                "schema": self.schema,
-                "batches": dict(self.batches),
+                **self.load.document(),
                 "last_change": None if self.last_change is None else self.last_change._document(),
             }
         )
@@ -240,68 +208,19 @@ class TableState:
 
         :raise LakeError: it is not one, or one of a newer format.
         """
-        document = _loaded(name, text)
+        document = loaded(name, text)
         try:
             change = document["last_change"]
             return cls(
                 number=document["number"],
                 writer=document["writer"],
                 files={each.path: each for each in _files(document["files"])},
-                offsets=_topics(document["offsets"]),
-                lost=_topics(document["lost"]),
-                schema=document["schema"],
-                batches={str(name): int(number) for name, number in document["batches"].items()},
+                load=LoadState.of_document(document),
                 last_change=None if change is None else Commit._of(name, change),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             raise LakeError(f"{name} is not a snapshot of a table: {e!r}") from e
 
 
-def _with(before: Mapping[str, TopicOffsets], more: Mapping[str, TopicOffsets]) -> Mapping[str, TopicOffsets]:
-    return {
-        **before,
-        **{name: before[name].merged(name, added) if name in before else added for name, added in more.items()},
-    }
-
-
-def _dumped(document: Mapping[str, Any]) -> bytes:
-    return json.dumps({"format": FORMAT, **document}, separators=(",", ":")).encode()
-
-
-def _loaded(name: str, text: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(text)
-    except ValueError as e:
-        raise LakeError(f"{name} is not JSON: {e}") from e
-    if not isinstance(document, dict):
-        raise LakeError(f"{name} is not a JSON object")
-    if document.get("format") != FORMAT:
-        raise LakeError(f"{name} is of format {document.get('format')!r}, this program reads and writes {FORMAT}")
-    return document
-
-
 def _files(values: Any) -> tuple[DataFile, ...]:
     return tuple(DataFile(each["path"], each["size"]) for each in values)
-
-
-def _topics(values: Any) -> dict[str, TopicOffsets]:
-    return {
-        name: TopicOffsets(
-            topic["topic_id"],
-            {
-                int(partition): OffsetSet.of(*((int(start), int(end)) for start, end in ranges))
-                for partition, ranges in topic["partitions"].items()
-            },
-        )
-        for name, topic in values.items()
-    }
-
-
-def _topics_document(topics: Mapping[str, TopicOffsets]) -> dict[str, Any]:
-    return {
-        name: {
-            "topic_id": topic.topic_id,
-            "partitions": {str(number): offsets.ranges for number, offsets in topic.partitions.items()},
-        }
-        for name, topic in topics.items()
-    }

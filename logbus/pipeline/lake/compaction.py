@@ -9,37 +9,20 @@ for a moment while it happens, but see none twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
-
-from attrs import asdict, frozen
+from typing import TYPE_CHECKING
 
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake.commit_log import CommitKind, DataFile
 from logbus.pipeline.lake.layout import QUARANTINE
 from logbus.pipeline.lake.parquet import TARGET_BYTES, parquet_settings, staged_rows, write_parquet
 from logbus.pipeline.lake.table import Table
+from logbus.pipeline.lake.target import CompactionReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MIN_FILES = 4
 _SORTED_BY = ("topic", "partition", "offset")
-
-
-@frozen
-class CompactionReport:
-    """Files and bytes before and after, of the directories that were rewritten."""
-
-    table: str
-    directories: int
-    files_before: int
-    files_after: int
-    bytes_before: int
-    bytes_after: int
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it."""
-        return asdict(self)
 
 
 def files_to_compact(

@@ -67,16 +67,15 @@ def directories_of(paths: Iterable[str]) -> tuple[str, ...] | None:
     return None
 
 
-def layout_for(table: str, paths: Iterable[str], wanted: Layout | None, default: Layout) -> Layout:
+def layout_for(table: str, there: tuple[str, ...] | None, wanted: Layout | None, default: Layout) -> Layout:
     """
     The layout of a table's next files.
 
     :param table: its URL, for errors.
-    :param paths: of the files that it has.
+    :param there: its directories; None: it has no files.
     :param wanted: None: as those, or the default for a table without files.
     :raise LakeError: another layout is wanted than that of the files.
     """
-    there = directories_of(paths)
     if there is None:
         return wanted or default
     known = next((each for each in map(Layout, _BY_TIME) if each.directories == there), None)

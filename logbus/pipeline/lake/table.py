@@ -37,10 +37,9 @@ from attrs import define, field
 from logbus.pipeline.errors import ClaimLost, LakeError
 from logbus.pipeline.lake.commit_log import Commit, CommitKind, DataFile, TableState
 from logbus.pipeline.lake.file_system import FileSystem, file_system_at, is_draft
-from logbus.pipeline.lake.layout import QUARANTINE
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 HOME = "_logbus"
 COMMITS = f"{HOME}/commits"
@@ -99,18 +98,6 @@ class Table:
             raise LakeError(f"{url!r} cannot be the name of a table: Spark takes {' and '.join(wild)} for patterns")
         table = cls(file_system_at(spark, url))
         table.refresh()
-        return table
-
-    @classmethod
-    def existing(cls, spark: SparkSession, url: str) -> Table:
-        """
-        The table at a URL or a path, which must exist.
-
-        :raise LakeError: there is none, or it is damaged.
-        """
-        table = cls.at(spark, url)
-        if not table.state.number:
-            raise LakeError(f"{table.files.url} is not a table of logbus: there is no {COMMITS}")
         return table
 
     @property
@@ -260,30 +247,3 @@ class Table:
             for path, size in sorted(self.files.walk(self.staging))
             if path.endswith(".parquet") and "/_temporary/" not in path and not path.rpartition("/")[2].startswith(".")
         )
-
-    def read(self, spark: SparkSession) -> DataFrame:
-        """
-        The rows as of the last :meth:`refresh`.
-
-        Spark raises an error if a compaction has deleted files since, or a commit has not moved its files yet. Then
-        refresh and read again.
-
-        :raise LakeError: it is empty.
-        """
-        return self._read_files(spark, [path for path in self.state.files if not path.startswith(QUARANTINE)], "")
-
-    def read_quarantine(self, spark: SparkSession) -> DataFrame:
-        """
-        The records whose values could not be read, with the reasons.
-
-        :raise LakeError: there are none.
-        """
-        return self._read_files(
-            spark, [path for path in self.state.files if path.startswith(QUARANTINE)], f"/{QUARANTINE}"
-        )
-
-    def _read_files(self, spark: SparkSession, paths: list[str], base: str) -> DataFrame:
-        if not paths:
-            raise LakeError(f"{self.files.url}{base} has no records")
-        reader = spark.read.option("basePath", f"{self.files.url}{base}").option("mergeSchema", "true")
-        return reader.parquet(*(f"{self.files.url}/{path}" for path in paths))

@@ -33,9 +33,11 @@ from logbus.pipeline.jobs.audit_page import page
 from logbus.pipeline.jobs.audit_tables import notes_of
 from logbus.pipeline.jobs.cancellation import JobStopped
 from logbus.pipeline.jobs.job_control import JobControl
-from logbus.pipeline.lake.commit_log import CommitKind, TableState, TopicOffsets
+from logbus.pipeline.lake.commit_log import CommitKind
+from logbus.pipeline.lake.layout import QUARANTINE
+from logbus.pipeline.lake.load_state import LoadState, TopicOffsets
 from logbus.pipeline.lake.offset_set import OffsetSet
-from logbus.pipeline.lake.table import QUARANTINE, Table
+from logbus.pipeline.lake.table import Table
 from logbus.testing import Broker
 from tests.pipeline.load_fixtures import ask, fill, load, make
 
@@ -428,13 +430,13 @@ class TestNotes:
         """The beginning that was not asked for, gaps, and what was lost; not more than anybody reads."""
         offsets = {0: OffsetSet.of((5, 10), (20, 30)), 1: OffsetSet.of((0, 3))}
         lost = {"t": TopicOffsets("", {1: OffsetSet.of((0, 2))})}
-        state = TableState(offsets={"t": TopicOffsets("", offsets)}, lost=lost)
+        state = LoadState(offsets={"t": TopicOffsets("", offsets)}, lost=lost)
         assert notes_of(state) == (
             "t-0: it begins at offset 5",
             "t-0: offsets 10 to 19 are not loaded",
             "t-1: 2 offsets were gone before they could be loaded",
         )
-        many = TableState(offsets={"t": TopicOffsets("", {n: OffsetSet.of((1, 2)) for n in range(50)})})
+        many = LoadState(offsets={"t": TopicOffsets("", {n: OffsetSet.of((1, 2)) for n in range(50)})})
         assert len(notes_of(many)) == 11
         assert notes_of(many)[-1] == "and 40 more of this kind"
 

@@ -15,10 +15,11 @@ from pyspark.sql import functions as f
 
 from logbus.errors import ApiError
 from logbus.pipeline.errors import ClaimLost, DataLossFound, LakeError, OptionError, Unreachable
-from logbus.pipeline.jobs import batch_loader
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.load import LoadOptions, remaining, run
+from logbus.pipeline.lake import parquet_table
 from logbus.pipeline.lake.compaction import compact
+from logbus.pipeline.lake.formats import table_at
 from logbus.pipeline.lake.hadoop_file_system import HadoopFileSystem
 from logbus.pipeline.lake.layout import directories_of
 from logbus.pipeline.lake.table import Table
@@ -170,12 +171,12 @@ def test_late_events_and_new_columns(spark: SparkSession, broker: Broker, tmp_pa
     assert (tmp_path / "date=2023-11-14" / "hour=20").is_dir()
     fill(broker, topic, [_json(user="v", page="p")])
     load(spark, broker, tmp_path, topic, payload=JsonPayload(schema="page STRING, user STRING"))
-    table = Table.at(spark, str(tmp_path))
-    rows = table.read(spark).select("user", "page", "e").orderBy("offset").collect()
+    table = table_at(spark, str(tmp_path))
+    rows = table.read().select("user", "page", "e").orderBy("offset").collect()
     assert [tuple(row) for row in rows] == [("u", None, None), ("u", None, None), ("v", "p", None)]
     with pytest.raises(LakeError, match="column 'user' is string in the table and integer in the new rows"):
         load(spark, broker, tmp_path, topic, payload=JsonPayload(schema="user INT"))
-    assert Table.at(spark, str(tmp_path)).state == table.state, "it was claimed before its schema was looked at"
+    assert table_at(spark, str(tmp_path)).number == table.number, "it was claimed before its schema was looked at"
 
 
 def test_changed_payload_option(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
@@ -219,13 +220,13 @@ def test_quarantine_reason_changes_during_a_write(
     """A batch is read twice where records are odd; when the second time finds fewer, nothing is forgotten."""
     topic = make(broker)
     fill(broker, topic, [b"{}", b"odd", b"odd"])
-    counted = batch_loader.staged_rows
+    counted = parquet_table.staged_rows
     wrong = ["_quarantine"]
 
     def fewer(spark: SparkSession, table: Table, base: str = "") -> int:
         return counted(spark, table, base) - (base in wrong and not wrong.remove(base))  # type: ignore[func-returns-value]
 
-    monkeypatch.setattr(batch_loader, "staged_rows", fewer)
+    monkeypatch.setattr(parquet_table, "staged_rows", fewer)
     payload = JsonPayload(schema="user STRING")
     assert load(spark, broker, tmp_path / "a", topic, payload=payload).records == 3
     assert len(held(spark, tmp_path / "a")) == 1
@@ -234,7 +235,7 @@ def test_quarantine_reason_changes_during_a_write(
     with pytest.raises(LakeError, match="which records can be read changed"):
         load(spark, broker, tmp_path / "b", topic, payload=payload)
     wrong[:] = [""]
-    with pytest.raises(LakeError, match="1 rows were written, and its files have 0; nothing was committed"):
+    with pytest.raises(LakeError, match="1 rows were written, and the new files have 0; nothing was committed"):
         load(spark, broker, tmp_path / "b", topic, payload=payload)
     assert [each["kind"] for each in commits(tmp_path / "b")] == ["claim", "claim"]
 
@@ -290,9 +291,9 @@ def test_compaction(spark: SparkSession, broker: Broker, tmp_path: Path) -> None
     files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet"))
     assert files == sorted(table.state.files)
     assert rows() == small
-    reasons = table.read_quarantine(spark).select("partition", "offset").collect()
+    reasons = table_at(spark, str(tmp_path)).read_quarantine().select("partition", "offset").collect()
     assert sorted(map(tuple, reasons)) == [(p, o) for p in range(2) for o in range(0, 24, 4)]
-    assert table.read(spark).count() == len(small)
+    assert table_at(spark, str(tmp_path)).read().count() == len(small)
     assert compact(spark, table, min_files=2).directories == 0
     with pytest.raises(OptionError, match="at least 2 files and 1 byte, not 1 and 5"):
         compact(spark, table, min_files=1, target_bytes=5)
@@ -370,7 +371,7 @@ def test_layouts(
     table = Table.at(spark, str(tmp_path))
     table.claim()
     assert compact(spark, table, min_files=2).files_after == count
-    assert table.read(spark).count() == 72
+    assert table_at(spark, str(tmp_path)).read().count() == 72
     other = "date" if partition_by != "date" else "none"
     with pytest.raises(LakeError, match=f"and partition_by {other} would make .*; load into a table of its own"):
         load(spark, broker, tmp_path, topic, payload=payload, partition_by=other)
@@ -397,14 +398,14 @@ def test_a_file_that_is_no_parquet(spark: SparkSession, broker: Broker, tmp_path
     """A file that another program puts among those of a batch is found before the commit."""
     topic = make(broker)
     fill(broker, topic, [b"x"])
-    write = batch_loader.write_parquet
+    write = parquet_table.write_parquet
 
     def spoiled(rows: Any, url: str, directories: Any) -> None:
         write(rows, url, directories)
         Path(url.removeprefix("file://"), "part-0.parquet").write_bytes(b"PAR1 and no more")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch_loader, "write_parquet", spoiled)
+        patch.setattr(parquet_table, "write_parquet", spoiled)
         with pytest.raises(LakeError, match=r"part-0\.parquet was written, and cannot be read"):
             load(spark, broker, tmp_path, topic)
     assert load(spark, broker, tmp_path, topic).records == 1

@@ -143,7 +143,7 @@ def run(
         them = Rounds(chance, say, place, "tests.pipeline.kills.load_driver", asked, "load-made", (_EARLY,), commits)
 
         def taken() -> int:
-            topics = log.refresh().offsets.values()
+            topics = log.refresh().load.offsets.values()
             return sum(len(offsets) for each in topics for offsets in each.partitions.values())
 
         try:

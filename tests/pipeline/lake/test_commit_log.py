@@ -5,7 +5,8 @@ from __future__ import annotations
 from unittest import TestCase
 
 from logbus.pipeline.errors import LakeError
-from logbus.pipeline.lake.commit_log import Commit, CommitKind, DataFile, TableState, TopicOffsets
+from logbus.pipeline.lake.commit_log import Commit, CommitKind, DataFile, TableState
+from logbus.pipeline.lake.load_state import TopicOffsets
 from logbus.pipeline.lake.offset_set import OffsetSet
 
 
@@ -29,9 +30,9 @@ class StateTests(TestCase):
         state = TableState().after(_load(1, 0, 5)).after(Commit(number=2, kind=CommitKind.CLAIM, at_ms=8, writer="v"))
         self.assertEqual(TableState.from_json("x", state.as_json()), state)
         self.assertEqual(Commit.from_json("x", _load(3, 5, 9).as_json()), _load(3, 5, 9))
-        self.assertEqual(state.held("t", 0), OffsetSet.of((0, 5)))
-        self.assertEqual(state.held("t", 1), OffsetSet())
-        self.assertEqual(state.held("u", 0), OffsetSet())
+        self.assertEqual(state.load.held("t", 0), OffsetSet.of((0, 5)))
+        self.assertEqual(state.load.held("t", 1), OffsetSet())
+        self.assertEqual(state.load.held("u", 0), OffsetSet())
         self.assertEqual(state.last_change, _load(1, 0, 5))
         gone = Commit(
             number=3,
@@ -42,8 +43,8 @@ class StateTests(TestCase):
         )
         state = state.after(gone)
         self.assertEqual(TableState.from_json("x", state.as_json()), state)
-        self.assertEqual(state.held("t", 0), OffsetSet.of((0, 7)))
-        self.assertEqual(state.lost["t"].partitions[0], OffsetSet.of((5, 7)))
+        self.assertEqual(state.load.held("t", 0), OffsetSet.of((0, 7)))
+        self.assertEqual(state.load.lost["t"].partitions[0], OffsetSet.of((5, 7)))
 
     def test_contradictions(self) -> None:
         """No number is left out, no offset and no file comes twice, nothing goes that is not there, no id changes."""

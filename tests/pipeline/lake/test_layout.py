@@ -36,11 +36,11 @@ class LayoutTests(TestCase):
         """Unless the table has none yet; what is asked for must be the same."""
         for text in ("none", "date", "hour", "page"):
             there = ["/".join([*(f"{each}=x" for each in Layout(text).directories), "p.parquet"])]
-            self.assertEqual(layout_for("t", there, None, NONE).directories, Layout(text).directories)
-            self.assertEqual(layout_for("t", there, Layout(text), NONE), Layout(text))
-            self.assertEqual(layout_for("t", [], Layout(text), NONE), Layout(text))
+            self.assertEqual(layout_for("t", directories_of(there), None, NONE).directories, Layout(text).directories)
+            self.assertEqual(layout_for("t", directories_of(there), Layout(text), NONE), Layout(text))
+            self.assertEqual(layout_for("t", None, Layout(text), NONE), Layout(text))
             with self.assertRaisesRegex(LakeError, "^t: its files are in .*, and partition_by user would make user="):
-                layout_for("t", there, Layout("user"), NONE)
-        self.assertEqual(layout_for("t", [], None, NONE), NONE)
+                layout_for("t", directories_of(there), Layout("user"), NONE)
+        self.assertEqual(layout_for("t", None, None, NONE), NONE)
         with self.assertRaisesRegex(LakeError, "its directories a/b are none that a load makes"):
-            layout_for("t", ["a=1/b=2/p.parquet"], None, NONE)
+            layout_for("t", ("a", "b"), None, NONE)

@@ -15,8 +15,9 @@ from attrs import define, field
 
 from logbus.pipeline.errors import ClaimLost, LakeError
 from logbus.pipeline.lake import table as tables
-from logbus.pipeline.lake.commit_log import CommitKind, DataFile, TopicOffsets
+from logbus.pipeline.lake.commit_log import CommitKind, DataFile
 from logbus.pipeline.lake.file_system import LocalFileSystem, draft_of
+from logbus.pipeline.lake.load_state import TopicOffsets
 from logbus.pipeline.lake.offset_set import OffsetSet
 from logbus.pipeline.lake.table import Table
 
@@ -129,7 +130,7 @@ class TableTests(TestCase):
         files = KilledFiles(LocalFileSystem(root), left)
         table = Table(files)
         table.claim()
-        while (start := table.state.held("t", 0).end) < 10:
+        while (start := table.state.load.held("t", 0).end) < 10:
             rows = list(range(start, min(start + 3, 10)))
             odd = [row for row in rows if row % 2]
             added = [
@@ -164,7 +165,7 @@ class TableTests(TestCase):
                 self.assertEqual(seen, list(range(10)))
                 table = Table(LocalFileSystem(root))
                 table.refresh()
-                self.assertEqual(table.state.held("t", 0), OffsetSet.of((0, 10)))
+                self.assertEqual(table.state.load.held("t", 0), OffsetSet.of((0, 10)))
                 self.assertEqual(
                     [Path(path).name for path in table.state.files], [p.name for p in root.rglob("*.parquet")]
                 )
@@ -274,7 +275,7 @@ class TableTests(TestCase):
         self.assertLess(len(files.names(tables.COMMITS)), tables.KEEP + tables.SNAPSHOT_EVERY + 1)
         self.assertLess(len(files.names(tables.SNAPSHOTS)), 5)
         self.assertEqual(Table(files).refresh(), table.state)
-        self.assertEqual(table.state.held("t", 0), OffsetSet.of((0, 3 * tables.KEEP)))
+        self.assertEqual(table.state.load.held("t", 0), OffsetSet.of((0, 3 * tables.KEEP)))
 
     def test_synced_files_and_directories(self) -> None:
         """Files, and the directories that name them, up to the table's."""
