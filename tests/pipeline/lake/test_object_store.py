@@ -1,0 +1,74 @@
+"""Tests the options of stores, and where they are."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from logbus.pipeline.errors import LakeError, OptionError
+from logbus.pipeline.lake.object_store import ArrowStore, split_scheme, store_options
+
+
+@pytest.mark.parametrize(
+    ("url", "root"),
+    [
+        ("s3://bucket/views", "bucket/views"),
+        ("s3a://bucket/a/b?c#d/", "bucket/a/b?c#d"),
+        ("gs://bucket", "bucket"),
+        ("abfss://container@account.dfs.core.windows.net/views", "container/views"),
+        ("/lake/at 12:30", "/lake/at 12:30"),
+        ("file:/lake/views", "/lake/views"),
+        ("file:///lake/views/", "/lake/views"),
+        ("views", f"{os.getcwd()}/views"),
+    ],
+)
+def test_root(url: str, root: str) -> None:
+    """Arrow's file systems take paths that begin with the bucket or container."""
+    assert ArrowStore(url).root() == root
+
+
+def test_local_root() -> None:
+    """Only paths and ``file:`` are this machine's."""
+    assert ArrowStore("file:///lake").local_root() == Path("/lake")
+    assert ArrowStore("s3://lake").local_root() is None
+    assert split_scheme("a/b:c") == ("", "a/b:c")
+
+
+def test_options() -> None:
+    """The environment's options are taken along to where a task runs; those that are given are preferred."""
+    environ = {"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "theirs", "GOOGLE": "no"}
+    given = {"AWS_ACCESS_KEY_ID": "mine"}
+    assert store_options("s3://b", given, environ) == {"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "mine"}
+    assert store_options("/lake", {}, environ) == {}
+    with mock.patch.dict("os.environ", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}):
+        store = ArrowStore("s3://b")
+    assert pickle.loads(pickle.dumps(store))._options["AWS_ENDPOINT_URL"] == "http://127.0.0.1:9"
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "hidden" not in repr(ArrowStore("s3://b", {"AWS_SECRET_ACCESS_KEY": "hidden"}))
+
+
+def test_refusals() -> None:
+    """The URL and what it takes are named."""
+    with pytest.raises(LakeError, match=r"hdfs://host/lake: .* to hdfs: directly; a table can be at /lake/views"):
+        ArrowStore("hdfs://host/lake")
+    with pytest.raises(OptionError, match="AWS_REGION is no option of a local directory; it takes none"):
+        ArrowStore("/lake", {"AWS_REGION": "eu"})
+    with pytest.raises(OptionError, match="ENDPOINT is no option of s3; it takes AWS_ENDPOINT_URL, "):
+        ArrowStore("s3://b", {"ENDPOINT": "http://127.0.0.1:9"})
+
+
+def test_azure_account() -> None:
+    """It is in the URL, as Hadoop has it."""
+    store = ArrowStore("abfss://container@account.dfs.core.windows.net/views", {"AZURE_STORAGE_ACCOUNT_KEY": "a2V5"})
+    assert store.file_system().type_name == "abfs"
+
+
+def test_google() -> None:
+    store = ArrowStore("gs://bucket/views", {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"})
+    assert store.file_system().type_name == "gcs"
