@@ -240,16 +240,18 @@ class TimeSlice:
             seen[key] = None
         return list(seen)
 
-    async def finish(self, steps: Generator[None, None, T], units: int = 1) -> T:
+    async def finish(self, steps: Generator[Deferred[None] | None, None, T], units: int = 1) -> T:
         """
-        Run a generator that yields after each step.
+        Run a generator that yields after each step: None, or what is to be waited for before the next one.
 
         :param units: of each step.
         :returns: the generator's result.
         """
         try:
             while True:
-                next(steps)
+                waiting = next(steps)
+                if waiting is not None:
+                    await waiting
                 if self.used(units):
                     await self.next()
         except StopIteration as done:

@@ -31,6 +31,28 @@ class IOPool(Enum):
     """Work without a waiting request: write-back, checkpoints, deletion, and opening logs. Runs in order."""
 
 
+class NotCached(Exception):
+    """
+    A read would have waited for the device: load the bytes, and begin again. Only within :class:`.CachedOnly`.
+
+    :ivar position: of the bytes in the file; ``length``: their number.
+    """
+
+    def __init__(self, file: IFile, position: int, length: int) -> None:
+        super().__init__(f"{length} bytes at {position} are not cached")
+        self.file = file
+        self.position = position
+        self.length = length
+
+    def of_whole_file(self) -> NotCached:
+        """The same for a file of which more will be read at once."""
+        return NotCached(self.file, 0, self.file.size())
+
+    def load(self) -> Deferred[None]:
+        """Fires when the bytes are cached; see :meth:`IFile.load`."""
+        return self.file.load(self.position, self.length)
+
+
 class IFile(Interface):
     """
     An open file of a log directory. It closes with the last reference to it: a holder of a slice can still read after
@@ -58,6 +80,7 @@ class IFile(Interface):
         """
         Read up to ``length`` bytes; fewer at the end of the file.
 
+        :raises NotCached: that would wait for the device, and must not: see :class:`.CachedOnly`.
         :raises StorageError: the read failed; the disk is offline.
         """
 
@@ -73,6 +96,13 @@ class IFile(Interface):
 
     def read_ahead(position: int, length: int) -> Deferred[None] | None:
         """None if these bytes can be sent without waiting for the device; else a Deferred that fires when they can."""
+
+    def load(position: int, length: int) -> Deferred[None]:
+        """
+        Load bytes that are not cached, in an I/O thread; cancelling it gives up a read that has not begun.
+
+        :raises StorageError: (as a failure) they cannot be read; the disk is offline.
+        """
 
     def truncate(size: int) -> None:
         """
@@ -113,6 +143,9 @@ class IDisk(Interface):
     root: str = Attribute("The directory's absolute path.")
     failure: StorageError | None = Attribute("Why the directory is offline; None while it is not.")
     writes_ahead: bool = Attribute("Whether a large write is likely to block, and worth :meth:`write_ahead`.")
+    cached_only: int = Attribute(
+        "The thread in which reads raise NotCached rather than wait for the device; 0: none. See CachedOnly."
+    )
     boot_id: str | None = Attribute(
         "Tells one run of the machine from the next: what was not synced in another one is gone. None: not known."
     )

@@ -5,23 +5,27 @@ The time index gives the offset below which all timestamps are lower; from there
 that may contain the record are decompressed piece by piece until it is found.
 
 A header may promise a record that is not there, and a batch may hold millions of records. So a search is a
-generator that yields after each bit of work (tens of microseconds), and returns the result.
+generator that yields after each bit of work (tens of microseconds), and returns the result. Where it would wait for the
+device it yields a Deferred to be waited for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
+
+from twisted.internet.defer import Deferred
 
 from logbus.errors import DecodeError
 from logbus.model import TimestampOffset
 from logbus.records.batch import BatchHeader
 from logbus.records.record_stream import record_times
-from logbus.storage.istorage import IFile
+from logbus.storage.filesystem.cached_only import MOST_LOADS, CachedOnly
+from logbus.storage.istorage import IFile, NotCached
 from logbus.storage.log import Log
 from logbus.storage.segments.segment import Segment
 
-Search = Generator[None, None, TimestampOffset | None]
-"""A search for a record; returns its offset and timestamp, or None."""
+Search = Generator[Deferred[None] | None, None, TimestampOffset | None]
+"""A search for a record; yields what is to be waited for, or None; returns its offset and timestamp, or None."""
 
 RECORDS_PER_STEP = 16
 """Records of a batch that are read between two yields."""
@@ -30,16 +34,23 @@ LATEST = -1
 EARLIEST = -2
 
 
+class _Removed(Exception):
+    """A segment was removed while something was loaded from it."""
+
+
 def offset_for_timestamp(log: Log, timestamp: int) -> Search:
     """The first record at or behind the log's start whose timestamp is at least ``timestamp``."""
     while True:
         segments = log.segments
         for segment in segments:
-            yield
+            yield None
             if segment not in log.segments:
                 break  # Retention or the cleaner was faster: look again at what there is.
             if segment.max_timestamp >= timestamp and segment.size:
-                found = yield from _in_segment(segment, timestamp, log.log_start_offset)
+                try:
+                    found = yield from _in_segment(log, segment, timestamp)
+                except _Removed:
+                    break
                 if found is not None:
                     return found
         else:
@@ -48,13 +59,15 @@ def offset_for_timestamp(log: Log, timestamp: int) -> Search:
 
 def max_timestamp_offset(log: Log) -> Search:
     """The first record that has the largest timestamp."""
-    latest = max(log.segments, key=lambda segment: segment.max_timestamp)
-    if latest.max_timestamp < 0:
-        return None
-    found = yield from _in_segment(latest, latest.max_timestamp, log.log_start_offset)
-    if found is not None:
-        return found
-    return (yield from _latest_left(log))
+    while True:
+        latest = max(log.segments, key=lambda segment: segment.max_timestamp)
+        if latest.max_timestamp < 0:
+            return None
+        try:
+            found = yield from _in_segment(log, latest, latest.max_timestamp)
+            return found if found is not None else (yield from _latest_left(log))
+        except _Removed:
+            pass
 
 
 def _latest_left(log: Log) -> Search:
@@ -63,8 +76,13 @@ def _latest_left(log: Log) -> Search:
     for segment in log.segments:
         if segment in log.segments:
             file = segment.log.get()
-            for position, header in segment.batches(segment.find(log.log_start_offset)):
-                yield
+            start = yield from _cached(log, segment, lambda segment: segment.find(log.log_start_offset))
+            for found in _batches(log, segment, start):
+                if not isinstance(found, tuple):
+                    yield found
+                    continue
+                position, header = found
+                yield None
                 if header.record_count and (best is None or header.max_timestamp > best[0]):
                     best = header.max_timestamp, segment, file, position, header
     if best is None:
@@ -73,17 +91,67 @@ def _latest_left(log: Log) -> Search:
     return (yield from _in_batch(segment, file, position, header, timestamp, log.log_start_offset))
 
 
-def _in_segment(segment: Segment, timestamp: int, start_offset: int) -> Search:
+def _in_segment(log: Log, segment: Segment, timestamp: int) -> Search:
     # The segment may be removed while the search is suspended; a reference keeps its file readable.
-    file = segment.log.get()
-    known_lower = segment.base_offset + segment.times.before(timestamp)
-    for position, header in segment.batches(segment.find(max(known_lower + 1, start_offset))):
-        yield
+    file, start = segment.log.get(), log.log_start_offset
+    before = yield from _cached(log, segment, lambda segment: segment.times.before(timestamp))
+    least = max(segment.base_offset + before + 1, start)
+    position = yield from _cached(log, segment, lambda segment: segment.find(least))
+    for found in _batches(log, segment, position):
+        if not isinstance(found, tuple):
+            yield found
+            continue
+        position, header = found
+        yield None
         if header.max_timestamp >= timestamp:
-            found = yield from _in_batch(segment, file, position, header, timestamp, start_offset)
-            if found is not None:
-                return found
+            record = yield from _in_batch(segment, file, position, header, timestamp, start)
+            if record is not None:
+                return record
     return None
+
+
+def _cached(log: Log, segment: Segment, look_up: Callable[[Segment], int]) -> Generator[Deferred[None], None, int]:
+    """
+    Call ``look_up``; yields what is to be waited for before it is called again.
+
+    :raises _Removed: the log has the segment no more.
+    """
+    for _ in range(MOST_LOADS):
+        try:
+            with CachedOnly(segment.disk):
+                return look_up(segment)
+        except NotCached as cold:
+            loading = cold.load()
+        yield loading
+        if segment not in log.segments:
+            raise _Removed
+    return look_up(segment)
+
+
+def _batches(log: Log, segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader] | Deferred[None]]:
+    """
+    The batches from ``position`` on, as :meth:`.Segment.batches`, and what is to be waited for before the next one.
+
+    :raises _Removed: the log has the segment no more, and the rest is not cached.
+    """
+    disk, scan, loads = segment.disk, segment.batches(position), 0
+    while True:
+        try:
+            with CachedOnly(disk, on=loads < MOST_LOADS):
+                found = next(scan, None)
+        except NotCached as cold:
+            loads += 1
+            loading = cold.load()
+        else:
+            if found is None:
+                return
+            yield found
+            position, loads = found[0] + found[1].size, 0
+            continue
+        yield loading
+        if segment not in log.segments:
+            raise _Removed
+        scan = segment.batches(position)
 
 
 def _in_batch(
@@ -91,18 +159,20 @@ def _in_batch(
 ) -> Search:
     if header.log_append_time and header.base_offset >= start_offset and _is_whole(header):
         return TimestampOffset(header.max_timestamp, header.base_offset, header.leader_epoch)
+    if (loading := file.read_ahead(position, header.size)) is not None:
+        yield loading
     data = file.pread(header.size, position)
     seen = 0
     try:
         for record in record_times(data, header):
             if record is None:
-                yield
+                yield None
                 continue
             if record[1] >= timestamp and record[0] >= start_offset:
                 return TimestampOffset(record[1], record[0], header.leader_epoch)
             seen += 1
             if not seen % RECORDS_PER_STEP:
-                yield
+                yield None
     except DecodeError as error:
         raise segment.damaged(position, f"batch at offset {header.base_offset}: {error}") from error
     return None

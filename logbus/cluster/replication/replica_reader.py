@@ -10,6 +10,9 @@ A read of a partition stops at the end of a segment, and before a batch that doe
 there, the fetch is answered at once, even with less than ``min_bytes``: waiting would bring no more of that partition,
 and the next fetch continues behind.
 
+What is to be sent is read from the device by who sends it; but to find it, indexes and headers of batches are needed.
+If these are not in the page cache, a fetch first waits until a thread has loaded them.
+
 Consumers read committed records, from the leader or, if they support it, from a follower (KIP-392).  Followers read up
 to the log's end, from the leader only, whose view of their logs it updates.
 """
@@ -17,10 +20,10 @@ to the log's end, from the leader only, whose view of their logs it updates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredList
 
 from logbus.cluster.replication.follower_state import FollowerState
 from logbus.cluster.replication.partition_fetch import (
@@ -36,12 +39,17 @@ from logbus.cluster.replication.replica_selector import RackAwareReplicaSelector
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH
 from logbus.net.time_slices import TimeSlice
+from logbus.storage.filesystem.cached_only import MOST_LOADS, CachedOnly
+from logbus.storage.istorage import NotCached
 
 PARTITIONS_AT_A_TIME = 100
 """Partitions of a large fetch that are read before other requests get a turn."""
 
 UNITS_TO_READ = 2
 """Units of a time slice for reading one partition."""
+
+_Read: TypeAlias = tuple[list[PartitionFetchResult], int, bool]
+"""Results, their size in bytes, and whether the client should be answered at once."""
 
 
 class ReplicationThrottle:
@@ -81,7 +89,57 @@ class ReplicaReader:
         :param max_bytes: of the whole answer; the first batch found is returned even when it is larger.
         :return: a result for each partition; a Deferred (cancellable) if it must wait for ``min_bytes``.
         """
-        results, size, urgent = self.read(source.fetches(), max_bytes, fetch_params)
+        cold: list[NotCached] = []
+        found = self.read(source.fetches(), max_bytes, fetch_params, cold=cold)
+        if cold:
+            return Deferred.fromCoroutine(
+                self._fetch_cold(cold, source, min_bytes, max_bytes, max_wait_ms, fetch_params)
+            )
+        return self._enough(found, source, min_bytes, max_bytes, max_wait_ms, fetch_params)
+
+    async def _fetch_cold(
+        self,
+        cold: list[NotCached],
+        source: FetchContext,
+        min_bytes: int,
+        max_bytes: int,
+        max_wait_ms: int,
+        fetch_params: FetchParams,
+    ) -> list[PartitionFetchResult]:
+        """Read as :meth:`fetch` does, once ``cold`` is loaded."""
+        found = await self._read_loaded(cold, source.fetches, max_bytes, fetch_params)
+        enough = self._enough(found, source, min_bytes, max_bytes, max_wait_ms, fetch_params)
+        return enough if isinstance(enough, list) else await enough
+
+    async def _read_loaded(
+        self,
+        cold: list[NotCached],
+        fetches: Callable[[], Sequence[PartitionFetch]],
+        max_bytes: int,
+        fetch_params: FetchParams,
+        size: int = 0,
+    ) -> _Read:
+        """Read as :meth:`read` does, once ``cold`` is loaded, and what turns out to be needed then."""
+        for _ in range(MOST_LOADS):
+            # An error of the disk is found again by reading.
+            await DeferredList([each.load() for each in cold], consumeErrors=True)
+            cold = []
+            found = self.read(fetches(), max_bytes, fetch_params, size, cold)
+            if not cold:
+                return found
+        return self.read(fetches(), max_bytes, fetch_params, size)
+
+    def _enough(
+        self,
+        found: _Read,
+        source: FetchContext,
+        min_bytes: int,
+        max_bytes: int,
+        max_wait_ms: int,
+        fetch_params: FetchParams,
+    ) -> list[PartitionFetchResult] | Deferred[list[PartitionFetchResult]]:
+        """What was read, or, if that is too little, a Deferred of what there is later."""
+        results, size, urgent = found
         enough = min(min_bytes, max_bytes)
         if urgent or size >= enough or max_wait_ms <= 0 or source.empty or (size and self._more_follows(results)):
             return results
@@ -123,9 +181,11 @@ class ReplicaReader:
         answers: list[PartitionFetchResult] = []
         size, urgent = 0, False
         for start in range(0, len(fetches), PARTITIONS_AT_A_TIME):
-            results, size, hurry = self.read(
-                fetches[start : start + PARTITIONS_AT_A_TIME], max_bytes, fetch_params, size
-            )
+            some, cold = fetches[start : start + PARTITIONS_AT_A_TIME], list[NotCached]()
+            found = self.read(some, max_bytes, fetch_params, size, cold)
+            if cold:
+                found = await self._read_loaded(cold, lambda some=some: some, max_bytes, fetch_params, size)  # type: ignore[misc]
+            results, size, hurry = found
             answers += results
             urgent = urgent or hurry
             if time_slice.used(UNITS_TO_READ * len(results)):
@@ -133,12 +193,18 @@ class ReplicaReader:
         return answers, size, urgent
 
     def read(
-        self, fetches: Sequence[PartitionFetch], max_bytes: int, fetch_params: FetchParams, size: int = 0
-    ) -> tuple[list[PartitionFetchResult], int, bool]:
+        self,
+        fetches: Sequence[PartitionFetch],
+        max_bytes: int,
+        fetch_params: FetchParams,
+        size: int = 0,
+        cold: list[NotCached] | None = None,
+    ) -> _Read:
         """
         Read now; return the results, their size in bytes, and whether the client should be answered at once.
 
         :param size: bytes in the answer so far.
+        :param cold: gets what must be loaded first, instead of waiting for it; the results are of no use then.
         """
         answers: list[PartitionFetchResult] = []
         urgent, left = False, max(0, max_bytes - size)
@@ -153,10 +219,15 @@ class ReplicaReader:
                     raise ApiError(
                         ErrorCode.UNKNOWN_TOPIC_ID, f"{fetch.topic} has the id {replica.topic_id}, not {fetch.topic_id}"
                     )
+                mode = CachedOnly(replica.log.disk, on=cold is not None)
                 if fetch_params.is_replica:
-                    self._read_for_follower(result, replica, left, fetch_params, min_one=size == 0)
+                    self._read_for_follower(result, replica, left, fetch_params, mode, min_one=size == 0)
                 else:
-                    self._read_for_consumer(result, replica, left, fetch_params, min_one=size == 0)
+                    self._read_for_consumer(result, replica, left, fetch_params, mode, min_one=size == 0)
+            except NotCached as problem:
+                assert cold is not None
+                cold.append(problem)
+                continue
             except (ApiError, StorageError) as e:
                 result.error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
                 # The frames hold the results, which hold the error: a cycle that only the garbage collector frees.
@@ -233,7 +304,14 @@ class ReplicaReader:
         return False
 
     def _read_for_consumer(
-        self, result: PartitionFetchResult, replica: Replica, left: int, fetch_params: FetchParams, *, min_one: bool
+        self,
+        result: PartitionFetchResult,
+        replica: Replica,
+        left: int,
+        fetch_params: FetchParams,
+        mode: CachedOnly,
+        *,
+        min_one: bool,
     ) -> None:
         fetch, log, partition = result.fetch, replica.log, replica.partition
         if partition.is_leader or not fetch_params.follows:
@@ -266,15 +344,23 @@ class ReplicaReader:
             # The usual one that has to wait.
             result.read_to = fetch.offset
             return
-        found = replica.read(
-            fetch.offset, min(left, fetch.max_bytes), committed=fetch_params.committed, min_one=min_one
-        )
+        with mode:
+            found = replica.read(
+                fetch.offset, min(left, fetch.max_bytes), committed=fetch_params.committed, min_one=min_one
+            )
+            if fetch_params.committed and found.data is not None:
+                result.aborted = log.aborted_transactions(fetch.offset, found.end_offset)
         result.data, result.read_to = found.data, found.end_offset
-        if fetch_params.committed and result.data is not None:
-            result.aborted = log.aborted_transactions(fetch.offset, found.end_offset)
 
     def _read_for_follower(
-        self, result: PartitionFetchResult, replica: Replica, left: int, fetch_params: FetchParams, *, min_one: bool
+        self,
+        result: PartitionFetchResult,
+        replica: Replica,
+        left: int,
+        fetch_params: FetchParams,
+        mode: CachedOnly,
+        *,
+        min_one: bool,
     ) -> None:
         fetch, log = result.fetch, replica.log
         follower = replica.partition.follower(
@@ -285,7 +371,8 @@ class ReplicaReader:
             # Note the follower's offset first: that may move the high watermark, which goes into the answer.
             replica.fetched(follower, OffsetAndStart(fetch.offset, fetch.log_start_offset))
             if not self.throttle.is_throttled(replica, follower):
-                found = log.read(fetch.offset, min(left, fetch.max_bytes), None, min_one)
+                with mode:
+                    found = log.read(fetch.offset, min(left, fetch.max_bytes), None, min_one)
                 result.data, result.read_to = found.data, found.end_offset
                 if result.data is not None:
                     self.throttle.sent(replica, follower, len(result.data))

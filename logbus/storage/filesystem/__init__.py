@@ -9,5 +9,6 @@ Log directories on a real disk.
 * ``file_systems``: where one ``syncfs`` stands for many syncs
 * ``file_cache``: opens files on demand, closes unused ones
 * ``page_cache``: tells and loads what is cached
+* ``cached_only``: look-ups that load what they need in a thread
 * ``read_ahead``: reads cold data before it is sent
 """

@@ -22,6 +22,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from threading import get_ident
 from typing import Any, cast
 
 from attrs import define, field
@@ -42,7 +43,7 @@ from logbus.storage.filesystem.native_writes import NativeWrite, NativeWrites
 from logbus.storage.filesystem.page_cache import PageCache, make_resident
 from logbus.storage.filesystem.read_ahead import HOT, MAX_CONCURRENT_READS, ReadAhead
 from logbus.storage.filesystem.slow_writes import LARGE, SlowWrites
-from logbus.storage.istorage import IDisk, IFile, IOPool
+from logbus.storage.istorage import IDisk, IFile, IOPool, NotCached
 
 LOCK_FILE = ".lock"
 SYNCS = 8
@@ -173,12 +174,22 @@ class File:
         """None if these bytes can be sent without waiting; else a Deferred that fires when they can."""
         return None if position >= self._hot_from else self._disk.reads.want(self, position, length)
 
+    def load(self, position: int, length: int) -> Deferred[None]:
+        """Load bytes that are not cached."""
+        return self._disk.reads.load(self, position, length)
+
     def pread(self, length: int, position: int) -> bytes:
         """Up to ``length`` bytes from ``position``."""
+        disk = self._disk
         try:
-            return os.pread(self._fd, length, position)
+            if not disk.cached_only or position >= self._hot_from or disk.cached_only != get_ident():
+                return os.pread(self._fd, length, position)
+            data = disk.page_cache.read(self._fd, length, position)
         except OSError as error:
-            raise self._disk.broken(error, f"read {self.path}") from error
+            raise disk.broken(error, f"read {self.path}") from error
+        if data is None:
+            raise NotCached(self, position, length)
+        return data
 
     def truncate(self, size: int) -> None:
         """Truncate the file to ``size`` bytes."""
@@ -206,6 +217,7 @@ class Disk:
 
     :ivar root: absolute path of the directory, which exists.
     :ivar failure: why it is offline, or None.
+    :ivar cached_only: the thread in which reads raise NotCached rather than wait; 0: none.
     :ivar boot_id: the kernel's, of the machine's current run.
     :ivar page_cache: the page cache, as far as its files are concerned.
     :ivar reads: its cold reads.
@@ -216,6 +228,7 @@ class Disk:
     root: str
     _reactor: IReactorFromThreads
     failure: StorageError | None = field(default=None, init=False)
+    cached_only: int = field(default=0, init=False)
     boot_id: str | None = field(factory=read_boot_id, init=False)
     page_cache: PageCache = field(factory=PageCache, init=False)
     reads: ReadAhead = field(init=False)

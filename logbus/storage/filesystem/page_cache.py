@@ -51,6 +51,28 @@ class PageCache:
             self.can_tell = False
         return False if _in_memory(fd) else None
 
+    def read(self, fd: int, length: int, position: int) -> bytes | None:
+        """
+        Read as ``pread`` does, without waiting for the device; None: that would wait. Where the file system cannot tell
+        it waits.
+
+        :raises OSError: the bytes cannot be read.
+        """
+        if self.can_tell:
+            data = bytearray(length)
+            try:
+                count = os.preadv(fd, (data,), position, _NOWAIT)
+            except OSError as error:
+                if error.errno not in _UNKNOWING:
+                    # Not cached; or unreadable, which loading it will report.
+                    return None
+                self.can_tell = False
+            else:
+                if count < length and position + count < os.fstat(fd).st_size:
+                    return None
+                return bytes(data) if count == length else bytes(data[:count])
+        return os.pread(fd, length, position)
+
 
 def _in_memory(fd: int) -> bool:
     """Whether a file always is in memory, as on tmpfs: only such files can be sealed."""

@@ -67,6 +67,14 @@ class ReadAhead:
         file.ahead = position + length + CHUNK
         return self._read(file, position, length, CHUNK)
 
+    def load(self, file: IFile, position: int, length: int) -> Deferred[None]:
+        """
+        Load bytes of a file that are known to be cold, and nothing behind them; as :meth:`want` otherwise.
+
+        :returns: fires when they can be read without waiting for the disk.
+        """
+        return self._read(file, position, length, 0)
+
     def _go_ahead(self, file: IFile) -> None:
         """Begin another chunk: a reader comes near the end of what was read ahead for it."""
         position = file.ahead

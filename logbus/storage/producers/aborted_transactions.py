@@ -13,6 +13,7 @@ from operator import attrgetter
 from twisted.logger import Logger
 
 from logbus.storage import file_names
+from logbus.storage.filesystem.cached_only import CachedOnly
 from logbus.storage.producers.producer_state_loader import latest_snapshot, replay_batches
 from logbus.storage.segments.indexes import IndexCorrupt
 from logbus.storage.segments.segment import Segment, segment_with
@@ -120,10 +121,11 @@ def rebuild_transaction_index(
     """
     _log.warn("{path}: index of aborted transactions rebuilt: {problem}", path=segment.log.path, problem=problem)
     disk = segment.disk
-    i = segments.index(segment)
+    i, first = segments.index(segment), segment.base_offset
     end = segments[i + 1].base_offset if i + 1 < len(segments) else log_end_offset
-    producers = latest_snapshot(disk, segment.directory, segments[0].base_offset, segment.base_offset, keeps=True)
-    found = [entry for entry in replay_batches(segments, producers, end) if entry.last_offset >= segment.base_offset]
-    segment.close_transaction_index()
-    disk.replace(segment.path(file_names.TRANSACTION_INDEX), encode(found))
-    return segment.aborted
+    with CachedOnly(disk, on=False):
+        producers = latest_snapshot(disk, segment.directory, segments[0].base_offset, first, keeps=True)
+        found = [entry for entry in replay_batches(segments, producers, end) if entry.last_offset >= first]
+        segment.close_transaction_index()
+        disk.replace(segment.path(file_names.TRANSACTION_INDEX), encode(found))
+        return segment.aborted

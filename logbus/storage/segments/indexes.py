@@ -22,7 +22,7 @@ from struct import Struct
 from attrs import define, field
 
 from logbus.storage.filesystem.file_cache import LazyFile
-from logbus.storage.istorage import IFile
+from logbus.storage.istorage import IFile, NotCached
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -54,6 +54,14 @@ def open_index(file: LazyFile, entry_size: int) -> tuple[IFile, int]:
     if size % entry_size:
         raise IndexCorrupt(f"its {size} bytes are not a multiple of {entry_size}")
     return opened, size
+
+
+def _read(file: IFile, length: int, position: int) -> bytes:
+    """Some entries of an index; if they are not cached, all of it is to be loaded."""
+    try:
+        return file.pread(length, position)
+    except NotCached as cold:
+        raise cold.of_whole_file() from None
 
 
 def _swapped(values: array[int]) -> array[int]:
@@ -144,7 +152,7 @@ class OffsetIndex:
         """The ``i``-th entry: relative offset and position."""
         if self._offsets is not None and self._positions is not None:
             return self._offsets[i], self._positions[i]
-        data = self._file.get().pread(OFFSET_ENTRY_SIZE, i * OFFSET_ENTRY_SIZE)
+        data = _read(self._file.get(), OFFSET_ENTRY_SIZE, i * OFFSET_ENTRY_SIZE)
         if len(data) != OFFSET_ENTRY_SIZE:
             raise IndexCorrupt(f"it ends before entry {i}")
         return OFFSET_ENTRY.unpack(data)
@@ -171,7 +179,7 @@ class OffsetIndex:
                 high = middle
         if low == high:
             return -1, 0
-        data = self._file.get().pread((high - low) * OFFSET_ENTRY_SIZE, low * OFFSET_ENTRY_SIZE)
+        data = _read(self._file.get(), (high - low) * OFFSET_ENTRY_SIZE, low * OFFSET_ENTRY_SIZE)
         if len(data) != (high - low) * OFFSET_ENTRY_SIZE:
             raise IndexCorrupt(f"it ends before entry {high - 1}")
         block = _swapped(array("i", data))
@@ -253,7 +261,7 @@ class TimeIndex:
         self.start()
         self._written = size // TIME_ENTRY_SIZE
         if size:
-            data = file.pread(TIME_ENTRY_SIZE, size - TIME_ENTRY_SIZE)
+            data = _read(file, TIME_ENTRY_SIZE, size - TIME_ENTRY_SIZE)
             timestamp, offset = TIME_ENTRY.unpack(data)
             if timestamp < 0 or offset < 0:
                 raise IndexCorrupt(f"its last entry ({timestamp}, {offset}) is negative")

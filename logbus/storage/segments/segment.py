@@ -21,6 +21,7 @@ from logbus.records.batch import BatchHeader
 from logbus.records.checksum import Buffer
 from logbus.records.file_slice import FileSlice
 from logbus.storage import file_names
+from logbus.storage.filesystem.cached_only import CachedOnly
 from logbus.storage.filesystem.file_cache import LazyFile
 from logbus.storage.segments.batch_ahead import BatchAhead
 from logbus.storage.segments.index_check import check_times, trusted_entry
@@ -389,7 +390,8 @@ class Segment(IndexedFile):
 
         :raises ApiError: KAFKA_STORAGE_ERROR: that takes a while.
         """
-        self.rebuild_indexes(problem)
+        with CachedOnly(self.disk, on=False):
+            self.rebuild_indexes(problem)
         self._expect_indexes()
         if self._offsets is None:
             raise self.disk.offline()

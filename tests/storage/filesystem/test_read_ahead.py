@@ -15,10 +15,11 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from logbus.errors import StorageError
 from logbus.storage.filesystem import page_cache as residency_module
+from logbus.storage.filesystem.cached_only import CachedOnly
 from logbus.storage.filesystem.disk import Disk, File
 from logbus.storage.filesystem.page_cache import STRETCH, PageCache
 from logbus.storage.filesystem.read_ahead import CHUNK, HOT, MAX_CONCURRENT_READS
-from logbus.storage.istorage import IOPool
+from logbus.storage.istorage import IOPool, NotCached
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, MemoryFile, broken
 from tests.storage.filesystem.test_disk import Mailbox
 
@@ -276,6 +277,45 @@ class RealFileTests(SynchronousTestCase):
 
         # Once is enough: a quick device reads whole stretches before the question is answered.
         self.assertTrue(any(asked() for _ in range(MAX_EVICTIONS)))
+
+    def test_reads_that_do_not_wait(self) -> None:
+        """
+        In its context, in its thread, a read of cold bytes tells what is to be loaded; afterwards it returns them.
+        """
+        file = self.reopen()
+        cold = None
+        for _ in range(MAX_EVICTIONS):
+            evict(self.fd)
+            try:
+                with CachedOnly(self.disk):
+                    file.pread(CHUNK, CHUNK)
+            except NotCached as problem:
+                cold = problem
+                break
+        assert cold is not None
+        self.assertEqual((cold.file, cold.position, cold.length), (file, CHUNK, CHUNK))
+        self.successResultOf(self.mailbox.run_until(cold.load()))
+        expected = os.pread(self.fd, SIZE, 0)
+        with CachedOnly(self.disk):
+            self.assertEqual(file.pread(CHUNK, CHUNK), expected[CHUNK : 2 * CHUNK])
+            self.assertEqual(file.pread(CHUNK, SIZE - 10), expected[-10:])
+            self.assertEqual(file.pread(CHUNK, SIZE), b"")
+            evict(self.fd)
+            with CachedOnly(self.disk, on=False):
+                self.assertEqual(file.pread(CHUNK, 0), expected[:CHUNK])
+            self.patch(PageCache, "read", lambda *_: None)
+            in_thread = self.disk.submit(IOPool.READ, file.pread, CHUNK, 0)
+            self.assertEqual(self.successResultOf(self.mailbox.run_until(in_thread)), expected[:CHUNK])
+            self.assertRaises(NotCached, file.pread, CHUNK, 0)
+        self.assertEqual(file.pread(CHUNK, 0), expected[:CHUNK])
+
+    def test_reads_of_a_file_system_without_nowait(self) -> None:
+        """Where nothing is known, reads wait as ever."""
+        self.patch(self.disk.page_cache, "can_tell", False)
+        file = self.reopen()
+        evict(self.fd)
+        with CachedOnly(self.disk):
+            self.assertEqual(len(file.pread(CHUNK, CHUNK)), CHUNK)
 
     def test_file_system_without_nowait(self) -> None:
         """A file system without non-blocking reads is asked once; from then on everything counts as unknown."""

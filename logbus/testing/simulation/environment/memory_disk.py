@@ -21,7 +21,7 @@ from logbus.records.checksum import Buffer
 from logbus.storage.disk_space import DiskSpace
 from logbus.storage.filesystem.disk import NoSpace, refusal, sync_each
 from logbus.storage.filesystem.read_ahead import ReadAhead
-from logbus.storage.istorage import IDisk, IFile, IOPool, IWriteAhead
+from logbus.storage.istorage import IDisk, IFile, IOPool, IWriteAhead, NotCached
 from logbus.testing.simulation.environment.inodes import Crashed, Directory, Inode, PowerCutOutcome
 
 
@@ -71,7 +71,12 @@ class MemoryFile:
         self._inode.write(position, bytes(data)[: int(len(data) * portion)])
         return fault is None
 
+    def load(self, position: int, length: int) -> Deferred[None]:
+        return self._disk.reads.load(self, position, length)
+
     def pread(self, length: int, position: int) -> bytes:
+        if self._disk.cached_only and self.is_cold(position, length):
+            raise NotCached(self, position, length)
         self._disk.plain_step("read", self.path)
         return os.pread(self._inode.fd, length, position)
 
@@ -139,6 +144,7 @@ class MemoryDisk:
         self.above = above
         self.has_workers = False
         self.failure: StorageError | None = None
+        self.cached_only = 0
         self.tree = tree or Directory()
         self.steps = 0
         self.crash_at: int | None = None
