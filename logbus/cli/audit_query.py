@@ -11,6 +11,7 @@ from attrs import frozen
 
 from logbus.cli.options import parse_pairs, timestamp_ms
 from logbus.cli.output import print_table
+from logbus.pipeline.jobs.audit_limits import AuditLimits
 
 if TYPE_CHECKING:
     from logbus.client.audit.audit_comparison import AuditComparison
@@ -28,6 +29,7 @@ class AuditQuery:
     :ivar grace: seconds after the end of a window before it is judged.
     :ivar measure: the role whose counts the others must reach.
     :ivar expected: pairs of an application and a topic that it must have consumed.
+    :ivar limits: the shares of unreadable events and of duplicates that are accepted.
     """
 
     topic: str
@@ -36,6 +38,7 @@ class AuditQuery:
     grace: float
     measure: str
     expected: tuple[tuple[str, str], ...]
+    limits: AuditLimits
 
 
 def audit_options(command: F) -> F:
@@ -49,6 +52,8 @@ def audit_options(command: F) -> F:
         grace: float,
         measure: str,
         expected: tuple[str, ...],
+        max_unreadable_share: float,
+        max_duplicate_share: float,
         **given: Any,
     ) -> Any:
         query = AuditQuery(
@@ -60,10 +65,27 @@ def audit_options(command: F) -> F:
             expected=tuple(
                 pair for each in expected for pair in parse_pairs([each], "--expect", "warehouse=orders").items()
             ),
+            limits=AuditLimits(max_unreadable_share, max_duplicate_share),
         )
         return command(query=query, **given)
 
     for option in (
+        click.option(
+            "--max-duplicate-share",
+            type=click.FloatRange(0, 1),
+            metavar="SHARE",
+            default=0.0,
+            show_default=True,
+            help="Fail if more than this share of the counted records is there more than once; 1: never.",
+        ),
+        click.option(
+            "--max-unreadable-share",
+            type=click.FloatRange(0, 1),
+            metavar="SHARE",
+            default=0.0,
+            show_default=True,
+            help="Fail if more than this share of the records in the topic are no monitoring events; 1: never.",
+        ),
         click.option(
             "--expect",
             "expected",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -39,7 +40,8 @@ def audit(
     timeout: float,
 ) -> None:
     """Compare the records that applications consumed with those published, by topic and time window, using their
-    monitoring events. The exit status is 1 if records are missing.
+    monitoring events. The exit status is 1 if records are missing, or if that is unknown, and if more monitoring events
+    are unreadable or more records duplicated than allowed.
 
     \b
     Example:
@@ -51,7 +53,7 @@ def audit(
     """
     from logbus.cli.app import print_error
     from logbus.cli.runner import CommandFailed, with_cluster
-    from logbus.client.audit.audit_comparison import AuditTotals, AuditVerdict
+    from logbus.client.audit.audit_comparison import AuditTotals
     from logbus.client.audit.audit_topic import read_audit
     from logbus.client.audit.event_decoder import EventDecoder
     from logbus.client.schema.schema_registry import SchemaRegistry
@@ -84,10 +86,28 @@ def audit(
         print_json([_as_json(each) for each in found])
     elif found:
         print_comparisons(found)
-    lost = [each for each in found if each.verdict is AuditVerdict.MISSING]
-    if lost:
-        topics = ", ".join(sorted({each.topic for each in lost}))
-        raise CommandFailed(f"{sum(each.missing for each in lost)} records are missing, of {topics}")
+    if problems := _problems(query, read, found):
+        raise CommandFailed("; ".join(problems))
+
+
+def _problems(query: AuditQuery, read: AuditRead, found: Sequence[AuditComparison]) -> list[str]:
+    """Sentences about all for which the audit fails."""
+    from logbus.client.audit.audit_comparison import AuditVerdict
+
+    problems = [] if read.events else ["there are no monitoring events"]
+    silent = {topic for _, topic in query.expected} - {each.topic for each in found}
+    if read.events and silent:
+        problems.append(f"no monitoring event is about topic {', '.join(map(repr, sorted(silent)))}")
+    for verdict, what in ((AuditVerdict.MISSING, "missing"), (AuditVerdict.UNKNOWN, "perhaps missing or duplicated")):
+        if these := [each for each in found if each.verdict is verdict]:
+            topics = ", ".join(sorted({each.topic for each in these}))
+            problems.append(f"{sum(abs(each.missing) for each in these)} records are {what}, of {topics}")
+    return problems + query.limits.exceeded(
+        events=read.events,
+        unreadable=read.unreadable,
+        counted=sum(each.counted for each in found),
+        surplus=-sum(each.missing for each in found if each.verdict is AuditVerdict.DUPLICATED),
+    )
 
 
 def _as_json(each: AuditComparison) -> dict[str, object]:

@@ -25,22 +25,6 @@ from logbus.cli.pipeline_options import parse_named
 @click.option(
     "--registry-auth", metavar="USER:PASSWORD", default="", envvar="LOGBUS_REGISTRY_AUTH", help="Its credentials."
 )
-@click.option(
-    "--max-unreadable-share",
-    type=click.FloatRange(0, 1),
-    metavar="SHARE",
-    default=0.0,
-    show_default=True,
-    help="Fail if more than this share of the records in the topic are no monitoring events; 1: never.",
-)
-@click.option(
-    "--max-duplicate-share",
-    type=click.FloatRange(0, 1),
-    metavar="SHARE",
-    default=0.0,
-    show_default=True,
-    help="Fail if more than this share of the counted records is there more than once; 1: never.",
-)
 @new_file_option("--page", "A file for a page with plots, in HTML.")
 @json_option
 @kafka_options
@@ -51,8 +35,6 @@ def audit(
     topics: tuple[str, ...],
     schema_registry: str | None,
     registry_auth: str,
-    max_unreadable_share: float,
-    max_duplicate_share: float,
     page: str | None,
     as_json: bool,
     kafka: Mapping[str, str],
@@ -70,7 +52,6 @@ def audit(
     from logbus.cli.app import print_error
     from logbus.pipeline.blocking.schema_registry import RegistryClient
     from logbus.pipeline.jobs.audit import AuditOptions, run
-    from logbus.pipeline.jobs.audit_limits import AuditLimits
     from logbus.pipeline.jobs.audit_page import page as page_of
 
     options = AuditOptions(
@@ -83,7 +64,7 @@ def audit(
         measure=query.measure,
         expected=query.expected,
         registry=None if schema_registry is None else RegistryClient(schema_registry, registry_auth),
-        limits=AuditLimits(max_unreadable_share, max_duplicate_share),
+        limits=query.limits,
     )
     done = job.run(lambda spark, watch: run(spark, options, watch), options.check)
     if page is not None:

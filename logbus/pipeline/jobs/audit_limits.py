@@ -41,7 +41,7 @@ class AuditLimits:
                 f"{unreadable} of the {events + unreadable} records are no monitoring events "
                 f"({unreadable / (events + unreadable):.1%}), more than max_unreadable_share "
                 f"{self.max_unreadable_share:g} (--max-unreadable-share). What they count is not compared: name "
-                " the registry of framed events (--schema-registry), keep other records out of the "
+                "the registry of framed events (--schema-registry), keep other records out of the "
                 "topic, begin behind them (--since), or allow a greater share"
             )
         if surplus > self.max_duplicate_share * counted:

@@ -98,7 +98,7 @@ class AuditTests(SynchronousTestCase):
         self.assertNotIn(b"\n", plain + framed)
         self.publish("avro", plain + b"\n", framed + b"\n")
         result = self.audit("avro")
-        self.assertEqual((result.status, result.out), (0, ""))
+        self.assertEqual((result.status, result.out), (1, ""))
         self.assertIn("say where the registry is (--schema-registry)", result.err)
         with registry_over_http() as url:
             result = self.audit("avro", "--schema-registry", url)
@@ -148,9 +148,34 @@ class AuditTests(SynchronousTestCase):
         """A line tells where they are; the other events are compared."""
         self.publish("mixed", b"hello\n", event("producer", 5), event("consumer", 5, application="loader"))
         result = self.audit("mixed")
+        self.assertEqual(result.status, 1)
+        self.assertIn(
+            "1 of the 3 records are no monitoring events (33.3%), more than max_unreadable_share 0", result.err
+        )
+        self.assertEqual(self.audit("mixed", "--max-unreadable-share", "0.33").status, 1)
+        result = self.audit("mixed", "--max-unreadable-share", "0.34")
         self.assertEqual(result.status, 0)
         self.assertIn("ignored 1 records that are no monitoring events; the first: mixed-", result.err)
         self.assertIn("complete", result.out)
+
+    def test_duplicates_fail_unless_their_share_is_allowed(self) -> None:
+        """A consumer that counted more than was published is an error, as for 'logbus pipeline audit'."""
+        self.publish("twice", event("producer", 95), event("consumer", 100, application="loader"))
+        result = self.audit("twice")
+        self.assertEqual(result.status, 1)
+        self.assertIn("5 of the 100 counted records are there more than once (5.0%)", result.err)
+        self.assertEqual(self.audit("twice", "--max-duplicate-share", "0.04").status, 1)
+        self.assertEqual(self.audit("twice", "--max-duplicate-share", "0.05").status, 0)
+
+    def test_what_cannot_be_judged_fails(self) -> None:
+        """No events, none about an expected topic, and counts that nothing was published for."""
+        self.publish("nothing")
+        self.assertEqual(self.audit("nothing").err, "logbus: there are no monitoring events\n")
+        self.publish("half", event("consumer", 5, application="loader"))
+        result = self.audit("half", "--expect", "loader=payments")
+        self.assertEqual(result.status, 1)
+        self.assertIn("no monitoring event is about topic 'payments'", result.err)
+        self.assertIn("5 records are perhaps missing or duplicated, of orders", result.err)
 
     def test_a_window_of_no_year(self) -> None:
         """
