@@ -48,6 +48,7 @@ class SocketServer:
     :param plugins: the protocols, by name.
     :param backlog: length of the kernel's queue of connections per listener.
     :param handshake_seconds: timeout of a TLS handshake.
+    :param receive_buffer: bytes that the kernel buffers of what a client sends; −1: it adapts that to the connection.
     :param tls: returns what makes a listener's TLS connections, or None for a listener without TLS.
     """
 
@@ -57,6 +58,7 @@ class SocketServer:
     _backlog: int = 50
     _handshake_seconds: float = 10.0
     _tls: Callable[[Listener], object | None] = lambda listener: None
+    _receive_buffer: int = -1
     _bound: list[_BoundListener] = field(factory=list, init=False)
     # Those that are shared, until the broker serves.
     _waiting: list[tuple[Listener, IProtocolFactory]] = field(factory=list, init=False)
@@ -92,6 +94,7 @@ class SocketServer:
             self._handshake_seconds,
             self._tls(listener),
             reuse_port=listener.reuse_port or listener.shared,
+            receive_buffer=self._receive_buffer,
         )
         try:
             port: IListeningPort = await serverFromString(reactor, listener.endpoint).listen(factory)

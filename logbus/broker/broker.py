@@ -155,6 +155,7 @@ class Broker(OrderedService):
             config.get(keys.SOCKET_LISTEN_BACKLOG_SIZE),
             config.get(keys.SSL_HANDSHAKE_TIMEOUT_MS) / 1000,
             self.security.connections,
+            receive_buffer=config.get(keys.SOCKET_RECEIVE_BUFFER_BYTES),
         )
         self.logs = log_manager(env, disks)
         self.readiness = Readiness(self.logs, lambda: self.replication.fencing.is_cut_off)

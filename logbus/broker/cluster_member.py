@@ -72,6 +72,7 @@ class ClusterMember:
             # A broker that does not answer for longer is about to lose its registration.
             min(config.get(keys.REQUEST_TIMEOUT_MS), config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS)) / 1000,
             log_in,
+            receive_buffer=config.get(keys.REPLICA_SOCKET_RECEIVE_BUFFER_BYTES),
         )
         self.forwarder = ForwardingManager(env.broker_id, self.metadata, self.peers)
         self.plugin_calls = PluginCalls(self.peers)

@@ -33,6 +33,7 @@ from logbus.net.channel import Channel
 from logbus.net.channel_binding import channel_binding
 from logbus.net.connect import connect
 from logbus.net.keepalive import enable_keepalive
+from logbus.net.receive_buffer import set_receive_buffer
 from logbus.security.broker_challenge import BrokerChallenge, is_same
 from logbus.timers import Timers
 from logbus.wire.messages.inter_broker import (
@@ -135,6 +136,7 @@ class Peers:
     :ivar listener: the inter-broker listener; None: the first one of each broker.
     :ivar connect_to: creates endpoints; tests and the simulation have their own network.
     :ivar log_in: logs in by SASL, before the introduction; None: the brokers do not.
+    :ivar receive_buffer: bytes that the kernel buffers of what is fetched from a leader; −1: as it likes.
     :ivar timeout: seconds for each answer, unless a request has its own; a connection whose other machine is silent for
         as long is closed.
     """
@@ -148,6 +150,7 @@ class Peers:
     random: Random
     timeout: float = 30.0
     log_in: LogIn | None = None
+    receive_buffer: int = -1
     _links: dict[tuple[int, str], _Link] = field(factory=dict, init=False)
     _closed: bool = field(default=False, init=False)
     _log = Logger()
@@ -250,7 +253,7 @@ class Peers:
             client_id=f"broker-{self.identity().broker_id}-{purpose}",
             timeout=min(self.timeout, CONNECT_SECONDS),
             lends=purpose == FETCH,
-            begin=partial(self._begin, broker),
+            begin=partial(self._begin, broker, purpose),
         )
         link.connecting = connecting
         connecting.addCallbacks(
@@ -267,7 +270,9 @@ class Peers:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"it has not registered {wanted}")
         return at
 
-    async def _begin(self, broker: BrokerImage, channel: Channel) -> None:
+    async def _begin(self, broker: BrokerImage, purpose: str, channel: Channel) -> None:
+        if purpose == FETCH:
+            set_receive_buffer(channel.transport, self.receive_buffer)
         if self.log_in is not None:
             await self.log_in(channel)
         await self._introduce(broker, channel)

@@ -11,7 +11,7 @@ from twisted.internet.tcp import Port
 from zope.interface import directlyProvides, providedBy
 
 from logbus.net.itransport import IFrameFactory
-from logbus.net.transport import ServerPort, ServerTransport
+from logbus.net.transport import ServerPort
 
 
 class ListeningReactor:
@@ -25,6 +25,7 @@ class ListeningReactor:
     :param backlog: least length of the kernel's queue of new connections (``socket.listen.backlog.size``).
     :param handshake_seconds: deadline of a TLS handshake (``ssl.handshake.timeout.ms``).
     :param reuse_port: other processes listen on the same port (SO_REUSEPORT).
+    :param receive_buffer: bytes that the kernel buffers of what a client sends; −1: it adapts that to the connection.
     """
 
     def __init__(
@@ -35,10 +36,12 @@ class ListeningReactor:
         tls: Any = None,
         *,
         reuse_port: bool = False,
+        receive_buffer: int = -1,
     ) -> None:
         self._reactor = reactor
         self._tls = tls
         self._reuse_port = reuse_port
+        self._receive_buffer = receive_buffer
         self._backlog = backlog
         self._handshake_seconds = handshake_seconds
         directlyProvides(self, providedBy(reactor))
@@ -63,25 +66,35 @@ class ListeningReactor:
 
     def _listen(self, port: int, factory: Any, backlog: int, interface: str, *, framed: bool) -> IListeningPort:
         backlog = max(backlog, self._backlog)
-        if not isinstance(self._reactor, PosixReactorBase) or not (framed or self._reuse_port):
+        is_usual = not framed and not self._reuse_port and self._receive_buffer < 0
+        if is_usual or not isinstance(self._reactor, PosixReactorBase):
             listening: IListeningPort = self._reactor.listenTCP(port, factory, backlog, interface)
             return listening
-        kind = (ReusedServerPort if framed else ReusedPort) if self._reuse_port else ServerPort
-        ours = kind(port, factory, backlog, interface, self._reactor)
+        ours = (TunedServerPort if framed else TunedPort)(port, factory, backlog, interface, self._reactor)
+        ours.reuse_port, ours.receive_buffer = self._reuse_port, self._receive_buffer
         ours.startListening()
         return ours
 
 
-class ReusedPort(Port):
-    """A listening TCP port where other processes listen, too."""
+class TunedPort(Port):
+    """
+    A listening TCP port with options of its socket.
+
+    :ivar reuse_port: other processes listen there, too.
+    :ivar receive_buffer: bytes; connections inherit it, and announce their windows by it; −1: as the kernel likes.
+    """
+
+    reuse_port = False
+    receive_buffer = -1
 
     def createInternetSocket(self) -> socket.socket:
         made: socket.socket = super().createInternetSocket()
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if self.reuse_port:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if self.receive_buffer >= 0:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer)
         return made
 
 
-class ReusedServerPort(ReusedPort):
-    """One whose connections are :class:`ServerTransport`."""
-
-    transport = ServerTransport
+class TunedServerPort(TunedPort, ServerPort):
+    """One whose connections are :class:`logbus.net.transport.ServerTransport`."""

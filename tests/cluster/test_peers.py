@@ -7,6 +7,7 @@ from typing import Any
 from attrs import evolve
 from twisted.internet.defer import CancelledError
 
+from logbus.cluster import peers
 from logbus.cluster.icluster import IControllerChannel
 from logbus.cluster.peers import CONNECT_SECONDS, CONTROL, FETCH
 from logbus.errors import ApiError, ErrorCode
@@ -114,6 +115,16 @@ class PeersTests(ClusterCase):
         for _ in range(200):
             self.refusal(self.ask(purpose="new"), 0.05)
         self.assertLess(len(calls), 20)
+
+    def test_receive_buffer(self) -> None:
+        """What is fetched has the receive buffer of its key; the kernel sizes those of other connections."""
+        sizes: list[int] = []
+        self.patch(peers, "set_receive_buffer", lambda transport, size: sizes.append(size))
+        self.peers.receive_buffer = 65536
+        self.cluster.now(self.peers.channel(self.image, "new"))
+        self.assertEqual(sizes, [])
+        self.cluster.now(self.peers.channel(self.image, FETCH))
+        self.assertEqual(sizes, [65536])
 
     def test_stopped(self) -> None:
         """Who is closed connects to nobody any more, and leaves nothing behind."""

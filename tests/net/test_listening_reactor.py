@@ -63,6 +63,18 @@ class ChoiceTests(SynchronousTestCase):
         port = ListeningReactor(loop.reactor).listenTCP(0, Factory(), interface="127.0.0.1")
         self.assertNotIsInstance(port, ServerPort)
 
+    def test_receive_buffer_of_other_factories(self) -> None:
+        """
+        A port of another factory has the listener's receive buffer, too, and need not be shared.
+        """
+        loop = Loop()
+        self.addCleanup(loop.close)
+        tuned = ListeningReactor(loop.reactor, receive_buffer=48 * 1024)
+        port = tuned.listenTCP(0, Factory(), interface="127.0.0.1")
+        self.assertNotIsInstance(port, ServerPort)
+        self.assertIn(port.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF), (48 * 1024, 2 * 48 * 1024))
+        self.assertFalse(port.socket.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT))
+
     def test_other_reactors_get_their_own_port(self) -> None:
         """
         A reactor without descriptors, such as one in memory, listens itself.

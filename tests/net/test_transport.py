@@ -102,6 +102,16 @@ class TransportTests(RealCase):
         self.assertIn(sizes[64 * 1024], (64 * 1024, 2 * 64 * 1024))
         self.assertNotEqual(sizes[-1], sizes[64 * 1024])
 
+    def test_receive_buffer(self) -> None:
+        """
+        The kernel holds as much of what a client sends as the listener says; connections inherit it.
+        """
+        reactor = ListeningReactor(self.loop.reactor, receive_buffer=48 * 1024)
+        self.port = self.successResultOf(serverFromString(reactor, self.endpoint).listen(self.factory))
+        self.connect()
+        size = self.transport().socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        self.assertIn(size, (48 * 1024, 2 * 48 * 1024))
+
     def test_requests_in_pieces(self) -> None:
         """
         A request that arrives byte by byte is served, large ones and small ones mixed.

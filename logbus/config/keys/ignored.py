@@ -15,7 +15,6 @@ _JVM = "it names a Java class"
 _KRAFT = "metadata lives in ZooKeeper or in the embedded store, not in a Raft quorum"
 _TIERED = "there is no tiered storage"
 _FORMAT = "records are always stored as version 2 batches, and never converted for readers"
-_BUFFERS = "the system sizes socket buffers better"
 _WAITING = "waiting requests are dropped when they end, not purged"
 _METRICS = "metrics are at /metrics of the admin listener"
 
@@ -34,8 +33,6 @@ IGNORED_BROKER_KEYS: Mapping[str, str] = {
     "log.message.downconversion.enable": _FORMAT,
     "log.message.format.version": _FORMAT,
     "inter.broker.protocol.version": "brokers agree on a protocol by the feature levels they register",
-    "socket.receive.buffer.bytes": _BUFFERS,
-    "replica.socket.receive.buffer.bytes": _BUFFERS,
     "fetch.purgatory.purge.interval.requests": _WAITING,
     "producer.purgatory.purge.interval.requests": _WAITING,
     "delete.records.purgatory.purge.interval.requests": _WAITING,

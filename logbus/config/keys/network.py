@@ -52,6 +52,13 @@ SOCKET_SEND_BUFFER_BYTES = int32(
     "costs more CPU over short ones; −1: the kernel's default.",
     at_least=-1,
 )
+SOCKET_RECEIVE_BUFFER_BYTES = int32(
+    "socket.receive.buffer.bytes",
+    -1,
+    "Size of the kernel's receive buffer for a client, in bytes; −1: the kernel adapts it to the connection, which is "
+    "faster with large requests and over long distances.",
+    at_least=-1,
+)
 SOCKET_LISTEN_BACKLOG_SIZE = int32(
     "socket.listen.backlog.size",
     50,

@@ -42,6 +42,13 @@ REPLICA_SOCKET_TIMEOUT_MS = int32(
     "Milliseconds a follower waits for a response; at least ``replica.fetch.wait.max.ms``.",
     at_least=1,
 )
+REPLICA_SOCKET_RECEIVE_BUFFER_BYTES = int32(
+    "replica.socket.receive.buffer.bytes",
+    -1,
+    "Size of the kernel's receive buffer for what a follower fetches from a leader, in bytes; −1: the kernel adapts it "
+    "to the connection.",
+    at_least=-1,
+)
 REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = int64(
     "replica.high.watermark.checkpoint.interval.ms",
     5000,
