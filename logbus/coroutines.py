@@ -1,13 +1,16 @@
-"""Coroutine functions that return Deferreds."""
+"""Helpers of coroutines that await Deferreds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from twisted.internet.defer import Deferred
+
+if TYPE_CHECKING:
+    from twisted.internet.interfaces import IReactorTime
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,3 +31,11 @@ def returns_deferred(function: Callable[P, Coroutine[Deferred[Any], Any, T]]) ->
     vars(begin).pop("__wrapped__")
     vars(begin)["__signature__"] = shown.replace(return_annotation=f"Deferred[{shown.return_annotation}]")
     return begin
+
+
+def sleep(clock: IReactorTime, seconds: float) -> Deferred[None]:
+    """Fires after this many seconds; cancelling it cancels the delayed call."""
+    # deferLater imports much of Twisted's reactors, which a client on another event loop does not need.
+    waiting: Deferred[None] = Deferred(lambda _: call.cancel())
+    call = clock.callLater(seconds, waiting.callback, None)
+    return waiting

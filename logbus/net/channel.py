@@ -7,11 +7,12 @@ A channel does not reconnect: its user knows better whether lost requests may be
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from attrs import define
-from twisted.internet import main, tcp
+from twisted.internet import main
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.interfaces import ITCPTransport
@@ -211,31 +212,45 @@ class Channel(Protocol):
         if ITCPTransport.providedBy(transport):
             transport.setTcpNoDelay(True)
             transport.setTcpKeepAlive(True)
-        if isinstance(transport, tcp.Client):
+        # If there is such a transport, its module is imported; a client on asyncio's event loop does without.
+        tcp = sys.modules.get("twisted.internet.tcp")
+        if tcp is not None and isinstance(transport, tcp.Client):
             self._socket = transport.socket
             if self._lends:
                 # As the transport would, but without a copy.
-                transport.doRead = self._receive  # type: ignore[method-assign]
+                transport.doRead = self._receive
 
     def dataReceived(self, data: bytes) -> None:
         """Process received bytes."""
         self._frames.append(data)
         self._received()
 
+    def room(self) -> memoryview:
+        """Memory to receive into; then call :meth:`filled`."""
+        return self._frames.room()
+
+    def filled(self, count: int) -> int:
+        """
+        Process bytes that were received into :meth:`room`.
+
+        :returns: the number of bytes to wait for before these methods are called again.
+        """
+        self._frames.filled(count)
+        self._received()
+        return min(self._frames.missing, _LOW_WATER_MARK) or 1
+
     def _receive(self) -> ConnectionLost | ConnectionDone | None:
         """Receive once, straight into the buffer (the transport's ``doRead``)."""
         transport: Any = self.transport
         try:
-            count = transport.socket.recv_into(self._frames.room())
+            count = transport.socket.recv_into(self.room())
         except BlockingIOError:
             return None
         except OSError:
             return main.CONNECTION_LOST
         if not count:
             return main.CONNECTION_DONE
-        self._frames.filled(count)
-        self._received()
-        wakes_for = min(self._frames.missing, _LOW_WATER_MARK) or 1
+        wakes_for = self.filled(count)
         if wakes_for != self._wakes_for and self._end is None:
             self._wakes_for = wakes_for
             transport.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wakes_for)

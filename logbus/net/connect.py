@@ -11,10 +11,9 @@ Connects to a broker.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
@@ -23,6 +22,9 @@ from logbus.net.channel import Channel
 from logbus.timers import Timers
 from logbus.wire.messages.api_versions import ApiVersionsResponse
 from logbus.wire.negotiation import NEWEST, api_versions_request, served, version_after_refusal
+
+if TYPE_CHECKING:
+    from twisted.internet.interfaces import IStreamClientEndpoint
 
 
 async def negotiate(channel: Channel) -> None:

@@ -7,12 +7,11 @@ from typing import Any, TypeVar
 
 from attrs import frozen
 from twisted.internet.defer import Deferred
-from twisted.internet.task import deferLater
 
 from logbus.client.admin.config_admin import response_error
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import api_error
-from logbus.coroutines import returns_deferred
+from logbus.coroutines import returns_deferred, sleep
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition, group_by_topic, numbers_by_topic
 from logbus.wire.messages.elections import (
@@ -176,11 +175,11 @@ class ReplicaAdmin:
                     done |= {name: answer for name, answer in answers.items() if name not in throttled}
                     request = _only(request, throttled)
                     attempt -= 1
-                    await deferLater(clock, wait)
+                    await sleep(clock, wait)
                     continue
                 if attempt == _ATTEMPTS or not any(_has(one, ErrorCode.NOT_CONTROLLER) for one in answers.values()):
                     return done | answers
-            await deferLater(clock, self._cluster.backoff.before(attempt))
+            await sleep(clock, self._cluster.backoff.before(attempt))
 
 
 def _has(answer: object, code: ErrorCode) -> bool:

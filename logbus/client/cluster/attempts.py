@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import define, field
-from twisted.internet.task import deferLater
 
 from logbus.client.retry import Backoff
+from logbus.coroutines import sleep
 
 
 @define
@@ -29,5 +29,5 @@ class Attempts:
         wait = self._backoff.before(self._failed)
         if self._reactor.seconds() + wait > self.deadline:
             return False
-        await deferLater(self._reactor, wait)
+        await sleep(self._reactor, wait)
         return True

@@ -6,12 +6,11 @@ when it is asked for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ConnectError, DNSLookupError
-from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -23,6 +22,9 @@ from logbus.net.connect import connect, negotiate
 from logbus.net.sasl_client import LOGIN_ERRORS, log_in
 from logbus.security.client_security import ClientSecurity
 from logbus.timers import Timers
+
+if TYPE_CHECKING:
+    from twisted.internet.interfaces import IStreamClientEndpoint
 
 _Key = tuple[str, int, str]
 

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.endpoints import HostnameEndpoint
-from twisted.internet.interfaces import IStreamClientEndpoint
-from twisted.internet.task import deferLater
 
 from logbus.client.cluster.addresses import parse_bootstrap
 from logbus.client.cluster.attempts import Attempts
@@ -22,7 +19,7 @@ from logbus.client.cluster.metadata_cache import MetadataCache
 from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata
 from logbus.client.retry import Backoff, Unreachable, api_error
 from logbus.client.validators import InvalidOption, function, seconds, shown, text
-from logbus.coroutines import returns_deferred
+from logbus.coroutines import returns_deferred, sleep
 from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut
 from logbus.model import TopicPartition
 from logbus.net.channel import Channel
@@ -33,6 +30,9 @@ from logbus.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
+
+if TYPE_CHECKING:
+    from twisted.internet.interfaces import IStreamClientEndpoint
 
 __all__ = ["Cluster", "Node", "PartitionMetadata", "TopicMetadata"]
 
@@ -94,7 +94,7 @@ class Cluster(MetadataCache):
         self._patience = patience
         self._connections = BrokerConnections(
             reactor,
-            endpoint or (lambda host, port: HostnameEndpoint(reactor, host, port)),
+            endpoint or _hostname_endpoints(reactor),
             client_id=client_id,
             timeout=timeout,
             connect_timeout=connect_timeout,
@@ -148,7 +148,7 @@ class Cluster(MetadataCache):
             if error.code not in _RETRIED or self.reactor.seconds() >= deadline:
                 raise error
             attempt += 1
-            await deferLater(self.reactor, self.backoff.before(attempt))
+            await sleep(self.reactor, self.backoff.before(attempt))
 
     @returns_deferred
     async def topics(self) -> list[TopicMetadata]:
@@ -266,3 +266,10 @@ class Cluster(MetadataCache):
         if node is None:
             raise Unreachable(f"broker {node_id} is not there; there are {sorted(self.nodes)}")
         return await self._connections.channel(node.host, node.port, lane, lends)
+
+
+def _hostname_endpoints(reactor: Any) -> Callable[[str, int], IStreamClientEndpoint]:
+    # Imported here, since it imports all kinds of endpoints.
+    from twisted.internet.endpoints import HostnameEndpoint
+
+    return lambda host, port: HostnameEndpoint(reactor, host, port)

@@ -7,7 +7,6 @@ from typing import Any
 
 from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -60,7 +59,8 @@ class Committer:
     deliveries: DeliveredOffsets
     membership: Membership | None = None
     _committed: dict[TopicPartition, int] = field(factory=dict, init=False)
-    _timer: LoopingCall | None = field(default=None, init=False)
+    _interval: float | None = field(default=None, init=False)
+    _timer: Any = field(default=None, init=False)
     _under_way: _Round | None = field(default=None, init=False)
     _next: _Round | None = field(default=None, init=False)
     _unheard: set[Deferred[None]] = field(factory=set, init=False)
@@ -119,15 +119,15 @@ class Committer:
 
     def start(self, interval: float) -> None:
         """Commit every ``interval`` seconds what is processed."""
-        if self._timer is None:
-            self._timer = LoopingCall(self._commit_if_idle)
-            self._timer.clock = self.clock
-            self._timer.start(interval, now=False)
+        if self._interval is None:
+            self._interval = interval
+            self._arm()
 
     def stop(self) -> None:
         """Stop the periodic commits."""
-        if self._timer is not None and self._timer.running:
-            self._timer.stop()
+        self._interval = None
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
 
     def close(self) -> None:
         """Stop, and cancel commits that no caller waits for."""
@@ -216,6 +216,11 @@ class Committer:
         assert failure is not None
         return failure
 
+    def _arm(self) -> None:
+        if self._interval is not None:
+            self._timer = self.clock.callLater(self._interval, self._commit_if_idle)
+
     def _commit_if_idle(self) -> None:
+        self._arm()
         if self._under_way is None:
             self.commit_nowait(done=True)

@@ -19,6 +19,7 @@ from typing import Any, Generic
 from attrs import evolve, fields
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
+from typing_extensions import Unpack
 
 from logbus.client import validators as check
 from logbus.client.cluster.cluster import Cluster
@@ -35,6 +36,7 @@ from logbus.client.group_metadata import CommittedOffset
 from logbus.client.interceptors import ConsumerInterceptor
 from logbus.client.list_offsets import EARLIEST, LATEST
 from logbus.client.membership import (
+    GroupArguments,
     GroupListener,
     GroupMetadata,
     GroupOffsets,
@@ -77,6 +79,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
     :param queue_max_bytes: the most to read ahead, of all partitions together, in bytes on the wire.
     :param options: of :class:`~logbus.client.membership.GroupOptions`.
 
+    :ivar poller: delivers records; for clients of other event loops.
     :raises ConfigError: an option is wrong.
     :raises TypeError: there is no such option, or it needs a ``group_id``.
     """
@@ -101,7 +104,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         fetch_max_bytes: int = 16 * 1024 * 1024,
         max_partition_fetch_bytes: int = 4 * 1024 * 1024,
         queue_max_bytes: int = 32 * 1024 * 1024,
-        **options: Any,
+        **options: Unpack[GroupArguments],
     ) -> None:
         check.cluster(cluster)
         super().__init__(cluster, isolation_level)
@@ -120,7 +123,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
             max_partition_fetch_bytes=max_partition_fetch_bytes,
             queue_max_bytes=queue_max_bytes,
         )
-        self._group_options = _group_options(group_id, client_rack, options)
+        self._group_options = _group_options(group_id, client_rack, dict(options))
         group = None
         require_stable = False
         if self._group_options is not None:
@@ -128,15 +131,15 @@ class Consumer(OffsetsByTime, Generic[K, V]):
             require_stable = self._group_options.require_stable
         self._fetcher = Fetcher(cluster, self._options.fetching)
         self._delivered_offsets = DeliveredOffsets()
-        self._poller = RecordPoller(cluster.reactor, self._fetcher, self._options, self._delivered_offsets.delivered)
+        self.poller = RecordPoller(cluster.reactor, self._fetcher, self._options, self._delivered_offsets.delivered)
         self._committer = Committer(
-            cluster.reactor, group, self._options.interceptors, self._poller.offsets, self._delivered_offsets
+            cluster.reactor, group, self._options.interceptors, self.poller.offsets, self._delivered_offsets
         )
         self._listener = AssignmentListener(
-            cluster, self._fetcher, self._committer, self._poller, self._options, require_stable
+            cluster, self._fetcher, self._committer, self.poller, self._options, require_stable
         )
         self._auto = enable_auto_commit and group is not None
-        self._poller.monitor = self._listener
+        self.poller.monitor = self._listener
         self._subscribe_next: tuple[Subscription, GroupListener | None] | None = None
 
     # Assignment.
@@ -164,7 +167,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         if self._committer.membership is not None:
             raise LogbusError("the consumer subscribes to topics: await unsubscribe() before partitions are assigned")
         self._check_open()
-        self._poller.drop(self.assignment)
+        self.poller.drop(self.assignment)
         self._fetcher.remove(self.assignment)
         self._listener.end()
         if not partitions:
@@ -194,7 +197,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
                 raise check.InvalidOption(f"listener is {check.shown(listener)}; give an instance of a GroupListener")
         wanted = Subscription.matching(topics.pattern) if isinstance(topics, re.Pattern) else Subscription.of(topics)
         wanted.among([])
-        if self._poller.leaving:
+        if self.poller.leaving:
             # One membership ends before the next one begins.
             self._subscribe_next = wanted, listener
             return
@@ -212,12 +215,12 @@ class Consumer(OffsetsByTime, Generic[K, V]):
             if membership is not None:
                 await self._leave(membership)
             self._committer.membership = None
-            self._poller.drop(self.assignment)
+            self.poller.drop(self.assignment)
             self._fetcher.remove(self.assignment)
             self._listener.end()
             await self._fetcher.rest()
             following, self._subscribe_next = self._subscribe_next, None
-            if following is not None and self._group_options is not None and not self._poller.closed:
+            if following is not None and self._group_options is not None and not self.poller.closed:
                 membership = self._committer.membership = self._join(self._group_options)
                 self._subscribe(membership, *following)
 
@@ -242,20 +245,20 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         else:
             now = evolve(membership.last_metadata, assignment=self.assignment)
         # Otherwise a loop over records would continue in the same batch unnoticed.
-        self._poller.stop()
+        self.poller.stop()
         return self._delivered_offsets.metadata(now)
 
     # Records.
 
     def __aiter__(self) -> RecordPoller[K, V]:
-        return self._poller
+        return self.poller
 
     def __anext__(self) -> Coroutine[Deferred[Any], Any, ConsumerRecord[K, V]]:
-        return self._poller.__anext__()
+        return self.poller.__anext__()
 
     def batches(self) -> BatchIterator[K, V]:
         """``async for batch in consumer.batches()``: the records of one partition at a time, as they were fetched."""
-        return BatchIterator(self._poller)
+        return BatchIterator(self.poller)
 
     def poll(
         self, timeout: float | None = None, max_records: int = 500
@@ -278,25 +281,8 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         check.integer("max_records", max_records, 1)
 
         async def poll() -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-            found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
-            left = max_records
-            delivery = await self._poller.next_delivery(timeout)
-            while delivery is not None:
-                records = delivery.take(left)
-                if not records:
-                    if delivery.error is not None and not found:
-                        raise delivery.error
-                    break
-                found.setdefault(delivery.fetched.partition, []).extend(records)
-                left -= len(records)
-                if not left or not delivery.is_over:
-                    break
-                try:
-                    delivery = self._poller.next_ready_delivery(found)
-                except LogbusError:
-                    # The next call raises it; this one returns records.
-                    break
-            return found
+            delivery = await self.poller.next_delivery(timeout)
+            return {} if delivery is None else self.poller.take(delivery, max_records)
 
         return Deferred.fromCoroutine(poll())
 
@@ -307,7 +293,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         :raises KeyError: one is not assigned.
         """
         self._fetcher.assigned.pause(partitions)
-        self._poller.stop()
+        self.poller.stop()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """
@@ -329,7 +315,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
 
         :raises KeyError: the partition is not assigned.
         """
-        return self._poller.position(partition)
+        return self.poller.position(partition)
 
     def seek(self, partition: TopicPartition, position: Position) -> None:
         """
@@ -341,7 +327,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         check.partition(partition)
         _check_position(partition, position)
         self._fetcher.seek(partition, position)
-        self._poller.drop((partition,))
+        self.poller.drop((partition,))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Move to the first offset; default: of all partitions."""
@@ -408,13 +394,13 @@ class Consumer(OffsetsByTime, Generic[K, V]):
 
         :param done: the records delivered last are processed, too.
         """
-        if self._poller.closed:
+        if self.poller.closed:
             return
-        self._poller.closed = True
-        self._poller.stop()
+        self.poller.closed = True
+        self.poller.stop()
         if done:
-            self._poller.settle()
-        self._poller.stop_waiting()
+            self.poller.settle()
+        self.poller.stop_waiting()
         membership = self._committer.membership
         self._committer.stop()
         if membership is not None:
@@ -446,15 +432,15 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         self._begin()
 
     async def _leave(self, membership: Membership) -> None:
-        self._poller.leaving = True
-        self._poller.stop_waiting()
+        self.poller.leaving = True
+        self.poller.stop_waiting()
         try:
             await membership.close()
         finally:
-            self._poller.leaving = False
+            self.poller.leaving = False
 
     def _check_open(self) -> None:
-        if self._poller.closed:
+        if self.poller.closed:
             raise LogbusError("the consumer is closed")
 
     def _begin(self) -> None:

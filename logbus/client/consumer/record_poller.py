@@ -40,6 +40,7 @@ class RecordPoller(Generic[K, V]):
     :param monitor: set before records are asked for.
     :param delivered: called with a partition when its next batch, or the rest of one, is delivered.
 
+    :ivar rest: the records that a loop gets next without waiting.
     :ivar closed: deliver nothing more.
     :ivar leaving: the application gives up its partitions itself, so do not wait until it asks for more.
     """
@@ -59,7 +60,7 @@ class RecordPoller(Generic[K, V]):
         self._interceptors = options.interceptors
         self._key, self._value = options.key_deserializer, options.value_deserializer
         self._open_batches: dict[TopicPartition, BatchDelivery] = {}
-        self._rest: Iterator[ConsumerRecord[K, V]] = iter(())
+        self.rest: Iterator[ConsumerRecord[K, V]] = iter(())
         self._delivered = delivered
         self._is_polling = False
         self._processing: list[Deferred[None]] = []
@@ -68,19 +69,73 @@ class RecordPoller(Generic[K, V]):
         return self
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
-        for record in self._rest:
+        for record in self.rest:
             # The fast path, without a call or an exception.
             return record
         while True:
             delivery = await self.next_delivery()
             if delivery is None:
                 raise StopAsyncIteration
-            delivery.iterate()
-            self._rest = delivery.rest
-            for record in delivery.rest:
+            for record in self.iterate(delivery):
                 return record
-            if delivery.error is not None:
-                raise delivery.error
+
+    def iterate(self, delivery: BatchDelivery) -> Iterator[ConsumerRecord[K, V]]:
+        """
+        The records of a delivery, one by one, which are :attr:`rest` from now on.
+
+        :raises RecordError: there are none, since the next one cannot be deserialized.
+        """
+        delivery.iterate()
+        self.rest = delivery.rest
+        if not delivery.left and delivery.error is not None:
+            raise delivery.error
+        return delivery.rest
+
+    def take(self, delivery: BatchDelivery, count: int) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+        """
+        Take records of a delivery, and of others that are ready, at most ``count``.
+
+        :raises RecordError: the first record cannot be deserialized.
+        """
+        found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
+        following: BatchDelivery | None = delivery
+        while following is not None:
+            records = following.take(count)
+            if not records:
+                if following.error is not None and not found:
+                    raise following.error
+                break
+            found.setdefault(following.fetched.partition, []).extend(records)
+            count -= len(records)
+            if not count or not following.is_over:
+                break
+            try:
+                following = self.next_ready_delivery(found)
+            except LogbusError:
+                # The next call raises it; this one returns records.
+                break
+        return found
+
+    def take_batch(self, delivery: BatchDelivery) -> Fetched[K, V]:
+        """
+        Take the rest of a delivery.
+
+        :raises RecordError: the first record cannot be deserialized.
+        """
+        records = delivery.take(delivery.left)
+        if not records and delivery.error is not None:
+            raise delivery.error
+        return delivery.fetched._replace(records=records)
+
+    def can_deliver(self, delivery: BatchDelivery) -> bool:
+        """Whether a delivery is still due: its partition was not paused, moved or given up since."""
+        partition = delivery.fetched.partition
+        return (
+            not self.closed
+            and self._open_batches.get(partition) is delivery
+            and not delivery.is_over
+            and partition not in self._fetcher.assigned.paused()
+        )
 
     async def next_delivery(self, seconds: float | None = None) -> BatchDelivery | None:
         """
@@ -177,13 +232,13 @@ class RecordPoller(Generic[K, V]):
 
     def stop(self) -> None:
         """Make a loop over records come back for the next record."""
-        self._rest = iter(())
+        self.rest = iter(())
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop the batches of these partitions."""
         for each in partitions:
             delivery = self._open_batches.pop(each, None)
-            if delivery is not None and delivery.rest is self._rest:
+            if delivery is not None and delivery.rest is self.rest:
                 self.stop()
 
     def position(self, partition: TopicPartition) -> int | None:
@@ -257,7 +312,4 @@ class BatchIterator(Generic[K, V]):
         delivery = await self._record_poller.next_delivery()
         if delivery is None:
             raise StopAsyncIteration
-        records = delivery.take(delivery.left)
-        if not records and delivery.error is not None:
-            raise delivery.error
-        return delivery.fetched._replace(records=records)
+        return self._record_poller.take_batch(delivery)

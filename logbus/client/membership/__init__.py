@@ -3,7 +3,7 @@ Memberships in consumer groups, in the classic protocol and that of KIP-848.
 
 Used by consumers:
 
-* ``interface``: GroupOptions, GroupListener, and errors
+* ``interface``: GroupOptions, GroupArguments, GroupListener, and errors
 * ``subscription``: Subscription: topics by name or by regular expression
 * ``protocol_choice``: makes a membership of either protocol
 * ``group_offsets``: GroupOffsets: commits and fetches offsets, also without a membership
@@ -53,6 +53,7 @@ from logbus.client.membership.base_membership import Membership
 from logbus.client.membership.group_offsets import GroupOffsets
 from logbus.client.membership.interface import (
     CommitFailed,
+    GroupArguments,
     GroupListener,
     GroupMetadata,
     GroupOptions,
@@ -63,6 +64,7 @@ from logbus.client.membership.subscription import Subscription
 
 __all__ = [
     "CommitFailed",
+    "GroupArguments",
     "GroupListener",
     "GroupMetadata",
     "GroupOffsets",

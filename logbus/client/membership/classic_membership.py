@@ -10,7 +10,6 @@ from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
-from twisted.internet.task import deferLater
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.membership.actions import Action
@@ -35,6 +34,7 @@ from logbus.client.membership.interface import GroupListener, GroupOptions
 from logbus.client.membership.subscription import Subscription
 from logbus.client.membership.topic_watch import TopicWatch
 from logbus.client.retry import api_error
+from logbus.coroutines import sleep
 from logbus.errors import ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
@@ -165,7 +165,7 @@ class ClassicMembership(Membership):
     async def _join(self, wait: bool) -> Any:
         if wait:
             self._attempt += 1
-            await deferLater(self._clock, self._cluster.backoff.before(self._attempt))
+            await sleep(self._clock, self._cluster.backoff.before(self._attempt))
         member = self._state_machine
         member.topics = frozenset(await self._watch.wanted(self._subscription or Subscription()))
         request = JoinGroupRequest(

@@ -6,7 +6,7 @@ What a consumer and its group membership tell each other: the options, the liste
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from attrs import field, frozen
 
@@ -17,6 +17,7 @@ from logbus.model import TopicPartition
 
 __all__ = [
     "CommitFailed",
+    "GroupArguments",
     "GroupListener",
     "GroupMetadata",
     "GroupOptions",
@@ -79,6 +80,21 @@ class GroupOptions:
                 f"heartbeat_interval is {self.heartbeat_interval:g}; it must be less than session_timeout, which is "
                 f"{self.session_timeout:g}, and should be a third of it"
             )
+
+
+class GroupArguments(TypedDict, total=False):
+    """Options of a consumer that are those of its group's member: :class:`GroupOptions` by the same names."""
+
+    group_instance_id: str | None
+    group_protocol: Literal["classic", "consumer"]
+    session_timeout: float
+    heartbeat_interval: float
+    max_poll_interval: float
+    assignors: Sequence[str]
+    group_remote_assignor: str | None
+    metadata_max_age: float
+    request_timeout: float
+    require_stable: bool
 
 
 class GroupListener:

@@ -7,13 +7,13 @@ from typing import Protocol
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.task import deferLater
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.group_metadata import MOVED_ON, CommittedOffset, GroupMetadata
 from logbus.client.membership.group_offsets import GroupOffsets
 from logbus.client.membership.interface import CommitFailed
 from logbus.client.membership.offset_requests import commit_failure
+from logbus.coroutines import sleep
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 
@@ -81,7 +81,7 @@ class MemberCommits:
                     break
                 offsets = {each: offsets[each] for each in e.errors}
             attempt += 1
-            await deferLater(self._cluster.reactor, self._cluster.backoff.before(attempt))
+            await sleep(self._cluster.reactor, self._cluster.backoff.before(attempt))
         failure = commit_failure(self._member.last_metadata, lost)
         if failure is not None:
             raise failure

@@ -18,7 +18,7 @@ from logbus.client.cluster.cluster import Cluster, TopicMetadata
 from logbus.client.producer.backpressure import Backpressure
 from logbus.client.producer.producer_metrics import ProducerMetrics
 from logbus.client.producer.producer_options import ProducerOptions
-from logbus.client.producer.producer_record import BufferFull, DeliveryFailed, ProducerRecord
+from logbus.client.producer.producer_record import BufferFull, DeliveryFailed, DeliveryHandle, ProducerRecord
 from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
 
@@ -33,7 +33,7 @@ class _PendingRecord(NamedTuple):
     """
 
     record: ProducerRecord | None
-    sent: Deferred[Any]
+    sent: Any
 
     @property
     def charge(self) -> int:
@@ -45,8 +45,8 @@ class _PendingRecord(NamedTuple):
         return PER_SEND + len(record.value or b"") + len(record.key or b"") + headers
 
 
-Place = Callable[[TopicMetadata, ProducerRecord, "Deferred[Any]"], None]
-Refuse = Callable[[ProducerRecord, "Deferred[Any]", Exception], None]
+Place = Callable[[TopicMetadata, ProducerRecord, DeliveryHandle], None]
+Refuse = Callable[[ProducerRecord, DeliveryHandle, Exception], None]
 
 
 class BufferPool:
@@ -79,9 +79,9 @@ class BufferPool:
         self._backpressure = Backpressure(cluster.reactor)
         self.note_backlog = self._backpressure.note_backlog
         self._topics: dict[str, TopicMetadata] = {}
-        self._pending: OrderedDict[Deferred[Any], _PendingRecord] = OrderedDict()
+        self._pending: OrderedDict[object, _PendingRecord] = OrderedDict()
         self._pending_bytes = 0
-        self._lookups: dict[str, dict[Deferred[Any], _PendingRecord]] = {}
+        self._lookups: dict[str, dict[object, _PendingRecord]] = {}
         self._lookup_tasks: set[Deferred[None]] = set()
 
     def topic(self, name: str) -> TopicMetadata | None:
@@ -97,7 +97,7 @@ class BufferPool:
         self._topics[name] = topic
         return topic
 
-    def take(self, record: ProducerRecord, sent: Deferred[Any]) -> None:
+    def take(self, record: ProducerRecord, sent: DeliveryHandle) -> None:
         """
         Append a record to a batch as soon as possible.
 
@@ -113,7 +113,7 @@ class BufferPool:
         self._pending[sent] = pending
         self._pending_bytes += pending.charge
 
-    def withdraw(self, sent: Deferred[Any]) -> None:
+    def withdraw(self, sent: object) -> None:
         """Remove a record whose sender has cancelled it; a record in a batch stays."""
         pending = self._pending.pop(sent, None)
         if pending is not None:

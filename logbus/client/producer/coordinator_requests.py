@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from attrs import define, field
-from twisted.internet.task import deferLater
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.cluster.coordinators import COORDINATOR_RETRIABLE, Coordinators, CoordinatorType
 from logbus.client.retry import Backoff, is_retriable
+from logbus.coroutines import sleep
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.net.channel import Channel
 from logbus.wire.connection import api_key_of
@@ -94,4 +94,4 @@ class CoordinatorRequests:
         wait = (_SOON if is_soon else self.cluster.backoff).before(attempt)
         if self.cluster.reactor.seconds() + wait > deadline:
             raise error
-        await deferLater(self.cluster.reactor, wait)
+        await sleep(self.cluster.reactor, wait)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import Any
 
 from attrs import frozen
-from twisted.internet.defer import Deferred
 
 from logbus.client.interceptors import ProducerInterceptors
 from logbus.client.producer.partition_queue import BatchOutcome, ProducerBatch
-from logbus.client.producer.producer_record import RecordMetadata
+from logbus.client.producer.producer_record import DeliveryHandle, RecordMetadata
 
 _new_tuple = tuple.__new__
 
@@ -28,9 +26,7 @@ class DeliveryReports:
     interceptors: ProducerInterceptors
     failed: Callable[[Exception], object]
 
-    def report(
-        self, batch: ProducerBatch, outcome: BatchOutcome, sends: Sequence[Deferred[RecordMetadata] | None]
-    ) -> None:
+    def report(self, batch: ProducerBatch, outcome: BatchOutcome, sends: Sequence[DeliveryHandle | None]) -> None:
         """Report the outcome of a batch."""
         topic, partition = batch.partition
         if isinstance(outcome, Exception):
@@ -51,7 +47,7 @@ class DeliveryReports:
                     sent.callback(metadata)
             offset += step
 
-    def refuse(self, sent: Deferred[Any], error: Exception, metadata: RecordMetadata) -> None:
+    def refuse(self, sent: DeliveryHandle, error: Exception, metadata: RecordMetadata) -> None:
         """Report that a record was not written."""
         self.failed(error)
         self.interceptors.on_acknowledgement(metadata, error)

@@ -3,7 +3,7 @@ The producer (Kafka: KafkaProducer): sends records to topics, alone or in transa
 
 .. code-block:: python
 
-    producer = Producer(cluster, wall_clock=time.time, random=Random())
+    producer = Producer(cluster)
     sent = await producer.send("orders", b"...", key=b"42")
     await producer.close()
 
@@ -13,6 +13,7 @@ the default, each record is written exactly once, even if it has to be sent seve
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -31,7 +32,13 @@ from logbus.client.producer.partitioner import Partitioner
 from logbus.client.producer.producer_identity import ProducerIdentity
 from logbus.client.producer.producer_metrics import ProducerMetrics
 from logbus.client.producer.producer_options import ProducerOptions, codec_of
-from logbus.client.producer.producer_record import BufferFull, DeliveryFailed, ProducerRecord, RecordMetadata
+from logbus.client.producer.producer_record import (
+    BufferFull,
+    DeliveryFailed,
+    DeliveryHandle,
+    ProducerRecord,
+    RecordMetadata,
+)
 from logbus.client.producer.record_accumulator import BatchOutcome, ProducerBatch, RecordAccumulator
 from logbus.client.producer.record_builder import RecordBuilder
 from logbus.client.producer.record_router import RecordRouter
@@ -51,7 +58,7 @@ class Producer:
 
     :param cluster: the cluster to write to; its owner closes it, not the producer.
     :param wall_clock: seconds since 1970, for the records' timestamps.
-    :param random: chooses partitions for records without a key.
+    :param random: chooses partitions for records without a key; None: one of its own.
     :param acks: −1 or ``"all"``: wait for the in-sync replicas; 1: wait for the leader; 0: do not wait.
     :param codec: how batches are compressed, as a :class:`~logbus.records.compression.Codec` or by name: ``none``,
         ``gzip``, ``snappy``, ``lz4`` or ``zstd``.
@@ -86,8 +93,8 @@ class Producer:
         self,
         cluster: Cluster,
         *,
-        wall_clock: Callable[[], float],
-        random: Random,
+        wall_clock: Callable[[], float] = time.time,
+        random: Random | None = None,
         acks: int | str = -1,
         codec: Codec | str = Codec.NONE,
         level: int | None = None,
@@ -109,6 +116,7 @@ class Producer:
     ) -> None:
         check.cluster(cluster)
         check.function("wall_clock", wall_clock, optional=False)
+        random = Random() if random is None else random
         if not callable(getattr(random, "random", None)):
             raise InvalidOption(f"random is {shown(random)}; give random.Random()")
         check.function("partitioner", partitioner)
@@ -153,6 +161,11 @@ class Producer:
         self._is_plain = not self._record_builder and self._transactions is None
 
     @property
+    def transactional_id(self) -> str | None:
+        """The name under which :meth:`transaction` works; None: it has none."""
+        return None if self._transactions is None else self._transactions.transactional_id
+
+    @property
     def buffered(self) -> int:
         """Bytes in batches, and of records that wait to be put into one."""
         return self._buffer_pool.buffered
@@ -189,20 +202,36 @@ class Producer:
         :raises BufferFull: too many records wait for room already.
         :raises TransactionError: the producer is transactional and no transaction is open, or the open one failed.
         """
+        sent: Deferred[RecordMetadata] = Deferred(self._buffer_pool.withdraw)
+        self.send_for(sent, topic, value, key, partition, timestamp, headers)
+        return sent
+
+    def send_for(
+        self,
+        sent: DeliveryHandle,
+        topic: str,
+        value: Any,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> None:
+        """
+        As :meth:`send`, for clients that are no Deferred's: ``sent`` is told the outcome.
+
+        If nobody wants to know it any more, :meth:`withdraw` withdraws the record as cancelling a Deferred does.
+        """
         if timestamp is None:
             timestamp = int(self._wall_clock() * 1000)
-        sent: Deferred[RecordMetadata]
         if self._is_plain and (known := self._buffer_pool.topic(topic)) is not None:
-            sent = Deferred()
             try:
                 batch, index = self._put(known, value, key, timestamp, partition, headers)
             except Exception as e:
                 self._delivery_reports.refuse(sent, e, RecordMetadata(topic, -1, -1, timestamp))
-                return sent
+                return
             batch.wait_for(index, timestamp, sent)
             self._buffer_pool.buffered += PER_SEND
-            return sent
-        sent = Deferred(self._buffer_pool.withdraw)
+            return
         record = ProducerRecord(topic, value, key, partition, timestamp, headers)
         try:
             record = self._record_builder.on_send(record)
@@ -213,7 +242,10 @@ class Producer:
         else:
             if not sent.called:
                 self._hooks.on_queued(record)
-        return sent
+
+    def withdraw(self, sent: DeliveryHandle) -> None:
+        """Withdraw a record that is in no batch yet; its handle wants to know nothing more."""
+        self._buffer_pool.withdraw(sent)
 
     def put(
         self,
@@ -333,7 +365,7 @@ class Producer:
                 self._buffer_pool.note_backlog()
         return batch, index
 
-    def _place(self, topic: TopicMetadata, record: ProducerRecord, sent: Deferred[Any]) -> None:
+    def _place(self, topic: TopicMetadata, record: ProducerRecord, sent: DeliveryHandle) -> None:
         """Append a record that had to wait to a batch."""
         _, value, key, partition, timestamp, headers = record
         try:
@@ -344,7 +376,7 @@ class Producer:
             batch.wait_for(index, timestamp, sent)
             self._buffer_pool.buffered += PER_SEND
 
-    def _refuse(self, record: ProducerRecord, sent: Deferred[Any], error: Exception) -> None:
+    def _refuse(self, record: ProducerRecord, sent: DeliveryHandle, error: Exception) -> None:
         self._delivery_reports.refuse(sent, error, RecordMetadata(record.topic, -1, -1, record.timestamp))
 
     # Outcomes.

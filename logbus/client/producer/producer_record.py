@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from logbus.errors import LogbusError
 from logbus.records.batch import Headers
@@ -21,6 +21,23 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp: int
+
+
+class DeliveryHandle(Protocol):
+    """
+    Is told the outcome of a record: a Deferred, or a future with these methods.
+
+    :ivar called: whether it was told, or does not want to know any more.
+    """
+
+    @property
+    def called(self) -> bool: ...
+
+    def callback(self, result: RecordMetadata, /) -> object:
+        """The record was written."""
+
+    def errback(self, error: Exception, /) -> object:
+        """It was not, or that is not known."""
 
 
 class DeliveryFailed(LogbusError):
