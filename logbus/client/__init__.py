@@ -8,6 +8,7 @@ Sub-packages:
 * ``consumer``: Consumer and SimpleConsumer
 * ``membership``: memberships in groups, in both protocols
 * ``admin``: AdminClient
+* ``aio``: the same for asyncio
 * ``connector``: ConsumerConnector: groups that coordinate through ZooKeeper
 * ``schema``: Avro and a client of a schema registry
 * ``audit``: counts of published and consumed records
@@ -29,7 +30,7 @@ Importing this package imports none of its parts; each name is imported at first
 .. code-block:: python
 
     cluster = Cluster(reactor, "127.0.0.1:9092")
-    producer = Producer(cluster, wall_clock=time.time, random=Random())
+    producer = Producer(cluster)
     sent = await producer.send("orders", b"...", key=b"42")
     await producer.close()
     await cluster.close()

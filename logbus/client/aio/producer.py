@@ -1,0 +1,184 @@
+"""The producer for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Any
+
+from typing_extensions import Unpack
+
+from logbus.client.aio.awaiting import outcome
+from logbus.client.aio.cluster import Cluster, ClusterArguments
+from logbus.client.aio.lifetime import Client
+from logbus.client.aio.transaction import Transaction
+from logbus.client.interceptors import ProducerInterceptor
+from logbus.client.producer import producer as core
+from logbus.client.producer.partitioner import Partitioner
+from logbus.client.producer.producer_metrics import ProducerMetrics
+from logbus.client.producer.producer_record import RecordMetadata
+from logbus.client.serializers import Serializer
+from logbus.records.batch import Headers
+from logbus.records.compression import Codec
+
+
+class ProducerArguments(ClusterArguments, total=False):
+    """Options of :class:`logbus.client.Producer`, and of the cluster."""
+
+    wall_clock: Callable[[], float]
+    random: Random | None
+    acks: int | str
+    codec: Codec | str
+    level: int | None
+    batch_bytes: int
+    linger: float
+    delivery_timeout: float
+    request_timeout: float
+    request_bytes: int
+    buffer_bytes: int
+    create_topics: bool
+    metadata_max_age: float
+    partitioner: Partitioner | None
+    enable_idempotence: bool | None
+    transactional_id: str | None
+    transaction_timeout: float
+    key_serializer: Serializer | None
+    value_serializer: Serializer | None
+    interceptors: Sequence[ProducerInterceptor]
+
+
+class _Delivery(asyncio.Future[RecordMetadata]):
+    """A record's future, told the outcome as a Deferred is."""
+
+    callback = asyncio.Future.set_result
+    errback = asyncio.Future.set_exception
+    called = property(asyncio.Future.done)
+
+
+class _TransactionalDelivery(_Delivery):
+    """That of a record in a transaction. Nobody need look at it, since the transaction's end raises the error, too."""
+
+    def errback(self, error: Exception) -> None:
+        self.set_exception(error)
+        self.exception()
+
+
+class Producer(Client):
+    """
+    Sends records to topics, alone or in transactions.
+
+    .. code-block:: python
+
+        async with Producer("127.0.0.1:9092") as producer:
+            sent = await producer.send("orders", b"...", key=b"42")   # it is in a batch
+            print((await sent).offset)                                # it is written
+            await producer.send_and_wait("orders", b"...")            # both
+
+    :param cluster: ``HOST:PORT``, or several, or a :class:`.Cluster`.
+    :param options: of :class:`logbus.client.Producer`, which see; and of the cluster, if it is not shared.
+
+    :raises ConfigError: an option is wrong.
+    """
+
+    def __init__(self, cluster: Cluster | str | Iterable[str], **options: Unpack[ProducerArguments]) -> None:
+        own: dict[str, Any] = dict(options)
+        super().__init__(cluster, own)
+        self._core = core.Producer(self._cluster.core, **own)
+        self._delivery = _Delivery if self._core.transactional_id is None else _TransactionalDelivery
+        self._room = self._core.room
+        self._send_for = self._core.send_for
+
+    @property
+    def metrics(self) -> ProducerMetrics:
+        """Counts of records, batches and requests."""
+        return self._core.metrics
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> asyncio.Future[RecordMetadata]:
+        """
+        Put a record into a batch, once there is room for it. If this is cancelled, the record is not sent.
+
+        :param value: bytes, or a value that the serializer takes; likewise ``key``. None deletes the key of a compacted
+            topic.
+        :param partition: default: the partitioner chooses.
+        :param timestamp: milliseconds since 1970; default: now.
+        :returns: a future of the record's place. Cancelling it does not take the record back, unless its topic is still
+            being looked up.
+        :raises ApiError: (in the future, as all of these) the topic or partition does not exist, or the broker rejects
+            the record.
+        :raises DeliveryFailed: the record could not be written in time, or the producer is closed.
+        :raises SerializationError: a serializer failed on the key or value.
+        :raises TransactionError: the producer is transactional and no transaction is open, or the open one failed.
+        """
+        while (room := self._room()) is not None:
+            await outcome(room)
+        sent = self._delivery()
+        self._send_for(sent, topic, value, key, partition, timestamp, headers)
+        return sent
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> RecordMetadata:
+        """
+        Send a record, and wait until it is written.
+
+        If this is cancelled, a record that is in a batch is sent all the same.
+
+        :raises: what the future of :meth:`send` has.
+        """
+        sent = await self.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
+        try:
+            return await sent
+        finally:
+            if sent.cancelled():
+                self._core.withdraw(sent)  # type: ignore[arg-type]
+
+    async def flush(self) -> None:
+        """Send everything now, and wait until all outcomes are known, failures included."""
+        await outcome(self._core.flush())
+
+    def transaction(self) -> Transaction:
+        """
+        Start a transaction: consumers of committed records see all records sent in its block, or none.
+
+        .. code-block:: python
+
+            async with producer.transaction() as transaction:
+                await producer.send("totals", b"12", key=b"orders")
+                await transaction.send_offsets({TopicPartition("orders", 0): 3}, consumer.group_metadata())
+
+        :raises InvalidOption: the producer has no transactional id.
+        """
+        return Transaction(self._core.transaction())
+
+    async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - it is no error
+        """
+        Flush, and accept no more records. An open transaction is aborted. If this is cancelled, what is unsent fails.
+
+        :param timeout: seconds after which unsent records fail; default: none besides the delivery timeout.
+        """
+        self._is_closed = True
+        try:
+            await outcome(self._core.close(timeout))
+        finally:
+            await super().close()
+
+    def _abandon(self) -> None:
+        self._core.abort()
+        super()._abandon()

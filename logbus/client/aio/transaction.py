@@ -1,0 +1,55 @@
+"""A producer's transaction for asyncio: ``async with producer.transaction()``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+
+from logbus.client.aio.awaiting import outcome, run
+from logbus.client.group_metadata import CommittedOffset, GroupMetadata
+from logbus.client.producer import transaction as core
+from logbus.model import TopicPartition
+
+
+class Transaction:
+    """
+    One transaction, for ``async with``: committed at the end of the block, or aborted if the block is left with an
+    error or cancelled. :meth:`.Producer.transaction` makes it.
+    """
+
+    def __init__(self, transaction: core.Transaction) -> None:
+        self._core = transaction
+
+    async def __aenter__(self) -> Transaction:
+        try:
+            await run(self._begin())
+        except asyncio.CancelledError as e:
+            # It may have begun just then.
+            await run(self._core.__aexit__(type(e), e, e.__traceback__))
+            raise
+        return self
+
+    async def _begin(self) -> None:
+        await self._core.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await run(self._core.__aexit__(kind, error, traceback))
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, int | CommittedOffset], group: GroupMetadata | str
+    ) -> None:
+        """
+        Commit a group's offsets with the transaction.
+
+        :param offsets: the next offset to read, for each partition.
+        :param group: the result of :meth:`.Consumer.group_metadata`, taken when all records of the transaction had been
+            delivered; so a consumer that lost its partitions cannot commit for them. A group id alone skips this check.
+        :raises TransactionAborted: the offsets were refused; the message has the cause. If other members may read the
+            partitions now, go back with :meth:`.Consumer.seek_to_committed`.
+        :raises Fenced: the producer is fenced.
+        :raises TransactionError: no transaction is open.
+        """
+        await outcome(self._core.send_offsets(offsets, group))
