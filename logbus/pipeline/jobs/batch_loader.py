@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 from logbus.model import TopicPartition
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake import schema_evolution
-from logbus.pipeline.lake.layout import DATE, HOUR, Layout, layout_for
+from logbus.pipeline.lake.layout import DATE, HOUR, TIME_OF, Layout, layout_for
 from logbus.pipeline.lake.offset_set import Range
 from logbus.pipeline.lake.parquet import gathered
 from logbus.pipeline.payloads.payload import Payload, check_taken, raw_columns
@@ -104,7 +104,7 @@ class BatchLoader:
                 return written
             odd = parsed.where(f"{self.payload.reason} is not null")
             directories = self.layout.of_times
-            rows = _dated(odd, "timestamp", raw_columns(odd), directories)
+            rows = _dated(odd, "timestamp", raw_columns(odd), directories, "timestamp")
             if (
                 self.table.stage(gathered(rows, directories, _ORDER), directories, quarantine=True)
                 == written.quarantined
@@ -145,7 +145,9 @@ class BatchLoader:
 
     def _good(self, parsed: DataFrame) -> DataFrame:
         good = parsed.where(f"{self.payload.reason} is null")
-        return _dated(good, self.payload.time, self.payload.columns(good), self.layout.of_times)
+        columns = self.payload.columns(good)
+        time_of = time_column(self.payload, json.loads(good.select(*columns).schema.json()))
+        return _dated(good, self.payload.time, columns, self.layout.of_times, time_of)
 
     def _schema(self, rows: DataFrame) -> Any:
         return schema_evolution.merged_schema(self.table.url, self.table.state.schema, json.loads(rows.schema.json()))
@@ -207,11 +209,35 @@ def check_directory(layout: Layout, schema: Mapping[str, Any]) -> None:
         raise OptionError(f"partition_by is {layout.text!r}, a column of type {said}, whose values are no names")
 
 
-def _dated(rows: DataFrame, time_column: str, columns: list[Any], directories: Sequence[str]) -> DataFrame:
-    """Add the columns that are directories of the time."""
+def time_column(payload: Payload, schema: Mapping[str, Any]) -> str:
+    """
+    The column of the rows that has the event's time, as a path.
+
+    :param schema: of the rows, as Spark's JSON.
+    :returns: "" if its values are no times, but dates.
+    """
+    event_time, into = getattr(payload, "event_time", ""), getattr(payload, "into", "")
+    path = ".".join(each for each in (into, event_time) if each) if event_time else "timestamp"
+    kind: Any = schema
+    for name in path.split("."):
+        kind = next(each["type"] for each in kind["fields"] if each["name"] == name)
+    return path if kind in ("timestamp", "timestamp_ntz") else ""
+
+
+def _dated(
+    rows: DataFrame, time_column: str, columns: list[Any], directories: Sequence[str], time_of: str
+) -> DataFrame:
+    """
+    Add the columns that are directories of the time.
+
+    :param time_of: the column of the table with the time, for formats that know hours of it; "": there is none.
+    """
     from pyspark.sql import functions as f
 
     first, last = (f.lit(each).cast("timestamp") for each in (_FIRST_TIME, _LAST_TIME))
     at = f.greatest(first, f.least(f.col(time_column), last))
     formats = {DATE: "yyyy-MM-dd", HOUR: "HH"}
-    return rows.select(*columns, *(f.date_format(at, formats[each]).alias(each) for each in directories))
+    metadata = {TIME_OF: time_of} if time_of else {}
+    return rows.select(
+        *columns, *(f.date_format(at, formats[each]).alias(each, metadata=metadata) for each in directories)
+    )

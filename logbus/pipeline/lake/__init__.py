@@ -9,6 +9,7 @@ A job claims a table, stages files, and commits them together with their offsets
 * ``parquet_table``: a table of Parquet files with a commit log, as jobs use it with Spark
 * ``table``: its directory: claims, commits, snapshots
 * ``commit_log``: its commits and the state they result in, as JSON
+* ``iceberg``: the format "iceberg": tables of Apache Iceberg in a catalog
 * ``offset_set``: a set of a partition's offsets, as ranges
 * ``schema_evolution``: which schemas new rows may have
 * ``layout``: the directories of a loaded table

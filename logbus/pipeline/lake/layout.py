@@ -17,6 +17,9 @@ DATE, HOUR = "date", "hour"
 QUARANTINE = "_quarantine"
 """The directory of records whose value could not be read."""
 
+TIME_OF = "logbus.time"
+"""The metadata of a directory's column, in Spark's schema: the path of the column whose date or hour it is."""
+
 _BY_TIME = {"none": (), "date": (DATE,), "hour": (DATE, HOUR)}
 _COLUMN = "column:"
 EXAMPLE = "none, date, hour, or a column of the events such as page (column:hour if it has one of these names)"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -87,7 +87,8 @@ class PartWriter:
 
     :ivar store: the table's directory.
     :ivar below: a directory in it, such as ``data``; "": the table's own.
-    :ivar directories: columns whose values become directories, ``column=value``, and are not in the files.
+    :ivar directories: columns whose values become directories, ``column=value``.
+    :ivar kept: whether the files have these columns as well.
     :ivar schema: the ``pyarrow.Schema`` of the files, to which rows are cast; its fields may have ids
         (:data:`FIELD_ID`). None: the rows' own.
     :ivar target_bytes: a file is ended when it is larger, so it can have a row group more.
@@ -96,6 +97,7 @@ class PartWriter:
     store: Store
     below: str = ""
     directories: Sequence[str] = ()
+    kept: bool = False
     schema: Any = None
     target_bytes: int = TARGET_BYTES
     row_group_bytes: int = ROW_GROUP_BYTES
@@ -146,20 +148,23 @@ class PartWriter:
             raise
 
 
-def write_parts(rows: DataFrame, writer: PartWriter) -> list[PartFile]:
+def write_parts(
+    rows: DataFrame, writer: PartWriter, work: Callable[[Iterable[Any]], Iterator[Any]] | None = None
+) -> list[PartFile]:
     """
     Write rows to files by Spark's tasks.
 
     The files of a local directory are on stable storage when this returns.
 
     :param rows: brought together and sorted by the writer's directories (:func:`.gathered`).
+    :param work: makes the files from other rows than those to be written, and returns what the writer returns.
     :returns: the files of the attempts that Spark counted: each row is in one of them once.
     :raise LakeError: a file is not where this process looks for it.
     """
     _make_root(writer.store)
     found = [
         PartFile(row["path"], row["size"], row["records"], _unpacked(row["partition"]), _footer(row["footer"]))
-        for row in rows.mapInArrow(writer, _RESULT).collect()
+        for row in rows.mapInArrow(work or writer, _RESULT).collect()
     ]
     check_parts(writer.store, found)
     return found
@@ -227,7 +232,8 @@ class _Part:
 
     def add(self, rows: Any) -> None:
         """Take rows of the file's directory."""
-        rows = rows.drop_columns(list(self.writer.directories))
+        if not self.writer.kept:
+            rows = rows.drop_columns(list(self.writer.directories))
         self._waiting.append(rows if self.writer.schema is None else conformed(rows, self.writer.schema))
         self._waiting_bytes += rows.nbytes
         if self._waiting_bytes >= self.writer.row_group_bytes:

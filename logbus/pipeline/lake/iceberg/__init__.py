@@ -1,0 +1,15 @@
+"""
+The format "iceberg": tables of Apache Iceberg in a catalog, written with PyIceberg.
+
+Spark's tasks write the data files; the driver commits them. No Java library of Iceberg is needed.
+
+* ``table``: a table, as jobs use it
+* ``quarantine``: the table beside it of records whose value could not be read
+* ``commits``: the state of loads in a table's metadata, and whose its snapshots are
+* ``snapshots``: makes snapshots, each on the one that was looked at
+* ``catalogs``: finds tables by PyIceberg's configuration
+* ``schemas``: Spark's schemas and directories as Iceberg's schemas and partitions
+* ``files``: data files as Iceberg describes them, and their store
+* ``s3_retries``: how often PyIceberg repeats a request to S3
+* ``scans``: reads and rewrites data files by Spark's tasks
+"""

@@ -1,0 +1,66 @@
+"""
+Finds tables by PyIceberg's configuration: the catalogs of ``~/.pyiceberg.yaml`` and of variables such as
+``PYICEBERG_CATALOG__LAKE__URI``.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from logbus.extras import install_hint
+from logbus.pipeline import Missing
+from logbus.pipeline.errors import LakeError, OptionError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+
+def check_iceberg() -> None:
+    """
+    See whether the extra ``iceberg`` is installed.
+
+    :raise Missing: it is not.
+    """
+    for name in ("pyiceberg", "pyarrow"):
+        if find_spec(name) is None:
+            raise Missing(f"tables of Iceberg need {name}, which is not installed: {install_hint('iceberg')}")
+
+
+def check_identifier(name: str) -> tuple[str, ...]:
+    """
+    A table's name, with its namespaces.
+
+    :raise OptionError: there is no namespace, or a part is empty.
+    """
+    parts = tuple(name.split("."))
+    if len(parts) < 2 or not all(parts):
+        raise OptionError(f"table is {name!r}; a table of Iceberg is NAMESPACE.TABLE in a catalog, such as lake.views")
+    return parts
+
+
+def catalog(name: str = "") -> Catalog:
+    """
+    A catalog of the configuration.
+
+    :param name: "": the default one.
+    :raise LakeError: there is none of that name, or it cannot be reached.
+    """
+    check_iceberg()
+    from pyiceberg.catalog import list_catalogs, load_catalog
+
+    from logbus.pipeline.lake.iceberg import s3_retries
+
+    known = list_catalogs()
+    if name and name not in known:
+        raise LakeError(
+            f"there is no catalog {name!r}; PyIceberg's configuration (~/.pyiceberg.yaml, "
+            f"PYICEBERG_CATALOG__{name.upper()}__URI) has {', '.join(sorted(known)) or 'none'}"
+        )
+    try:
+        found = load_catalog(name or None)
+    except Exception as e:  # Each kind of catalog has its own.
+        said = str(e).partition("\n")[0]
+        raise LakeError(f"catalog {name or 'default'!r} cannot be opened: {said or type(e).__name__}") from e
+    found.properties.setdefault("s3.retry-strategy-impl", f"{s3_retries.__name__}.{s3_retries.RetryStrategy.__name__}")
+    return found

@@ -1,0 +1,131 @@
+"""
+Makes snapshots of an Iceberg table on one condition: that the table is still at the snapshot that was looked at.
+
+PyIceberg repeats a commit that another one has overtaken, on top of that. A load must not: the other may be a load that
+has claimed the table. So each commit here is tried once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from logbus.pipeline.errors import LakeError
+from logbus.pipeline.lake.iceberg.commits import Ancestor
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+
+_ONCE = {"commit.retry.num-retries": "0"}
+
+
+class Overtaken(Exception):
+    """The table has changed since it was looked at; nothing has happened."""
+
+
+def name_of(table: Table) -> str:
+    """With its namespace, for people."""
+    return ".".join(table.name())
+
+
+def snapshots_of(metadata: TableMetadata) -> list[Ancestor]:
+    """The table's snapshots that have not expired."""
+    return [
+        Ancestor(
+            each.snapshot_id,
+            each.parent_snapshot_id,
+            each.sequence_number or 0,
+            "" if each.summary is None else each.summary.operation.value,
+            {} if each.summary is None else each.summary.additional_properties,
+        )
+        for each in metadata.snapshots
+    ]
+
+
+def current_of(metadata: TableMetadata) -> int | None:
+    """The id of the table's snapshot."""
+    found = metadata.current_snapshot()
+    return None if found is None else found.snapshot_id
+
+
+def rows_of(metadata: TableMetadata) -> int | None:
+    """The number of rows, if the snapshot's summary has it."""
+    return _total(metadata, "total-records")
+
+
+def files_of(metadata: TableMetadata) -> int:
+    """The number of data files."""
+    return _total(metadata, "total-data-files") or 0
+
+
+def _total(metadata: TableMetadata, name: str) -> int | None:
+    found = metadata.current_snapshot()
+    if found is None or found.summary is None:
+        return None
+    said = found.summary.additional_properties.get(name)
+    return None if said is None else int(said)
+
+
+def once(table: Table) -> Table:
+    """The same table, whose commits are tried once, whatever its properties say; these are not changed."""
+    from pyiceberg.table import Table
+
+    metadata = table.metadata.model_copy(update={"properties": {**table.metadata.properties, **_ONCE}})
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
+
+
+def make_snapshot(
+    table: Table,
+    summary: Mapping[str, str],
+    added: Sequence[DataFile] = (),
+    removed: Iterable[DataFile] = (),
+    properties: Any = None,
+) -> int:
+    """
+    Commit a snapshot.
+
+    :param properties: a function of the snapshot's id and sequence number: properties of the table that are set with
+        it.
+    The table's metadata are then those with this snapshot, and no later one.
+
+    :returns: its id.
+    :raise Overtaken: another commit was faster.
+    :raise LakeError: it is not known whether it was made, or the catalog refuses it.
+    """
+    from pyiceberg.exceptions import CommitFailedException, ValidationException
+
+    mine = once(table)
+    change = mine.transaction()
+    update = change.update_snapshot(snapshot_properties=dict(summary))
+    gone = list(removed)
+    producer: Any = update.overwrite() if gone else update.merge_append()
+    for each in added:
+        producer.append_data_file(each)
+    for each in gone:
+        producer.delete_data_file(each)
+    sequence = change.table_metadata.next_sequence_number()
+    try:
+        producer.commit()
+        if properties is not None:
+            change.set_properties(properties(producer.snapshot_id, sequence))
+        change.commit_transaction()
+    except (CommitFailedException, ValidationException) as e:
+        raise Overtaken(str(e)) from e
+    except Exception as e:
+        _check_made(table, producer.snapshot_id, e)
+    else:
+        table.metadata, table.metadata_location = mine.metadata, mine.metadata_location
+    return int(producer.snapshot_id)
+
+
+def _check_made(table: Table, snapshot: int, error: Exception) -> None:
+    """After an error that leaves open whether the commit was made, such as a lost connection: look."""
+    said = str(error).partition("\n")[0] or type(error).__name__
+    try:
+        metadata = table.refresh().metadata
+    except Exception as e:
+        raise LakeError(f"{name_of(table)}: a commit has failed, and the catalog does not answer: {said}") from e
+    if current_of(metadata) != snapshot:
+        raise LakeError(f"{name_of(table)}: a commit has failed: {said}") from error

@@ -1,0 +1,425 @@
+"""A table of Iceberg, as jobs use it with Spark."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, evolve, field
+
+from logbus.pipeline.errors import ClaimLost, LakeError, OptionError
+from logbus.pipeline.lake.iceberg import quarantine as quarantines
+from logbus.pipeline.lake.iceberg import scans, schemas
+from logbus.pipeline.lake.iceberg.catalogs import catalog, check_identifier
+from logbus.pipeline.lake.iceberg.commits import STATE, TableState, resolve
+from logbus.pipeline.lake.iceberg.files import IcebergStore, data_file
+from logbus.pipeline.lake.iceberg.snapshots import (
+    Overtaken,
+    current_of,
+    files_of,
+    make_snapshot,
+    rows_of,
+    snapshots_of,
+)
+from logbus.pipeline.lake.load_state import LoadChange, LoadState
+from logbus.pipeline.lake.part_files import PartFile, PartWriter, delete_parts, write_parts
+from logbus.pipeline.lake.target import CommitReport, CompactionReport
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+PROPERTIES: Mapping[str, str] = {
+    # Manifests and metadata files would grow in number with every batch.
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+    "write.parquet.compression-codec": "zstd",
+}
+"""Of new tables."""
+
+_ATTEMPTS = 20
+"""How often a commit is tried that other programs' commits have overtaken."""
+
+
+@define(eq=False)
+class IcebergTable:
+    """
+    A :class:`.LoadTarget`.
+
+    :param identifier: ``namespace.table``.
+    """
+
+    spark: SparkSession | None
+    catalog: Catalog
+    identifier: str
+    writer: str = field(factory=lambda: uuid.uuid4().hex, init=False)
+    _table: Table | None = field(default=None, init=False)
+    _known: TableState = field(factory=TableState, init=False)
+    _notes: tuple[str, ...] = field(default=(), init=False)
+    _seen: tuple[int | None, str | None] = field(default=(None, None), init=False)
+    _staged: list[DataFile] = field(factory=list, init=False)
+    _odd: list[DataFile] = field(factory=list, init=False)
+    _written: list[tuple[IcebergStore, list[PartFile]]] = field(factory=list, init=False)
+
+    @classmethod
+    def at(cls, spark: SparkSession | None, identifier: str, catalog_name: str = "") -> IcebergTable:
+        """
+        The table of that name; if there is none, it is an empty table.
+
+        :param catalog_name: in PyIceberg's configuration; "": its default.
+        :raise OptionError: the name lacks a namespace.
+        :raise LakeError: there is no such catalog, or the table is not one of loads.
+        """
+        check_identifier(identifier)
+        found = cls(spark, catalog(catalog_name), identifier)
+        found.refresh()
+        return found
+
+    @property
+    def url(self) -> str:
+        return self.identifier
+
+    @property
+    def number(self) -> int:
+        return 0 if self._table is None else int(self._table.last_sequence_number)
+
+    @property
+    def state(self) -> LoadState:
+        return self._known.load
+
+    @property
+    def directories(self) -> tuple[str, ...] | None:
+        if self._table is None:
+            return None
+        return schemas.directories_of(self.url, self._table.spec(), self._table.schema())
+
+    @property
+    def has_rows(self) -> bool:
+        return self._table is not None and files_of(self._table.metadata) > 0
+
+    @property
+    def has_quarantine(self) -> bool:
+        return self._quarantine_snapshot() is not None
+
+    def refresh(self) -> LoadState:
+        """See :class:`.LoadTarget`."""
+        from pyiceberg.exceptions import NoSuchTableError
+
+        try:
+            self._table = self.catalog.load_table(self.identifier)
+        except NoSuchTableError:
+            self._table, self._known, self._notes = None, TableState(), ()
+            return self.state
+        metadata = self._table.metadata
+        if metadata.format_version < 2:
+            raise LakeError(
+                f"{self.url} is of Iceberg's format version 1, whose snapshots have no order; upgrade it to version 2"
+            )
+        text = metadata.properties.get(STATE)
+        written = None if text is None else TableState.from_json(self.url, text)
+        found = resolve(self.url, written, current_of(metadata), snapshots_of(metadata), rows_of(metadata))
+        self._known, self._notes, self._seen = found.state, found.notes, _seen(self._table)
+        return self.state
+
+    def claim(self, schema: Any = None, directories: Sequence[str] = ()) -> Sequence[str]:
+        """See :class:`.LoadTarget`: it makes a snapshot without rows, on which an earlier job's commit cannot be."""
+        self.writer = uuid.uuid4().hex
+        self.refresh()
+        if self._table is None:
+            if schema is None:
+                return ()  # There is nothing to claim yet.
+            self._create(schema, directories)
+        for _ in range(_ATTEMPTS):
+            self.refresh()
+            notes = self._notes
+            try:
+                self._make(LoadChange(), is_claim=True)
+            except Overtaken:
+                continue
+            break
+        else:
+            raise LakeError(f"{self.url}: it changes so often that it cannot be claimed; try again")
+        table = self._table
+        assert table is not None
+        if (odd := quarantines.quarantine_of(self.catalog, table)) is not None:
+            quarantines.reconcile(odd, self._known.quarantine, self._check_claim)
+        if schema is not None:
+            self._evolve(table, schemas.visible(schema, directories))
+        return notes
+
+    def _create(self, schema: Any, directories: Sequence[str]) -> None:
+        self._created(self.identifier, schema, directories, PROPERTIES)
+        self.refresh()
+
+    def _created(self, identifier: str, schema: Any, directories: Sequence[str], properties: Mapping[str, str]) -> None:
+        """Create a table, unless another job does."""
+        from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError
+
+        time = schemas.hidden(schema, directories)
+        columns = schemas.arrow_schema(identifier, schemas.visible(schema, directories))
+        try:
+            self.catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
+            with (
+                self.catalog.create_table_transaction(identifier, columns, properties=dict(properties)) as change,
+                change.update_spec() as spec,
+            ):
+                for source, transform, name in schemas.partition_fields(directories, time):
+                    spec.add_field(source, transform, name)
+        except (TableAlreadyExistsError, CommitFailedException):
+            return
+        except NoSuchNamespaceError as e:
+            raise LakeError(f"{identifier}: {e}") from e
+
+    def _evolve(self, table: Table, schema: Mapping[str, Any]) -> None:
+        """Add the columns that rows have and the table lacks."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        columns = schemas.arrow_schema(self.url, schema)
+        for _ in range(_ATTEMPTS):
+            try:
+                with table.update_schema() as change:
+                    change.union_by_name(columns)
+                return
+            except CommitFailedException:
+                table.refresh()
+            except Exception as e:
+                said = str(e).partition("\n")[0]
+                raise LakeError(f"{self.url}: the rows' columns do not fit the table's: {said}") from e
+        raise LakeError(f"{self.url}: its schema changes so often that rows cannot be written; try again")
+
+    def discard(self) -> None:
+        """See :class:`.LoadTarget`."""
+        for store, parts in self._written:
+            delete_parts(store, parts)
+        self._staged, self._odd, self._written = [], [], []
+
+    def stage(self, rows: DataFrame, directories: Sequence[str] = (), *, quarantine: bool = False) -> int:
+        """See :class:`.LoadTarget`."""
+        schema = json.loads(rows.schema.json())
+        table = self._quarantine(schema, directories) if quarantine else self._main(schema, directories)
+        columns = schemas.visible(schema, directories)
+        self._evolve(table, columns)
+        names = [each["name"] for each in columns["fields"]]
+        writer = PartWriter(
+            store=self._store(table),
+            directories=directories,
+            kept=not schemas.hidden(schema, directories),
+            schema=schemas.file_schema(table.schema(), names),
+        )
+        parts = write_parts(rows, writer)
+        self._written.append((self._store(table), parts))
+        spec, kinds = table.spec(), table.schema()
+        for each in parts:
+            partition = schemas.partition_record(spec, kinds, each.partition)
+            (self._odd if quarantine else self._staged).append(
+                data_file(table.metadata, writer.store.url, each, partition)
+            )
+        return sum(each.records for each in parts)
+
+    def _main(self, schema: Any, directories: Sequence[str]) -> Table:
+        if self._table is None:
+            self.claim(schema, directories)
+        assert self._table is not None
+        return self._table
+
+    def _quarantine(self, schema: Any, directories: Sequence[str]) -> Table:
+        assert self._table is not None
+        found = quarantines.quarantine_of(self.catalog, self._table)
+        if found is None:
+            properties = {**PROPERTIES, **quarantines.properties_for(self._table)}
+            self._created(self.identifier + quarantines.SUFFIX, schema, directories, properties)
+            found = quarantines.quarantine_of(self.catalog, self._table)
+            assert found is not None
+        try:
+            quarantines.begin(found, self.writer)
+        except Overtaken as e:
+            self._check_claim()
+            raise LakeError(f"{self.url}: its quarantine has changed meanwhile; run the load again") from e
+        return found
+
+    def _store(self, table: Table) -> IcebergStore:
+        base = table.properties.get("write.data.path") or f"{table.location().rstrip('/')}/data"
+        return IcebergStore(base.rstrip("/"), dict(table.io.properties))
+
+    def commit(self, change: LoadChange) -> CommitReport:
+        """See :class:`.LoadTarget`."""
+        before = self._known
+        odd = self._commit_odd()
+        for _ in range(_ATTEMPTS):
+            if self._known.load != before.load:
+                raise LakeError(f"{self.url}: {'; '.join(self._notes)}: run the load again")
+            try:
+                self._make(change, odd)
+                break
+            except Overtaken:
+                self._check_claim()
+        else:
+            raise LakeError(f"{self.url}: it changes so often that nothing can be committed; run the load again")
+        files = [*self._staged, *self._odd]
+        self._staged, self._odd, self._written = [], [], []
+        return CommitReport(self.number, len(files), sum(each.file_size_in_bytes for each in files))
+
+    def _commit_odd(self) -> int | None:
+        """Add the staged rows of the quarantine; the snapshot to be named."""
+        if not self._odd:
+            return self._known.quarantine
+        assert self._table is not None
+        found = quarantines.quarantine_of(self.catalog, self._table)
+        if found is None:
+            raise LakeError(f"{self.url}: its quarantine was dropped meanwhile; run the load again")
+        quarantines.reconcile(found, self._known.quarantine, self._check_claim)
+        try:
+            return quarantines.add(found, self.writer, self._odd)
+        except Overtaken as e:
+            self._check_claim()
+            raise LakeError(f"{self.url}: its quarantine has changed meanwhile; run the load again") from e
+
+    def _make(
+        self,
+        change: LoadChange,
+        odd: int | None = None,
+        added: Sequence[DataFile] | None = None,
+        removed: Sequence[DataFile] = (),
+        *,
+        is_claim: bool = False,
+    ) -> None:
+        """
+        Make a snapshot with the next state.
+
+        :raise Overtaken: another commit was made since the table was looked at; nothing has happened.
+        """
+        table = self._table
+        assert table is not None
+        if not is_claim and self._known.writer != self.writer:
+            self._check_claim()
+        if _seen(table) != self._seen:
+            raise Overtaken  # The answer to a change of the schema came with another's commit.
+        files = self._staged if added is None else added
+        if any(each.spec_id != table.metadata.default_spec_id for each in files):
+            raise LakeError(f"{self.url}: another program has changed its partitions meanwhile; run the load again")
+        state = evolve(
+            self._known.after(change, self.writer), quarantine=self._known.quarantine if odd is None else odd
+        )
+
+        def properties(snapshot: int, sequence: int) -> dict[str, str]:
+            nonlocal state
+            state = evolve(state, snapshot=snapshot, sequence=sequence)
+            return {STATE: state.as_json()}
+
+        make_snapshot(table, state.summary(), files, removed, properties)
+        self._known, self._seen = state, _seen(table)
+
+    def _check_claim(self) -> None:
+        """
+        Look at the table after another's commit.
+
+        :raise ClaimLost: it is a later job's.
+        """
+        mine = self._known
+        self.refresh()
+        if not self._known.writer:
+            raise LakeError(f"{self.url} was dropped or replaced since it was claimed; run the load again")
+        if self._known.writer != self.writer:
+            raise ClaimLost(
+                f"{self.url}: job {self._known.writer} has made commit {self._known.number} after commit "
+                f"{mine.number}, the last that job {self.writer} knows: two jobs write to one table, and the later one "
+                "goes on"
+            )
+
+    def read(self) -> DataFrame:
+        """See :class:`.LoadTarget`."""
+        if not self.has_rows:
+            raise LakeError(f"{self.url} has no records")
+        assert self._table is not None and self.spark is not None
+        return scans.read(self.spark, self._table, None)
+
+    def _quarantine_snapshot(self) -> tuple[Table, int] | None:
+        if self._table is None or self._known.quarantine is None:
+            return None
+        found = quarantines.quarantine_of(self.catalog, self._table)
+        return None if found is None else (found, self._known.quarantine)
+
+    def read_quarantine(self) -> DataFrame:
+        """See :class:`.LoadTarget`: what the last commit names, or all, if other programs have rewritten it since."""
+        found = self._quarantine_snapshot()
+        if found is None:
+            raise LakeError(f"{self.url}{quarantines.SUFFIX} has no records")
+        assert self.spark is not None
+        table, snapshot = found
+        return scans.read(self.spark, table, snapshot if table.snapshot_by_id(snapshot) is not None else None)
+
+    def optimize(self, *, min_files: int, target_bytes: int) -> CompactionReport:
+        """See :class:`.LoadTarget`; files with deleted rows, and of an earlier partitioning, are left alone."""
+        if min_files < 2 or target_bytes < 1:
+            raise OptionError(f"compaction takes at least 2 files and 1 byte, not {min_files} and {target_bytes}")
+        table = self._table
+        if table is None:
+            raise LakeError(f"there is no table {self.url}")
+        groups = self._small_files(table, min_files, target_bytes)
+        if not groups:
+            return CompactionReport(self.url, 0, 0, 0, 0, 0)
+        assert self.spark is not None
+        store = self._store(table)
+        names = [each.name for each in table.schema().fields]
+        writer = PartWriter(
+            store=store, schema=schemas.file_schema(table.schema(), names), target_bytes=2 * target_bytes
+        )
+        places = [f"rewritten/{uuid.uuid4().hex}" for _ in groups]
+        parts = scans.rewrite(self.spark, table, writer, list(zip(places, groups, strict=True)))
+        old = [each for group in groups for each in group]
+        before, after = (sum(each) for each in ((f.record_count for f in old), (p.records for p in parts)))
+        if before != after:
+            delete_parts(store, parts)
+            raise LakeError(f"{self.url}: {before} rows were read and {after} written; nothing was changed")
+        partitions = {place: group[0].partition for place, group in zip(places, groups, strict=True)}
+        new = [data_file(table.metadata, store.url, each, partitions[each.path.rpartition("/")[0]]) for each in parts]
+        try:
+            self._make(LoadChange(), added=new, removed=old)
+        except Overtaken:
+            delete_parts(store, parts)
+            self._check_claim()
+            return CompactionReport(self.url, 0, 0, 0, 0, 0)  # Another program has changed it: the next time.
+        size = sum(each.file_size_in_bytes for each in old)
+        partitioned = {repr(group[0].partition) for group in groups}
+        return CompactionReport(self.url, len(partitioned), len(old), len(new), size, sum(each.size for each in parts))
+
+    def _small_files(self, table: Table, min_files: int, target_bytes: int) -> list[list[DataFile]]:
+        """Groups of small files of one partition, each to become a file."""
+        small = [
+            task.file
+            for task in table.scan().plan_files()
+            if not task.delete_files
+            and task.file.file_size_in_bytes < target_bytes // 2
+            and task.file.spec_id == table.metadata.default_spec_id
+        ]
+        small.sort(key=lambda each: repr(each.partition))
+        groups: list[list[DataFile]] = []
+        for _, found in groupby(small, key=lambda each: repr(each.partition)):
+            files = list(found)
+            if len(files) >= min_files:
+                groups += packed(files, target_bytes)
+        return groups
+
+
+def _seen(table: Table) -> tuple[int | None, str | None]:
+    """What tells a table from itself after another's commit."""
+    return current_of(table.metadata), table.metadata.properties.get(STATE)
+
+
+def packed(files: Sequence[DataFile], target_bytes: int) -> list[list[DataFile]]:
+    """Divide files into groups of about a size; those of a single file are left out."""
+    groups: list[list[DataFile]] = [[]]
+    size = 0
+    for each in files:
+        if groups[-1] and size + each.file_size_in_bytes > target_bytes:
+            groups.append([])
+            size = 0
+        groups[-1].append(each)
+        size += each.file_size_in_bytes
+    return [each for each in groups if len(each) > 1]
