@@ -17,6 +17,7 @@ brokers, or, by ``jobs``, to tables of the ``lake``.
 * ``source``: its readers
 * ``sink``: its writers
 * ``blocking``: a blocking client of brokers
+* ``functions``: from_avro, to_protobuf and others with a schema registry, for columns
 * ``payloads``: what record values become: bytes, JSON or Avro columns
 * ``lake``: tables of Parquet files with the offsets in them
 * ``jobs``: load, windows, joins, audit, mirror

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -17,6 +19,7 @@ from logbus.pipeline.errors import OptionError, PipelineError
 _ACCEPT = "application/vnd.schemaregistry.v1+json"
 _LONGEST = 8 << 20
 _ATTEMPTS = 5
+_FORMATS = {"PROTOBUF": "?format=serialized"}
 
 
 class RegistryFailed(PipelineError):
@@ -28,26 +31,61 @@ class NoSuchSchema(RegistryFailed):
 
 
 @frozen
+class SchemaReference:
+    """A schema that another one imports under a name: a version of a subject."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@frozen
+class RegisteredSchema:
+    """
+    A schema of the registry.
+
+    :ivar schema_type: ``AVRO``, ``PROTOBUF`` or ``JSON``.
+    :ivar text: as it was registered; of Protobuf the descriptor in base64, if that was requested.
+    """
+
+    schema_id: int
+    schema_type: str
+    text: str
+    references: tuple[SchemaReference, ...] = ()
+
+
+@frozen
 class RegistryClient:
     """
     A schema registry. Nothing is cached here; callers cache schemas, which never change.
 
-    :ivar url: such as ``http://127.0.0.1:8080/registry``.
+    :ivar url: such as ``http://127.0.0.1:8080/registry``; several with commas between are tried in turn.
     :ivar auth: ``name:password``; "" for none.
-    :raise OptionError: the URL is invalid.
+    :ivar token: a bearer token, instead of ``auth``; "" for none.
+    :ivar timeout: seconds to wait for a response.
+    :ivar trusted_file: a PEM file with the certificates to trust; "": the system's.
+    :ivar own_file: a PEM file with this client's certificate chain and private key; "": none. Both files are read where
+        the request is made.
+    :raise OptionError: the URL is invalid, or there are both a password and a token.
     """
 
     url: str
     auth: str = field(default="", repr=False)
     timeout: float = 30.0
+    token: str = field(default="", repr=False)
+    trusted_file: str = ""
+    own_file: str = ""
 
     def __attrs_post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-            raise OptionError(
-                f"{self.url!r} is no URL of a schema registry, such as http://127.0.0.1:8080/registry; name and "
-                "password are an option of their own"
-            )
+        for url in self._urls():
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+                raise OptionError(
+                    f"{url!r} is no URL of a schema registry, such as http://127.0.0.1:8080/registry; name and "
+                    "password are an option of their own"
+                )
+        if self.auth and self.token:
+            raise OptionError("a schema registry takes a name with a password, or a token, not both")
 
     def schema(self, schema_id: int) -> str:
         """
@@ -56,7 +94,7 @@ class RegistryClient:
         :raise NoSuchSchema: there is none with this id, or it is not Avro.
         :raise RegistryFailed: the registry does not answer.
         """
-        return self._avro(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
+        return self.find(schema_id, "AVRO").text
 
     def latest(self, subject: str) -> str:
         """
@@ -65,28 +103,86 @@ class RegistryClient:
         :raise NoSuchSchema: there is no such subject, or it is not Avro.
         :raise RegistryFailed: the registry does not answer.
         """
-        return self._avro(f"/subjects/{quote(subject, safe='')}/versions/latest", f"subject {subject!r}")
+        return self.version(subject, "latest", "AVRO").text
 
-    def _avro(self, path: str, what: str) -> str:
-        found = self._get(path)
-        if found.get("schemaType", "AVRO") != "AVRO":
-            raise NoSuchSchema(f"{what} is {found['schemaType']}, not AVRO")
-        return str(found["schema"])
+    def find(self, schema_id: int, schema_type: str) -> RegisteredSchema:
+        """
+        The schema with an id. Protobuf comes as its descriptor in base64.
 
-    def _get(self, path: str) -> dict[str, Any]:
-        request = urllib.request.Request(self.url.rstrip("/") + path, headers={"Accept": _ACCEPT})
+        :param schema_type: what it must be.
+        :raise NoSuchSchema: there is none with this id, or it is of another type.
+        :raise RegistryFailed: the registry does not answer.
+        """
+        found = self._request(f"/schemas/ids/{schema_id}{_FORMATS.get(schema_type, '')}")
+        return _registered({**found, "id": schema_id}, schema_type, f"schema {schema_id}")
+
+    def version(self, subject: str, version: int | str, schema_type: str) -> RegisteredSchema:
+        """
+        A version of a subject; ``latest`` is the last one. Otherwise as :meth:`find`.
+
+        :raise NoSuchSchema: there is no such subject or version, or it is of another type.
+        """
+        path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+        return _registered(self._request(path + _FORMATS.get(schema_type, "")), schema_type, f"subject {subject!r}")
+
+    def look_up(self, subject: str, text: str, schema_type: str) -> int:
+        """
+        The id of a schema under a subject.
+
+        :raise NoSuchSchema: it is not registered under this subject.
+        :raise RegistryFailed: the registry refuses it, or does not answer.
+        """
+        return self._posted(f"/subjects/{quote(subject, safe='')}", text, schema_type)
+
+    def register(self, subject: str, text: str, schema_type: str) -> int:
+        """
+        Register a schema as a version of a subject, unless it is one.
+
+        :returns: its id.
+        :raise RegistryFailed: the registry refuses it, or does not answer.
+        """
+        return self._posted(f"/subjects/{quote(subject, safe='')}/versions", text, schema_type)
+
+    def _posted(self, path: str, text: str, schema_type: str) -> int:
+        found = self._request(path, {"schema": text, "schemaType": schema_type})
+        if not isinstance(found.get("id"), int):
+            raise RegistryFailed(f"{self.url}{path}: the answer has no id of a schema")
+        return int(found["id"])
+
+    def _urls(self) -> list[str]:
+        return [each.strip().rstrip("/") for each in self.url.split(",")]
+
+    def _context(self) -> ssl.SSLContext | None:
+        if not self.trusted_file and not self.own_file:
+            return None
+        try:
+            made = ssl.create_default_context(cafile=self.trusted_file or None)
+            if self.own_file:
+                made.load_cert_chain(self.own_file)
+        except (OSError, ValueError) as e:
+            raise OptionError(f"the registry's {self.trusted_file or self.own_file!r} cannot be used: {e}") from None
+        return made
+
+    def _request(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        headers = {"Accept": _ACCEPT}
+        if body is not None:
+            headers["Content-Type"] = _ACCEPT
         if self.auth:
-            request.add_header("Authorization", "Basic " + base64.b64encode(self.auth.encode()).decode())
-        problem = ""
+            headers["Authorization"] = "Basic " + base64.b64encode(self.auth.encode()).decode()
+        elif self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        data = None if body is None else json.dumps(body).encode()
+        context, urls, problem = self._context(), self._urls(), ""
         for attempt in range(_ATTEMPTS):
             if attempt:
                 time.sleep(0.1 * 2**attempt)  # between attempts, not for an event
+            request = urllib.request.Request(urls[attempt % len(urls)] + path, data, headers)
             try:
-                with urllib.request.urlopen(request, timeout=self.timeout) as answer:
+                with urllib.request.urlopen(request, timeout=self.timeout, context=context) as answer:
                     text = answer.read(_LONGEST + 1)
                 found = json.loads(text)
-                if not isinstance(found, dict) or "schema" not in found:
-                    raise ValueError("it has no schema")
+                if not isinstance(found, dict):
+                    raise ValueError("it is no object")
                 return found
             except urllib.error.HTTPError as e:
                 said = _message(e)
@@ -98,6 +194,20 @@ class RegistryClient:
             except (OSError, ValueError) as e:
                 problem = str(getattr(e, "reason", e))
         raise RegistryFailed(f"{request.full_url}: {problem}")
+
+
+def _registered(found: Mapping[str, Any], schema_type: str, what: str) -> RegisteredSchema:
+    try:
+        given = found.get("schemaType") or "AVRO"
+        if given != schema_type:
+            raise NoSuchSchema(f"{what} is {given}, not {schema_type}")
+        references = tuple(
+            SchemaReference(str(each["name"]), str(each["subject"]), int(each["version"]))
+            for each in found.get("references") or ()
+        )
+        return RegisteredSchema(int(found["id"]), given, str(found["schema"]), references)
+    except (KeyError, TypeError, ValueError) as e:
+        raise RegistryFailed(f"{what}: the registry's answer is no schema: {e!r}") from None
 
 
 def _message(error: urllib.error.HTTPError) -> str:
