@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Missing", "check_packages", "register"]
 
 _PACKAGES = ("pyspark", "pandas", "pyarrow")
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class Missing(LogbusError):
@@ -64,9 +65,16 @@ def register(spark: SparkSession) -> None:
     """
     Make ``format("logbus")`` known to a session, for batches and streams, in both directions.
 
+    Filters are pushed down to it: ``spark.sql.python.filterPushdown.enabled`` is set, unless the session has it as
+    false.
+
     :raise Missing: a package is not installed.
     """
     check_packages()
-    from logbus.pipeline.datasource import LogbusDataSource
+    from logbus.pipeline.datasource import LogbusDataSource, PlainLogbusDataSource
 
-    spark.dataSource.register(LogbusDataSource)
+    pushes = spark.conf.getAll.get(_PUSHDOWN, "true") == "true"
+    if pushes:
+        spark.conf.set(_PUSHDOWN, "true")
+    # Spark reports an error for a source that takes filters in a session that does not push them down.
+    spark.dataSource.register(LogbusDataSource if pushes else PlainLogbusDataSource)

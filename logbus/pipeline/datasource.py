@@ -10,6 +10,7 @@ import logging
 from functools import cache
 from typing import TYPE_CHECKING
 
+from attrs import evolve
 from pyspark.sql.datasource import DataSource
 
 from logbus.errors import LogbusError
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from logbus.pipeline.sink.columns import SinkColumns
     from logbus.pipeline.sink.options import SinkOptions
     from logbus.pipeline.sink.writers import BatchWriter, StreamWriter
-    from logbus.pipeline.source.batch_reader import LogbusBatchReader
+    from logbus.pipeline.source.batch_reader import PlainBatchReader
+    from logbus.pipeline.source.options import SourceOptions
 
 _log = logging.getLogger(__name__)
 
@@ -58,35 +60,27 @@ class LogbusDataSource(DataSource):
         return source_schema(values["includeHeaders"])
 
     @without_traceback
-    def reader(self, schema: StructType) -> LogbusBatchReader:
+    def reader(self, schema: StructType) -> PlainBatchReader:
         """
         The reader for ``spark.read``.
 
         :raises OptionError: names the option that is wrong, and what it takes.
         """
-        from logbus.pipeline.source import options as source_options
         from logbus.pipeline.source.batch_reader import LogbusBatchReader
-        from logbus.pipeline.source.schema import check_schema
 
-        options = source_options.read_source_options(self.options, streaming=False)
-        check_schema(schema, options.include_headers)
-        return LogbusBatchReader(options)
+        return LogbusBatchReader(self._source(schema, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """
         The reader for ``spark.readStream``. A wrong option is reported when Spark asks the reader for offsets, before
         any task: Spark would hide an error raised here behind one of its own.
         """
-        from logbus.pipeline.source import options as source_options
-        from logbus.pipeline.source.schema import check_schema
         from logbus.pipeline.source.stream_reader import FailingStreamReader, LogbusStreamReader
 
         try:
-            options = source_options.read_source_options(self.options, streaming=True)
-            check_schema(schema, options.include_headers)
+            return LogbusStreamReader(self._source(schema, streaming=True))
         except LogbusError as e:
             return FailingStreamReader(e)
-        return LogbusStreamReader(options)
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
@@ -114,6 +108,13 @@ class LogbusDataSource(DataSource):
 
         return StreamWriter(*self._sink(schema, streaming=True))
 
+    def _source(self, schema: StructType, *, streaming: bool) -> SourceOptions:
+        from logbus.pipeline.source import options as source_options
+        from logbus.pipeline.source.schema import wanted_columns
+
+        options = source_options.read_source_options(self.options, streaming=streaming)
+        return evolve(options, columns=wanted_columns(schema, options.include_headers))
+
     def _sink(self, schema: StructType, *, streaming: bool) -> tuple[SinkOptions, SinkColumns]:
         from logbus.pipeline.options import no_effect_message
         from logbus.pipeline.sink import options as sink_options
@@ -126,3 +127,13 @@ class LogbusDataSource(DataSource):
         if message := no_effect_message(self.options, sink_options.WITHOUT_EFFECT):
             _warn_once(message)
         return options, columns
+
+
+class PlainLogbusDataSource(LogbusDataSource):
+    """The same for sessions in which filters are not pushed down."""
+
+    def reader(self, schema: StructType) -> PlainBatchReader:
+        """See :class:`LogbusDataSource`."""
+        from logbus.pipeline.source.batch_reader import PlainBatchReader
+
+        return PlainBatchReader(self._source(schema, streaming=False))

@@ -9,6 +9,7 @@ Planning, in the driver:
 * ``options``: the read options
 * ``positions``: start and end positions in the options
 * ``offset_reader``: partitions and offsets, from the brokers
+* ``pushdown``: what a query's filters leave to be read
 * ``offset_ranges``: rate limits, and splits into tasks
 * ``batch_reader``: the reader of batches
 * ``stream_reader``: the reader of streams

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -24,26 +25,19 @@ SCHEMA = pa.schema(_FIELDS)
 SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, pa.field("headers", pa.list_(pa.field("element", _HEADER)))])
 
 
-def record_batch(partition: TopicPartition, data: ColumnData, stamped: bool) -> Any:
+def record_batch(
+    partition: TopicPartition, data: ColumnData, stamped: bool, columns: tuple[str, ...] | None = None
+) -> Any:
     """
     A ``pyarrow.RecordBatch`` of a partition's rows; their bytes are not copied.
 
     :param stamped: whether timestamps are LogAppendTime: ``timestampType`` is 1 then, else 0.
+    :param columns: that it has, in this order; None: all.
     """
-    rows = data.rows
-    columns = [
-        _binary(rows, data.key_validity, data.key_offsets, data.key_data),
-        _binary(rows, data.value_validity, data.value_offsets, data.value_data),
-        pa.repeat(pa.scalar(partition.topic), rows),
-        pa.repeat(pa.scalar(partition.partition, pa.int32()), rows),
-        pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(data.offsets)]),
-        pa.Array.from_buffers(_FIELDS[5].type, rows, [None, pa.py_buffer(data.timestamps_us)]),
-        pa.repeat(pa.scalar(int(stamped), pa.int32()), rows),
-    ]
-    if data.headers is None:
-        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-    columns.append(_headers(rows, data.headers))
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA_WITH_HEADERS)
+    whole = SCHEMA if data.headers is None else SCHEMA_WITH_HEADERS
+    schema = whole if columns is None else pa.schema([whole.field(name) for name in columns])
+    arrays = [_COLUMNS[name](partition, data, stamped) for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _binary(rows: int, validity: Any, offsets: Any, data: Any, kind: Any = None) -> Any:
@@ -51,7 +45,8 @@ def _binary(rows: int, validity: Any, offsets: Any, data: Any, kind: Any = None)
     return pa.Array.from_buffers(kind or pa.binary(), rows, [bits, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _headers(rows: int, data: HeaderData) -> Any:
+def _headers(rows: int, data: HeaderData | None) -> Any:
+    assert data is not None, "they were read"
     names = _binary(data.count, None, data.name_offsets, data.name_data, pa.string())
     contents = _binary(data.count, data.content_validity, data.content_offsets, data.content_data)
     ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, pa.py_buffer(data.offsets)])
@@ -60,3 +55,17 @@ def _headers(rows: int, data: HeaderData) -> Any:
     structs = pa.StructArray.from_arrays([names, contents], fields=list(_HEADER))
     kind = SCHEMA_WITH_HEADERS.field("headers").type
     return pa.Array.from_buffers(kind, rows, [some, pa.py_buffer(data.offsets)], children=[structs])
+
+
+_COLUMNS: dict[str, Callable[[TopicPartition, ColumnData, bool], Any]] = {
+    "key": lambda _, data, __: _binary(data.rows, data.key_validity, data.key_offsets, data.key_data),
+    "value": lambda _, data, __: _binary(data.rows, data.value_validity, data.value_offsets, data.value_data),
+    "topic": lambda partition, data, _: pa.repeat(pa.scalar(partition.topic), data.rows),
+    "partition": lambda partition, data, _: pa.repeat(pa.scalar(partition.partition, pa.int32()), data.rows),
+    "offset": lambda _, data, __: pa.Array.from_buffers(pa.int64(), data.rows, [None, pa.py_buffer(data.offsets)]),
+    "timestamp": lambda _, data, __: pa.Array.from_buffers(
+        _FIELDS[5].type, data.rows, [None, pa.py_buffer(data.timestamps_us)]
+    ),
+    "timestampType": lambda _, data, stamped: pa.repeat(pa.scalar(int(stamped), pa.int32()), data.rows),
+    "headers": lambda _, data, __: _headers(data.rows, data.headers),
+}

@@ -96,6 +96,15 @@ class OffsetReader:
         """The latest offsets; with read_committed the last stable ones. ``allow_deleted``: see :meth:`earliest`."""
         return self._list_offsets(dict.fromkeys(partitions, LATEST), allow_deleted)
 
+    def at_or_after(self, time: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """
+        The offset of the first record at or after a time, without partitions that have none.
+
+        :param time: milliseconds since 1970.
+        """
+        found = self._list_offsets(dict.fromkeys(partitions, time))
+        return {each: offset for each, offset in found.items() if offset >= 0}
+
     def resolve(
         self, position: Position, partitions: Iterable[TopicPartition], *, ending: bool
     ) -> dict[TopicPartition, int]:

@@ -268,7 +268,11 @@ Selection = Subscribe | SubscribePattern | Assign
 
 @frozen
 class SourceOptions:
-    """The parsed options; times are in seconds."""
+    """
+    The parsed options; times are in seconds.
+
+    :ivar columns: that are read, in this order; None: all.
+    """
 
     settings: ConnectionSettings
     selection: Selection
@@ -285,6 +289,7 @@ class SourceOptions:
     end_retries: int
     end_retry_interval: float
     fetching: FetchOptions
+    columns: tuple[str, ...] | None = None
 
 
 def check_source_options(given: Mapping[str, str]) -> dict[str, Any]:

@@ -48,12 +48,12 @@ def read_partition(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]
             wanted.end,
             options.fetching,
             topic_id=wanted.topic_id,
-            headers=options.include_headers,
+            headers=options.include_headers and (options.columns is None or "headers" in options.columns),
         )
         try:
             with closing(rows):
                 for some in rows:
-                    yield record_batch(wanted.partition, some.columns, some.stamped)
+                    yield record_batch(wanted.partition, some.columns, some.stamped, options.columns)
             return
         except OffsetLost as e:
             if options.fail_on_data_loss:

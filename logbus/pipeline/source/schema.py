@@ -37,15 +37,22 @@ def source_schema(headers: bool) -> StructType:
     return StructType(fields)
 
 
-def check_schema(given: StructType, headers: bool) -> None:
+def wanted_columns(given: StructType, headers: bool) -> tuple[str, ...]:
     """
-    Check a schema that the user gave.
+    The columns of a schema that the user gave, in its order: the others are not read.
 
-    :raises OptionError: it is not the source's.
+    :raises OptionError: it has none, one twice, or one that the source does not have.
     """
-    wanted = source_schema(headers)
-    if [(each.name, each.dataType) for each in given] != [(each.name, each.dataType) for each in wanted]:
-        raise OptionError(
-            f"the schema is fixed, and cannot be {given.simpleString()}; leave it out, and take what is needed from "
-            f"{wanted.simpleString()}"
-        )
+    there = source_schema(headers)
+    types = {each.name: each.dataType for each in there}
+    for each in given:
+        if types.get(each.name) != each.dataType:
+            hint = "; headers needs the option includeHeaders" if each.name == "headers" and not headers else ""
+            raise OptionError(
+                f"the schema has {each.name} {each.dataType.simpleString()}; it takes columns of "
+                f"{there.simpleString()}{hint}"
+            )
+    names = tuple(each.name for each in given)
+    if not names or len(set(names)) < len(names):
+        raise OptionError("the schema needs at least one column, and none twice")
+    return names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import shutil
 import threading
 import uuid
@@ -182,6 +183,33 @@ def test_positions(spark: SparkSession, broker: Broker) -> None:
     assert row["timestamp"].year > 2023
 
 
+def test_pushdown(spark: SparkSession, broker: Broker) -> None:
+    """Of a query's partitions, offsets and times only what is wanted is read, and the rows are the same."""
+    topic = make(broker, partitions=4)
+    for number in range(4):
+        fill(broker, topic, [b"x"] * 20, number)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_records([Place(topic, 3, 5)])[Place(topic, 3)].result(SECONDS)
+    # Reading from there is an error, unless nothing is wanted of it.
+    gone = json.dumps({topic: {"0": 0, "1": 0, "2": 0, "3": 1}})
+    table = read(spark, broker, subscribe=topic, startingOffsets=gone)
+    for condition, tasks in (
+        (f"topic = '{topic}' and partition = 3 and offset >= 7 and offset < 9", 1),
+        ("partition in (0, 2) and offset between 1 and 3", 2),
+        ("partition <> 3 and offset in (1, 19)", 3),
+        (f"partition < 3 and timestamp >= timestamp_millis({BASE + 18})", 3),
+        (f"partition < 3 and timestamp > timestamp_millis({BASE + 19})", 1),
+        ("offset > 1000", 1),
+    ):
+        wanted = table.where(condition)
+        assert wanted.rdd.getNumPartitions() == tasks, condition
+        everything = read(spark, broker, subscribe=topic).where(f"({condition}) or value = cast('y' as binary)")
+        assert everything.orderBy("partition", "offset").collect() == wanted.orderBy("partition", "offset").collect()
+    some = spark.read.format("logbus").schema("offset long, value binary")
+    some = some.options(**{"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic}).load()
+    assert some.where("offset = 19").distinct().collect() == [(19, b"x")]
+
+
 def test_transactions(spark: SparkSession, broker: Broker) -> None:
     """What was aborted is there for those who read anything only; what is open, for them alone too."""
     topic = make(broker)
@@ -214,7 +242,7 @@ def test_wrong_options_stop_before_any_task(spark: SparkSession, broker: Broker)
     ):
         with pytest.raises(Exception, match=words):
             read(spark, broker, **options).collect()
-    with pytest.raises(Exception, match="the schema is fixed"):
+    with pytest.raises(Exception, match="the schema has value string; it takes columns of struct<key:binary,value:"):
         spark.read.format("logbus").schema("value string").options(
             **{"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "t"}
         ).load().collect()
