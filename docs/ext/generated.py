@@ -308,19 +308,17 @@ def spark_options() -> Lines:
     yield from _options(source.CONSUMER_OPTIONS, "kafka.")
     yield from heading("How partitions are written")
     yield from _options(sink.PRODUCER_OPTIONS, "kafka.")
-    for what, without_effect, refused in (
-        ("reading", source.NO_EFFECT, source.REFUSED),
-        ("writing", sink.NO_EFFECT, sink.REFUSED),
-    ):
-        yield from heading(f"What has no effect in {what}")
+    for what, refused in (("reading", source.REFUSED), ("writing", sink.REFUSED)):
+        yield from heading(f"What is refused in {what}")
         yield from (
-            "These are taken, so that options for Spark's Kafka connector can stay as they are, and named in a "
-            "warning, unless the value asks for what happens anyway.",
+            "Options of Spark's Kafka connector that would have no effect; a value that asks for what happens anyway "
+            "is accepted.",
             "",
         )
-        yield from table(("Option", "Why"), [(f"``kafka.{name}``", why) for name, why in without_effect.items()])
-        yield from heading(f"What is refused in {what}")
-        yield from table(("Option", "Why"), [(f"``kafka.{name}``", why) for name, why in refused.items()])
+        yield from table(
+            ("Option", "Takes", "Why, and what to do"),
+            [(f"``{name}``", f"``{each.unless}``" if each.unless else "", each.why) for name, each in refused.items()],
+        )
 
 
 def _options(options: Iterable[Any], prefix: str = "") -> Lines:

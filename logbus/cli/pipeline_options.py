@@ -206,16 +206,18 @@ def outputs_of(given: Mapping[str, Any], kafka: Mapping[str, str], key: Sequence
     Return the outputs that the options describe.
 
     :param given: the values of :func:`query_options`, by parameter.
-    :param kafka: the options of the connection.
+    :param kafka: the options of the source; those about connections are the sink's as well.
     :param key: columns that form the records' keys.
     :raise click.UsageError: there is no output, or an option belongs to a missing one.
     """
     from logbus.pipeline.jobs.outputs import ToTable, ToTopic
+    from logbus.pipeline.sink.options import connection_options
 
     sink = parse_pairs(given["sink"], "--sink", "kafka.compression.type=zstd")
     found: list[Output] = []
     if given["to_topic"]:
-        found.append(ToTopic({"topic": given["to_topic"], **kafka, **sink}, key, given["tasks"]))
+        options = {"topic": given["to_topic"], **connection_options(kafka), **sink}
+        found.append(ToTopic(options, key, given["tasks"]))
     elif sink or given["tasks"] > 1:
         raise click.UsageError("--sink and --tasks are for --to-topic")
     if given["to_table"]:

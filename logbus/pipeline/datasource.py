@@ -6,8 +6,6 @@ Modules are imported inside the methods: Spark runs each method in another proce
 
 from __future__ import annotations
 
-import logging
-from functools import cache
 from typing import TYPE_CHECKING
 
 from attrs import evolve
@@ -26,14 +24,6 @@ if TYPE_CHECKING:
     from logbus.pipeline.source.batch_reader import PlainBatchReader
     from logbus.pipeline.source.options import SourceOptions
 
-_log = logging.getLogger(__name__)
-
-
-@cache
-def _warn_once(message: str) -> None:
-    """Log a warning, unless this process has: Spark asks again for each batch, mostly in the same processes."""
-    _log.warning("%s", message)
-
 
 class LogbusDataSource(DataSource):
     """Topics as a table or a stream."""
@@ -50,13 +40,10 @@ class LogbusDataSource(DataSource):
 
         :raises OptionError: names the option that is wrong, and what it takes.
         """
-        from logbus.pipeline.options import no_effect_message
         from logbus.pipeline.source import options as source_options
         from logbus.pipeline.source.schema import source_schema
 
         values = source_options.check_source_options(self.options)
-        if message := no_effect_message(self.options, source_options.WITHOUT_EFFECT):
-            _warn_once(message)
         return source_schema(values["includeHeaders"])
 
     @without_traceback
@@ -116,7 +103,6 @@ class LogbusDataSource(DataSource):
         return evolve(options, columns=wanted_columns(schema, options.include_headers))
 
     def _sink(self, schema: StructType, *, streaming: bool) -> tuple[SinkOptions, SinkColumns]:
-        from logbus.pipeline.options import no_effect_message
         from logbus.pipeline.sink import options as sink_options
         from logbus.pipeline.sink.columns import sink_columns
         from logbus.pipeline.sink.writers import check_topic
@@ -124,8 +110,6 @@ class LogbusDataSource(DataSource):
         options = sink_options.read_sink_options(self.options, streaming=streaming)
         columns = sink_columns(((each.name, each.dataType.simpleString()) for each in schema.fields), options.topic)
         check_topic(options)
-        if message := no_effect_message(self.options, sink_options.WITHOUT_EFFECT):
-            _warn_once(message)
         return options, columns
 
 

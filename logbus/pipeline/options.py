@@ -167,61 +167,50 @@ class OptionTable:
 
 
 @frozen
-class NoEffect:
+class Refusal:
     """
-    Why an option that is accepted, since programs for Spark's Kafka connector have it, has no effect.
+    Why an option of Spark's Kafka connector cannot be used.
 
-    :ivar why: what happens instead, or which option counts.
-    :ivar unless: the value that asks for just what happens, if there is one.
+    :ivar why: what happens instead, and what to do.
+    :ivar unless: the value that asks for just what happens, and is accepted; None: there is none.
     """
 
     why: str
     unless: str | None = None
 
 
-def no_effect_message(given: Mapping[str, str], no_effect: Mapping[str, NoEffect]) -> str:
-    """
-    A message that names the given options that have no effect; "": there are none.
-
-    :param no_effect: such options, by their documented names.
-    """
-    lowered = {name.lower(): value.strip().lower() for name, value in given.items()}
-    found = [
-        f"{name} ({each.why})"
-        for name, each in no_effect.items()
-        if name.lower() in lowered and lowered[name.lower()] != each.unless
-    ]
-    return f'format("logbus"): options without effect: {", ".join(found)}' if found else ""
-
-
 def check_names(
-    given: Iterable[str],
+    given: Mapping[str, str],
     table: OptionTable,
     kafka: Sequence[OptionTable],
     *,
     prefix: str,
-    refused: Mapping[str, str],
-    no_effect: Collection[str],
+    refused: Mapping[str, Refusal],
     passed_over: Collection[str] = (),
 ) -> None:
     """
-    Check that all option names are known.
+    Check that all options are known.
 
+    :param given: values by names in any case.
     :param table: options without a prefix;  ``kafka``: options with one.
-    :param refused: prefixed options that cannot be used, by name without prefix, with the reason.
-    :param no_effect: prefixed options that are accepted and ignored.
+    :param refused: options that cannot be used, by name.
     :param passed_over: lower-case names without a prefix that belong to others, such as Spark.
     :raises OptionError: a name is unknown (the message suggests similar ones) or refused.
     """
     spelled = {each.name.lower(): each.name for each in table}
     spelled |= {(prefix + each.name).lower(): prefix + each.name for one in kafka for each in one}
-    for name in given:
+    refusals = {name.lower(): (name, each) for name, each in refused.items()}
+    for name, value in given.items():
         lower = name.lower()
         bare = lower.removeprefix(prefix)
+        if lower in refusals:
+            documented, refusal = refusals[lower]
+            if refusal.unless is None or value.strip().lower() != refusal.unless:
+                accepted = "" if refusal.unless is None else f"; it takes {refusal.unless}"
+                raise OptionError(f"option {documented!r} cannot be used: {refusal.why}{accepted}")
+            continue
         if lower.startswith(prefix):
-            if bare in refused:
-                raise OptionError(f"option {name!r} cannot be used: {refused[bare]}")
-            if bare in no_effect or any(bare in one for one in kafka):
+            if any(bare in one for one in kafka):
                 continue
         elif name in table or lower in passed_over:
             continue

@@ -11,7 +11,10 @@ from logbus.client.cluster.addresses import parse_bootstrap
 from logbus.errors import ConfigError
 from logbus.pipeline.blocking import jaas
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.options import Option, OptionTable, OptionType, integer, milliseconds, one_of, text
+from logbus.pipeline.options import Option, OptionTable, OptionType, Refusal, integer, milliseconds, one_of, text
+
+PREFIX = "kafka."
+"""Of the names of Kafka's options."""
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -111,6 +114,36 @@ CONNECTION_OPTIONS = OptionTable(
     ]
 )
 """The ``kafka.*`` options about connections; times become seconds."""
+
+_NO_JAVA = Refusal("there is no Java here that has it; leave it out")
+_NO_CLASS = Refusal("there is no Java here that could load it")
+_ADDRESSES = "the bootstrap addresses are tried whenever no broker answers; leave it out"
+
+CONNECTION_REFUSED = {
+    "metadata.recovery.strategy": Refusal(_ADDRESSES, "rebootstrap"),
+    "metadata.recovery.rebootstrap.trigger.ms": Refusal(_ADDRESSES),
+    "reconnect.backoff.ms": Refusal("give kafka.retry.backoff.ms"),
+    "reconnect.backoff.max.ms": Refusal("give kafka.retry.backoff.max.ms"),
+    "socket.connection.setup.timeout.max.ms": Refusal("give kafka.socket.connection.setup.timeout.ms"),
+    "client.dns.lookup": Refusal("all addresses of a name are tried", "use_all_dns_ips"),
+    "enable.metrics.push": Refusal("nothing is pushed", "false"),
+    "ssl.protocol": Refusal("give kafka.ssl.enabled.protocols"),
+    "ssl.truststore.password": Refusal("a PEM file has none; Java's keystores are not read"),
+    "ssl.keystore.password": Refusal("a PEM file has none: kafka.ssl.key.password is that of the key in it"),
+    "ssl.engine.factory.class": _NO_CLASS,
+    "ssl.keymanager.algorithm": _NO_JAVA,
+    "ssl.trustmanager.algorithm": _NO_JAVA,
+    "ssl.provider": _NO_JAVA,
+    "ssl.secure.random.implementation": _NO_JAVA,
+    "security.providers": _NO_CLASS,
+    "sasl.kerberos.service.name": Refusal("Kerberos is not spoken here"),
+    "sasl.client.callback.handler.class": _NO_CLASS,
+    "sasl.login.callback.handler.class": Refusal(
+        "there is no Java here that could load it; OAUTHBEARER takes its token from kafka.sasl.oauthbearer.* options"
+    ),
+    "sasl.login.class": _NO_CLASS,
+}
+"""The ``kafka.*`` options about connections that are refused, without the prefix."""
 
 
 @frozen

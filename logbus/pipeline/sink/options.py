@@ -10,14 +10,14 @@ from attrs import frozen
 
 from logbus.model import topic_name_problem
 from logbus.pipeline.blocking.connection_settings import CONNECTION_OPTIONS as CONNECTION
-from logbus.pipeline.blocking.connection_settings import ConnectionSettings
+from logbus.pipeline.blocking.connection_settings import CONNECTION_REFUSED, PREFIX, ConnectionSettings
 from logbus.pipeline.blocking.producer import DeliverySettings
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.options import (
-    NoEffect,
     Option,
     OptionTable,
     OptionType,
+    Refusal,
     boolean,
     check_names,
     integer,
@@ -26,7 +26,6 @@ from logbus.pipeline.options import (
 )
 from logbus.records.compression import Codec, codec_named
 
-_PREFIX = "kafka."
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
 
@@ -75,12 +74,6 @@ SINK_OPTIONS = OptionTable(
             "as in ``foreachBatch``: what is committed is not written again.",
         ),
         Option("txnVersion", integer(0), None, "The number of the write by ``txnAppId``, such as that of the batch."),
-        Option(
-            "includeHeaders",
-            boolean(),
-            None,
-            "Ignored, and ``false`` with a warning: a column ``headers`` is written if there is one.",
-        ),
     ]
 )
 
@@ -163,53 +156,30 @@ PRODUCER_OPTIONS = OptionTable(
 )
 """The ``kafka.*`` options about producing."""
 
-NO_EFFECT = {
-    "metadata.max.age.ms": "metadata are asked for with each task",
-    "metadata.max.idle.ms": "metadata are asked for with each task",
-    "metadata.recovery.strategy": "the bootstrap addresses are tried whenever no broker answers",
-    "metadata.recovery.rebootstrap.trigger.ms": "the bootstrap addresses are tried whenever no broker answers",
-    "reconnect.backoff.ms": "retry.backoff.ms counts",
-    "reconnect.backoff.max.ms": "retry.backoff.max.ms counts",
-    "socket.connection.setup.timeout.max.ms": "socket.connection.setup.timeout.ms counts",
-    "client.dns.lookup": "all addresses of a name are tried",
-    "enable.metrics.push": "nothing is pushed",
-    "ssl.protocol": "ssl.enabled.protocols counts",
-    "partitioner.adaptive.partitioning.enable": "rows without a key go to one partition after the other",
-    "partitioner.availability.timeout.ms": "rows without a key go to one partition after the other",
-}
-"""The ``kafka.*`` options that are accepted for compatibility with Spark's Kafka sink and ignored, and why."""
-
-_UNLESS = {
-    "enable.metrics.push": "false",
-    "client.dns.lookup": "use_all_dns_ips",
-    "metadata.recovery.strategy": "rebootstrap",
-}
-
-WITHOUT_EFFECT = {
-    **{_PREFIX + name: NoEffect(why, _UNLESS.get(name)) for name, why in NO_EFFECT.items()},
-    "includeHeaders": NoEffect("a column headers is written if there is one; drop it from the rows", "true"),
-}
-"""All of them, for a warning."""
+_ANYWHERE = Refusal("rows without a key go to one partition after the other; leave it out")
 
 REFUSED = {
-    "key.serializer": "keys are bytes or text; make them so with columns' functions",
-    "value.serializer": "values are bytes or text; make them so with columns' functions",
-    "transactional.id": "it is made of transactionalIdPrefix, query and task; say deliveryGuarantee exactly-once",
-    "transaction.two.phase.commit.enable": "transactions are ended by the driver of the query",
-    "partitioner.class": "there is no Java producer that could load it; a column 'partition' says where rows go",
-    "partitioner.ignore.keys": "a column 'partition' says where rows go; without a key they go anywhere",
-    "interceptor.classes": "there is no Java producer whose records they could change",
-    "sasl.kerberos.service.name": "only PLAIN and SCRAM are spoken here",
-    "sasl.client.callback.handler.class": "only PLAIN and SCRAM are spoken here, with user and password",
-    "sasl.login.callback.handler.class": "only PLAIN and SCRAM are spoken here, with user and password",
-    "sasl.login.class": "only PLAIN and SCRAM are spoken here, with user and password",
-    "sasl.oauthbearer.token.endpoint.url": "only PLAIN and SCRAM are spoken here",
-    "ssl.truststore.password": "a PEM file has none; Java's keystores are not read",
-    "ssl.keystore.password": "a PEM file has none: ssl.key.password is that of the key in it",
-    "ssl.engine.factory.class": "there is no Java here that could load it",
-    "security.providers": "there is no Java here that could load them",
+    "includeHeaders": Refusal("a column headers is written if there is one; drop it from the rows", "true"),
+    "kafka.metadata.max.age.ms": Refusal("metadata are requested with each task; leave it out"),
+    "kafka.metadata.max.idle.ms": Refusal("metadata are requested with each task; leave it out"),
+    "kafka.partitioner.adaptive.partitioning.enable": _ANYWHERE,
+    "kafka.partitioner.availability.timeout.ms": _ANYWHERE,
+    "kafka.key.serializer": Refusal("keys are bytes or text; make them so with columns' functions"),
+    "kafka.value.serializer": Refusal("values are bytes or text; make them so with columns' functions"),
+    "kafka.transactional.id": Refusal(
+        "it is made of transactionalIdPrefix, query and task; say deliveryGuarantee exactly-once"
+    ),
+    "kafka.transaction.two.phase.commit.enable": Refusal("transactions are ended by the driver of the query"),
+    "kafka.partitioner.class": Refusal(
+        "there is no Java producer that could load it; a column 'partition' says where rows go"
+    ),
+    "kafka.partitioner.ignore.keys": Refusal(
+        "a column 'partition' says where rows go; without a key they go anywhere", "false"
+    ),
+    "kafka.interceptor.classes": Refusal("there is no Java producer whose records they could change"),
+    **{PREFIX + name: each for name, each in CONNECTION_REFUSED.items()},
 }
-"""The ``kafka.*`` options that are refused, and why."""
+"""The options that are refused, by name."""
 
 SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname", "path", "outputmode"})
 """Spark's own options, which it passes on to the sink."""
@@ -268,14 +238,13 @@ def read_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptio
         given,
         SINK_OPTIONS,
         [CONNECTION, PRODUCER_OPTIONS],
-        prefix=_PREFIX,
+        prefix=PREFIX,
         refused=REFUSED,
-        no_effect=NO_EFFECT,
         passed_over=SPARK_OPTIONS,
     )
     values = SINK_OPTIONS.read(given)
-    settings = ConnectionSettings.from_options(given, _PREFIX)
-    kafka = PRODUCER_OPTIONS.read(given, _PREFIX)
+    settings = ConnectionSettings.from_options(given, PREFIX)
+    kafka = PRODUCER_OPTIONS.read(given, PREFIX)
     exactly_once = values["deliveryGuarantee"] == EXACTLY_ONCE
     _check_versions(values, exactly_once=exactly_once, streaming=streaming)
     all_acks = kafka["acks"] != "1"
@@ -313,6 +282,11 @@ def read_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptio
         topic_wait=kafka["max.block.ms"],
         transaction_timeout=kafka["transaction.timeout.ms"],
     )
+
+
+def connection_options(given: Mapping[str, str]) -> dict[str, str]:
+    """The options about connections, of those for a source whose brokers the sink writes to as well."""
+    return {name: value for name, value in given.items() if name.lower().removeprefix(PREFIX) in CONNECTION}
 
 
 def _check_versions(values: Mapping[str, Any], *, exactly_once: bool, streaming: bool) -> None:

@@ -10,14 +10,14 @@ from attrs import frozen
 
 from logbus.model import TopicPartition, topic_name_problem
 from logbus.pipeline.blocking.connection_settings import CONNECTION_OPTIONS as CONNECTION
-from logbus.pipeline.blocking.connection_settings import ConnectionSettings
+from logbus.pipeline.blocking.connection_settings import CONNECTION_REFUSED, PREFIX, ConnectionSettings
 from logbus.pipeline.blocking.prefetcher import FetchOptions
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.options import (
-    NoEffect,
     Option,
     OptionTable,
     OptionType,
+    Refusal,
     boolean,
     check_names,
     duration,
@@ -28,8 +28,6 @@ from logbus.pipeline.options import (
 )
 from logbus.pipeline.source.offsets_json import partition_names, read_offsets, read_partitions
 from logbus.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, EarliestOrLatest, Position
-
-_PREFIX = "kafka."
 
 
 def _topics(given: str) -> tuple[str, ...]:
@@ -142,18 +140,6 @@ SOURCE_OPTIONS = OptionTable(
             "How often to request the end of a partition again if it is before the offset read so far.",
         ),
         Option("fetchOffset.retryIntervalMs", milliseconds(0), 1.0, "The wait before that."),
-        Option(
-            "groupIdPrefix",
-            text(),
-            None,
-            "Ignored, with a warning: offsets are in Spark's checkpoint, and no group is joined.",
-        ),
-        Option(
-            "kafkaConsumer.pollTimeoutMs",
-            milliseconds(0),
-            None,
-            "Ignored, with a warning: use ``kafka.request.timeout.ms`` and ``kafka.default.api.timeout.ms``.",
-        ),
     ]
 )
 
@@ -180,66 +166,39 @@ CONSUMER_OPTIONS = OptionTable(
 )
 """The ``kafka.*`` options about fetching."""
 
-NO_EFFECT = {
-    "group.id": "no group is joined",
-    "group.instance.id": "no group is joined",
-    "group.protocol": "no group is joined",
-    "group.remote.assignor": "no group is joined",
-    "partition.assignment.strategy": "no group is joined",
-    "session.timeout.ms": "no group is joined",
-    "heartbeat.interval.ms": "no group is joined",
-    "max.poll.interval.ms": "no group is joined",
-    "max.poll.records": "rows come in batches of their own size",
-    "check.crcs": "they always are checked",
-    "allow.auto.create.topics": "reading never creates a topic",
-    "metadata.max.age.ms": "metadata are asked for with each batch",
-    "metadata.recovery.strategy": "the bootstrap addresses are tried whenever no broker answers",
-    "metadata.recovery.rebootstrap.trigger.ms": "the bootstrap addresses are tried whenever no broker answers",
-    "reconnect.backoff.ms": "retry.backoff.ms counts",
-    "reconnect.backoff.max.ms": "retry.backoff.max.ms counts",
-    "socket.connection.setup.timeout.max.ms": "socket.connection.setup.timeout.ms counts",
-    "client.dns.lookup": "all addresses of a name are tried",
-    "enable.metrics.push": "nothing is pushed",
-    "ssl.protocol": "ssl.enabled.protocols counts",
-}
-"""The ``kafka.*`` options that are accepted for compatibility with Spark's Kafka source and ignored, and why."""
-
-_UNLESS = {
-    "check.crcs": "true",
-    "allow.auto.create.topics": "false",
-    "enable.metrics.push": "false",
-    "client.dns.lookup": "use_all_dns_ips",
-    "metadata.recovery.strategy": "rebootstrap",
-}
-
-WITHOUT_EFFECT = {
-    **{_PREFIX + name: NoEffect(why, _UNLESS.get(name)) for name, why in NO_EFFECT.items()},
-    "groupIdPrefix": NoEffect("no group is joined"),
-    "kafkaConsumer.pollTimeoutMs": NoEffect("kafka.request.timeout.ms and kafka.default.api.timeout.ms count"),
-}
-"""All of them, for a warning."""
+_NO_GROUP = Refusal("offsets are in Spark's checkpoint, and no group is joined; leave it out")
 
 REFUSED = {
-    "auto.offset.reset": "say where to begin with startingOffsets; what is read is in Spark's checkpoint",
-    "key.deserializer": "keys are bytes; turn them into something else with columns' functions",
-    "value.deserializer": "values are bytes; turn them into something else with columns' functions",
-    "enable.auto.commit": "what is read is in Spark's checkpoint, and nothing is committed to a group",
-    "interceptor.classes": "there is no Java consumer whose records they could change",
-    "sasl.kerberos.service.name": "only PLAIN and SCRAM are spoken here",
-    "sasl.client.callback.handler.class": "only PLAIN and SCRAM are spoken here, with user and password",
-    "sasl.login.callback.handler.class": "only PLAIN and SCRAM are spoken here, with user and password",
-    "sasl.login.class": "only PLAIN and SCRAM are spoken here, with user and password",
-    "sasl.oauthbearer.token.endpoint.url": "only PLAIN and SCRAM are spoken here",
-    "ssl.truststore.password": "a PEM file has none; Java's keystores are not read",
-    "ssl.keystore.password": "a PEM file has none: ssl.key.password is that of the key in it",
-    "ssl.engine.factory.class": "there is no Java here that could load it",
-    "ssl.keymanager.algorithm": "there is no Java here that has it",
-    "ssl.trustmanager.algorithm": "there is no Java here that has it",
-    "ssl.provider": "there is no Java here that has it",
-    "ssl.secure.random.implementation": "there is no Java here that has it",
-    "security.providers": "there is no Java here that could load them",
+    "groupIdPrefix": _NO_GROUP,
+    "kafkaConsumer.pollTimeoutMs": Refusal(
+        "no consumer is polled; give kafka.request.timeout.ms or kafka.default.api.timeout.ms"
+    ),
+    "kafka.group.id": _NO_GROUP,
+    "kafka.group.instance.id": _NO_GROUP,
+    "kafka.group.protocol": _NO_GROUP,
+    "kafka.group.remote.assignor": _NO_GROUP,
+    "kafka.partition.assignment.strategy": _NO_GROUP,
+    "kafka.session.timeout.ms": _NO_GROUP,
+    "kafka.heartbeat.interval.ms": _NO_GROUP,
+    "kafka.max.poll.interval.ms": _NO_GROUP,
+    "kafka.max.poll.records": Refusal(
+        "batches of rows have a size of their own; maxRecordsPerPartition limits tasks, maxOffsetsPerTrigger batches"
+    ),
+    "kafka.check.crcs": Refusal("checksums are always checked", "true"),
+    "kafka.allow.auto.create.topics": Refusal("reading never creates a topic", "false"),
+    "kafka.metadata.max.age.ms": Refusal("metadata are requested with each batch; leave it out"),
+    "kafka.auto.offset.reset": Refusal(
+        "say where to begin with startingOffsets; what is read is in Spark's checkpoint"
+    ),
+    "kafka.key.deserializer": Refusal("keys are bytes; turn them into something else with columns' functions"),
+    "kafka.value.deserializer": Refusal("values are bytes; turn them into something else with columns' functions"),
+    "kafka.enable.auto.commit": Refusal(
+        "what is read is in Spark's checkpoint, and nothing is committed to a group", "false"
+    ),
+    "kafka.interceptor.classes": Refusal("there is no Java consumer whose records they could change"),
+    **{PREFIX + name: each for name, each in CONNECTION_REFUSED.items()},
 }
-"""The ``kafka.*`` options that are refused, and why."""
+"""The options that are refused, by name."""
 
 
 @frozen
@@ -302,12 +261,10 @@ def check_source_options(given: Mapping[str, str]) -> dict[str, Any]:
     """
     if any(name.lower() == "path" for name in given):
         raise OptionError("load() takes no path here; the option 'subscribe' says which topics are read")
-    check_names(
-        given, SOURCE_OPTIONS, [CONNECTION, CONSUMER_OPTIONS], prefix=_PREFIX, refused=REFUSED, no_effect=NO_EFFECT
-    )
+    check_names(given, SOURCE_OPTIONS, [CONNECTION, CONSUMER_OPTIONS], prefix=PREFIX, refused=REFUSED)
     values = SOURCE_OPTIONS.read(given)
-    ConnectionSettings.from_options(given, _PREFIX)
-    CONSUMER_OPTIONS.read(given, _PREFIX)
+    ConnectionSettings.from_options(given, PREFIX)
+    CONSUMER_OPTIONS.read(given, PREFIX)
     _selection(values)
     least, most = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
     if least is not None and most is not None and least > most:
@@ -323,8 +280,8 @@ def read_source_options(given: Mapping[str, str], *, streaming: bool) -> SourceO
     :raises OptionError: names the first that is wrong, and what it takes.
     """
     values = check_source_options(given)
-    settings = ConnectionSettings.from_options(given, _PREFIX)
-    fetching = CONSUMER_OPTIONS.read(given, _PREFIX)
+    settings = ConnectionSettings.from_options(given, PREFIX)
+    fetching = CONSUMER_OPTIONS.read(given, PREFIX)
     selection = _selection(values)
     starting = values["startingTimestamp"] or values["startingOffsetsByTimestamp"] or values["startingOffsets"]
     ending = values["endingTimestamp"] or values["endingOffsetsByTimestamp"] or values["endingOffsets"]

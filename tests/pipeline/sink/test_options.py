@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.options import no_effect_message
 from logbus.pipeline.sink import options
 from logbus.pipeline.sink.options import SinkOptions
 from logbus.records.compression import Codec
@@ -76,25 +75,20 @@ class OptionTests(SynchronousTestCase):
         self.refused("transactionalIdPrefix.*letters", transactionalIdPrefix="a b")
 
     def test_refused_options(self) -> None:
-        """As Spark's Kafka sink does, and why."""
-        for name in options.REFUSED:
-            self.refused("cannot be used: ", **{"kafka." + name: "x"})
+        """As Spark's Kafka sink does, and why; what asks for what happens anyway is accepted."""
+        for name, each in options.REFUSED.items():
+            self.refused("cannot be used: ", **{name.replace(".", "__"): "x"})
+            if each.unless is not None:
+                read(**{name.replace(".", "__"): each.unless})
         self.refused("'kafka.fetch.max.bytes' is not known", kafka__fetch__max__bytes="1")
-
-    def test_ignored_options(self) -> None:
-        """Options for Spark's Kafka sink can stay as they are."""
-        read(**{"kafka." + name: "x" for name in options.NO_EFFECT})
+        self.refused("'includeHeaders' cannot be used: a column headers is written", includeHeaders="false")
+        self.refused("give kafka.retry.backoff.ms", kafka__reconnect__backoff__ms="5")
         read(checkpointLocation="/tmp/x", includeHeaders="true")
 
-    def test_warning(self) -> None:
-        """One message names all that has no effect; what happens anyway is not warned of."""
-        given = {"kafka.reconnect.backoff.ms": "5", "includeHeaders": "false", "topic": "t"}
-        self.assertEqual(
-            no_effect_message(given, options.WITHOUT_EFFECT),
-            'format("logbus"): options without effect: kafka.reconnect.backoff.ms (retry.backoff.ms counts), '
-            "includeHeaders (a column headers is written if there is one; drop it from the rows)",
-        )
-        self.assertEqual(no_effect_message({"includeheaders": "TRUE"}, options.WITHOUT_EFFECT), "")
+    def test_connection_options(self) -> None:
+        """Of the options of a source, those about connections are the sink's as well."""
+        given = {"kafka.Client.Id": "a", "kafka.isolation.level": "read_committed", "subscribe": "t"}
+        self.assertEqual(options.connection_options(given), {"kafka.Client.Id": "a"})
 
     def test_mistakes_in_names(self) -> None:
         """What may have been meant is said."""

@@ -7,15 +7,12 @@ import pickle
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.model import TopicPartition
-from logbus.pipeline.datasource import LogbusDataSource, _warn_once
+from logbus.pipeline.blocking.connection_settings import CONNECTION_OPTIONS, PREFIX
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.options import no_effect_message
 from logbus.pipeline.source.options import (
     CONSUMER_OPTIONS,
-    NO_EFFECT,
     REFUSED,
     SOURCE_OPTIONS,
-    WITHOUT_EFFECT,
     Assign,
     SourceOptions,
     Subscribe,
@@ -126,39 +123,19 @@ class OptionTests(SynchronousTestCase):
         self.refused("load() takes no path here; the option 'subscribe' says", path="orders")
 
     def test_refused_options(self) -> None:
-        """What Spark's Kafka source refuses, and what we cannot do; in any case."""
-        for name, why in REFUSED.items():
-            self.refused(f"option 'kafka.{name}' cannot be used", why, **{f"kafka.{name}": "x"})
+        """What Spark's Kafka source refuses, and what we cannot do, or would do nothing; in any case."""
+        for name, each in REFUSED.items():
+            self.refused(f"option {name!r} cannot be used", each.why, **{name.replace(".", "__"): "x"})
         self.refused("say where to begin with startingOffsets", KAFKA__AUTO__OFFSET__RESET="latest")
+        self.refused("'groupIdPrefix' cannot be used: offsets are in Spark's checkpoint, and no", groupidprefix="g")
+        self.refused("give kafka.request.timeout.ms", kafkaConsumer__pollTimeoutMs="5")
 
-    def test_ignored_options(self) -> None:
-        """It is taken, so that options for Spark's Kafka source can stay."""
-        given = {f"kafka.{name}": "x" for name in NO_EFFECT}
-        self.assertEqual(
-            read_source_options({**MINIMAL, **given, "groupIdPrefix": "g"}, streaming=True), source(streaming=True)
-        )
-
-    def test_warning(self) -> None:
-        """One message names all that has no effect, and what is right; what happens anyway is not warned of."""
-        given = {"KAFKA.group.ID": "g", "kafkaConsumer.pollTimeoutMs": "5", "groupIdPrefix": "g"}
-        self.assertEqual(
-            no_effect_message({**MINIMAL, **given}, WITHOUT_EFFECT),
-            'format("logbus"): options without effect: kafka.group.id (no group is joined), '
-            "groupIdPrefix (no group is joined), "
-            "kafkaConsumer.pollTimeoutMs (kafka.request.timeout.ms and kafka.default.api.timeout.ms count)",
-        )
-        self.assertEqual(no_effect_message({**MINIMAL, "kafka.check.crcs": " True"}, WITHOUT_EFFECT), "")
-        self.assertIn("kafka.check.crcs (they", no_effect_message({"kafka.check.crcs": "false"}, WITHOUT_EFFECT))
-
-    def test_warning_once(self) -> None:
-        """Spark asks for the schema at each load, mostly in the same process."""
-        _warn_once.cache_clear()
-        read = LogbusDataSource({**MINIMAL, "kafka.group.id": "g"})
-        with self.assertLogs("logbus.pipeline.datasource", "WARNING") as logged:
-            read.schema()
-            read.schema()
-        self.assertEqual(len(logged.records), 1)
-        self.assertIn("kafka.group.id (no group is joined)", logged.output[0])
+    def test_what_happens_anyway(self) -> None:
+        """A value that asks for just that is accepted, in any case; another one is told which that is."""
+        given = {name: f" {each.unless} ".upper() for name, each in REFUSED.items() if each.unless is not None}
+        self.assertIn("kafka.check.crcs", given)
+        self.assertEqual(source(**{name.replace(".", "__"): value for name, value in given.items()}), source())
+        self.refused("checksums are always checked; it takes true", kafka__check__crcs="false")
 
     def test_internal_topics(self) -> None:
         """They would be other rows than those that were asked for."""
@@ -230,8 +207,8 @@ class OptionTests(SynchronousTestCase):
     def test_every_option_is_read(self) -> None:
         """No name stands in two tables, and all can be given."""
         names = (
-            [each.name for table in (SOURCE_OPTIONS, CONSUMER_OPTIONS) for each in table]
-            + list(NO_EFFECT)
+            [each.name for each in SOURCE_OPTIONS]
+            + [PREFIX + each.name for table in (CONSUMER_OPTIONS, CONNECTION_OPTIONS) for each in table]
             + list(REFUSED)
         )
         self.assertEqual(len(names), len({name.lower() for name in names}))
