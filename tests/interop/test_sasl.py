@@ -373,6 +373,26 @@ def test_our_client_for_spark(broker: Broker, mechanism: str) -> None:
         asked("wrong")
 
 
+def test_our_client_for_spark_with_a_token(broker: Broker, tmp_path: Path) -> None:
+    """A token of a file, which is read at each login; one that is not accepted is an error at once."""
+    file = tmp_path / "token"
+    options = {
+        "bootstrap.servers": broker.bootstrap,
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.location": AUTHORITIES[broker.bootstrap],
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
+    }
+    with closing(Brokers(ConnectionSettings.from_options(options))) as ours:
+        with pytest.raises(AuthenticationFailed, match=r"the token in .* cannot be read"):
+            ours.metadata(())
+        file.write_text(Credentials("OAUTHBEARER", password="wrong").token)
+        with pytest.raises(AuthenticationFailed, match="refuses the token"):
+            ours.metadata(())
+        file.write_text(Credentials("OAUTHBEARER").token + "\n")
+        assert ours.metadata(()) is not None
+
+
 def test_command_line(broker: Broker, tmp_path: Path) -> None:
     """Options come before the file; what is not about security is named; an unknown authority is said to be one."""
     config = tmp_path / "client.properties"

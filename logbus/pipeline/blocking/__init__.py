@@ -4,9 +4,10 @@ A small blocking client for Spark's drivers and workers, without a reactor.
 Connections:
 
 * ``connection_settings``: how to reach the brokers, from ``kafka.*`` options; pickled to workers
-* ``jaas``: user and password from ``sasl.jaas.config``
+* ``jaas``: credentials from ``sasl.jaas.config``
 * ``tls``: the TLS context
-* ``sasl``: the client side of PLAIN and SCRAM
+* ``sasl``: the client side of PLAIN, SCRAM and OAUTHBEARER
+* ``oauth_token``: the token of OAUTHBEARER: from a file, an endpoint or a function
 * ``connection``: one connection: requests and responses
 * ``connection_pool``: connections of a process, each used by one thread at a time
 * ``receive_buffers``: reusable buffers for large responses

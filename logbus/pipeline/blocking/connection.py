@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from logbus.errors import ErrorCode, ProtocolError
-from logbus.pipeline.blocking import sasl, tls
+from logbus.pipeline.blocking import oauth_token, sasl, tls
 from logbus.pipeline.blocking.connection_settings import ConnectionSettings, SaslSettings
 from logbus.pipeline.blocking.receive_buffers import ReceiveBuffers
 from logbus.pipeline.blocking.retry import api_error
@@ -233,15 +233,17 @@ class Connection:
             raise AuthenticationFailed(
                 f"{self.peer} does not speak {credentials.mechanism}; its mechanisms are: {enabled}"
             )
-        exchange = sasl.client_exchange(
-            credentials.mechanism, credentials.username, credentials.password, os.urandom(18).hex()
-        )
+        password = credentials.password if credentials.token is None else oauth_token.token_of(credentials.token)
+        exchange = sasl.client_exchange(credentials.mechanism, credentials.username, password, os.urandom(18).hex())
         token = next(exchange)
         lifetime = 0
         while True:
             reply = self.request(SaslAuthenticateRequest(auth_bytes=token), _left(deadline))
             if reply.error_code:
                 why = reply.error_message or f"error {reply.error_code}"
+                if credentials.token is not None:
+                    oauth_token.forget(credentials.token)
+                    raise AuthenticationFailed(f"{self.peer} refuses the token: {why}")
                 raise AuthenticationFailed(f"{self.peer} refuses the user {credentials.username!r}: {why}")
             lifetime = reply.session_lifetime_ms
             try:

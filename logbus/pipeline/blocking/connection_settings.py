@@ -1,4 +1,4 @@
-"""How to reach brokers, read from the ``kafka.*`` options of Kafka's clients; can be pickled. Pure."""
+"""How to reach brokers, read from the ``kafka.*`` options of Kafka's clients; can be pickled."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from attrs import field, frozen
 from logbus.client.cluster.addresses import parse_bootstrap
 from logbus.errors import ConfigError
 from logbus.pipeline.blocking import jaas
+from logbus.pipeline.blocking.oauth_token import TokenSource
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.options import Option, OptionTable, OptionType, Refusal, integer, milliseconds, one_of, text
 
 PREFIX = "kafka."
 """Of the names of Kafka's options."""
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 
 def _addresses(given: str) -> tuple[tuple[str, int], ...]:
@@ -92,6 +93,34 @@ CONNECTION_OPTIONS = OptionTable(
         ),
         Option("sasl.username", text(), None, "The user, instead of ``sasl.jaas.config``."),
         Option("sasl.password", text(), None, "The password, instead of ``sasl.jaas.config``.", secret=True),
+        Option(
+            "sasl.oauthbearer.token.endpoint.url",
+            text(),
+            None,
+            "With ``OAUTHBEARER``: ``file:///PATH`` of a file with a token, which is read at each login where a task "
+            "runs; or the URL of an OAuth 2.0 token endpoint, which is asked by client credentials.",
+        ),
+        Option(
+            "sasl.oauthbearer.token.callback",
+            text(),
+            None,
+            "Instead of a URL, ``MODULE:FUNCTION`` in Python: it is called at each login, also where tasks run, and "
+            "returns a token.",
+        ),
+        Option(
+            "sasl.oauthbearer.client.credentials.client.id",
+            text(),
+            None,
+            "For the token endpoint; or ``clientId`` in ``sasl.jaas.config``.",
+        ),
+        Option(
+            "sasl.oauthbearer.client.credentials.client.secret",
+            text(),
+            None,
+            "For the token endpoint; or ``clientSecret`` in ``sasl.jaas.config``.",
+            secret=True,
+        ),
+        Option("sasl.oauthbearer.scope", text(), None, "For the token endpoint; or ``scope`` in ``sasl.jaas.config``."),
         Option("request.timeout.ms", milliseconds(1), 30.0, "How long to wait for a response."),
         Option(
             "socket.connection.setup.timeout.ms", milliseconds(1), 10.0, "How long to wait until a broker is connected."
@@ -168,11 +197,16 @@ class TlsSettings:
 
 @frozen
 class SaslSettings:
-    """SASL credentials: one of :data:`MECHANISMS`, a user, and a password."""
+    """
+    SASL credentials: one of :data:`MECHANISMS`, a user, and a password.
+
+    :ivar token: of OAUTHBEARER, which has no user and password.
+    """
 
     mechanism: str
     username: str
     password: str = field(repr=False)
+    token: TokenSource | None = None
 
 
 @frozen
@@ -260,6 +294,8 @@ def _sasl(values: Mapping[str, Any], prefix: str) -> SaslSettings:
             f"option {prefix + 'sasl.mechanism'!r} is missing for {values['security.protocol']}; it takes one of "
             + ", ".join(MECHANISMS)
         )
+    if mechanism == "OAUTHBEARER":
+        return SaslSettings(mechanism, "", "", _token(values, prefix))
     user, password = values["sasl.username"], values["sasl.password"]
     if values["sasl.jaas.config"] is not None:
         try:
@@ -272,3 +308,21 @@ def _sasl(values: Mapping[str, Any], prefix: str) -> SaslSettings:
             f"{prefix + 'sasl.username'!r} and {prefix + 'sasl.password'!r}"
         )
     return SaslSettings(mechanism, user, password)
+
+
+def _token(values: Mapping[str, Any], prefix: str) -> TokenSource:
+    credentials: dict[str, str] = {}
+    if values["sasl.jaas.config"] is not None:
+        try:
+            credentials = jaas.client_credentials(values["sasl.jaas.config"])
+        except ValueError as e:
+            raise OptionError(f"option {prefix + 'sasl.jaas.config'!r}: {e}") from None
+    name = "sasl.oauthbearer.client.credentials.client"
+    return TokenSource(
+        url=values["sasl.oauthbearer.token.endpoint.url"] or "",
+        callback=values["sasl.oauthbearer.token.callback"] or "",
+        client_id=values[f"{name}.id"] or credentials.get("clientId", ""),
+        client_secret=values[f"{name}.secret"] or credentials.get("clientSecret", ""),
+        scope=values["sasl.oauthbearer.scope"] or credentials.get("scope", ""),
+        timeout=values["socket.connection.setup.timeout.ms"],
+    )

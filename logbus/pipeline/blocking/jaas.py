@@ -1,4 +1,4 @@
-"""Reads user and password from ``sasl.jaas.config``, a line of Java's JAAS login configuration. Pure."""
+"""Reads credentials from ``sasl.jaas.config``, a line of Java's JAAS login configuration. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,22 @@ MODULES = (
     "org.apache.kafka.common.security.scram.ScramLoginModule",
 )
 _SHAPE = 'MODULE required username="..." password="...";'
+
+
+OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_OAUTH_OPTIONS = ("clientId", "clientSecret", "scope")
+
+
+def client_credentials(text: str) -> dict[str, str]:
+    """
+    ``clientId``, ``clientSecret`` and ``scope`` of OAUTHBEARER's login module; those that are missing are left out.
+
+    :raises ValueError: the module is another one or the syntax wrong; the message never quotes the secret.
+    """
+    entry = parse_jaas(text)
+    if not entry.module.endswith(OAUTH_MODULE):
+        raise ValueError(f"the login module of OAUTHBEARER is {OAUTH_MODULE}, not {entry.module}")
+    return {name: entry.options[name] for name in _OAUTH_OPTIONS if name in entry.options}
 
 
 def user_and_password(text: str) -> tuple[str, str]:

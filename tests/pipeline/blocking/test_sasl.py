@@ -25,6 +25,18 @@ class SaslTests(SynchronousTestCase):
         with self.assertRaises(StopIteration):
             words.send(b"")
 
+    def test_token(self) -> None:
+        """A token is shown; an error of the server is answered, as RFC 7628 demands, and is the reason."""
+        words = client_exchange("OAUTHBEARER", "", "abc", "")
+        self.assertEqual(next(words), b"n,,\x01auth=Bearer abc\x01\x01")
+        with self.assertRaises(StopIteration):
+            words.send(b"")
+        words = client_exchange("OAUTHBEARER", "", "abc", "")
+        next(words)
+        self.assertEqual(words.send(b'{"status":"invalid_token"}'), b"\x01")
+        with self.assertRaisesRegex(AuthenticationFailed, "invalid_token"):
+            words.send(b"")
+
     def test_scram(self) -> None:
         """The conversation of RFC 7677, section 3."""
         words = client_exchange("SCRAM-SHA-256", "user", "pencil", NONCE)

@@ -99,7 +99,7 @@ class OptionTests(SynchronousTestCase):
             ("kafka__isolation__level", "serializable", "one of read_uncommitted, read_committed"),
             ("kafka__bootstrap__servers", "a:b", "HOST:PORT"),
             ("kafka__security__protocol", "TLS", "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
-            ("kafka__sasl__mechanism", "GSSAPI", "one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+            ("kafka__sasl__mechanism", "GSSAPI", "one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"),
             ("kafka__ssl__truststore__type", "JKS", "one of PEM"),
             ("kafka__request__timeout__ms", "0", "milliseconds, a whole number from 1"),
             ("kafka__fetch__max__bytes", "0", "a whole number from 1"),
