@@ -1,20 +1,24 @@
 """
-Compares the source with Spark's own Kafka connector, which comes from Maven Central.
+Compares the source and the sink with Spark's own Kafka connector, which comes from Maven Central.
 
-Both read the same topic of the same broker on the same cores, by turns in one run, into a sink that does nothing.
+Both use the same broker on the same cores, by turns in one session. Rates are rows per second of processor time in
+Spark's processes (the JVM and its Python workers), which other work on the machine changes little, and per second on
+the clock.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.compare.jars import SPARK_KAFKA_VERSION, spark_kafka_jars
-from benchmarks.pipeline_source import PARTITIONS, SETTINGS, fill
+from benchmarks.pipeline_source import PARTITIONS, SETTINGS, Taken, fill, timed
 from logbus.interpreter import InterpreterBuild
 from logbus.pipeline.blocking import Brokers, ConnectionSettings
 from logbus.pipeline.session import session
@@ -22,18 +26,86 @@ from logbus.records.compression import Codec
 from logbus.testing import Broker
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 CACHE = Path(os.environ.get("LOGBUS_JARS", "~/.cache/logbus-benchmarks")).expanduser()
 FORMATS = ("logbus", "kafka")
 
 
-def seconds(spark: SparkSession, kind: str, bootstrap: str, topic: str) -> float:
-    """Read the topic once."""
-    begun = time.perf_counter()
-    rows = spark.read.format(kind).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic).load()
+def noop(rows: DataFrame) -> None:
+    """Read all columns."""
     rows.write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - begun
+
+
+def count(rows: DataFrame) -> None:
+    """Count the rows."""
+    rows.count()
+
+
+def aggregate(rows: DataFrame) -> None:
+    """Sum up what the rows have, by partition."""
+    rows.groupBy("partition").agg({"value": "max", "offset": "sum", "timestamp": "max"}).collect()
+
+
+CELLS: dict[str, Callable[[Any], None]] = {"noop": noop, "count": count, "aggregate": aggregate}
+
+
+def compared(spark: SparkSession, calls: list[Callable[[], object]], rounds: int) -> list[Taken]:
+    """What each takes, by turns: the median of the rounds, after one that does not count."""
+    for each in calls:
+        each()
+    pid = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    taken = [[timed(each, pid) for each in calls] for _ in range(rounds)]
+    return [Taken(*map(median, zip(*times, strict=True))) for times in zip(*taken, strict=True)]
+
+
+def report(what: str, records: str, rows: int, taken: list[Taken]) -> None:
+    """Print a line."""
+    ours, theirs = taken
+    figures = f"{rows / ours.processor:>12.0f}{rows / theirs.processor:>12.0f}{theirs.processor / ours.processor:>7.2f}"
+    figures += f"{rows / ours.clock:>12.0f}{rows / theirs.clock:>12.0f}{theirs.clock / ours.clock:>7.2f}"
+    print(f"{what:<12}{records:<14}{figures}", flush=True)
+
+
+def reading(spark: SparkSession, broker: Broker, brokers: Brokers, options: argparse.Namespace) -> None:
+    """Each cell of reading."""
+    for size, codec in ((100, Codec.NONE), (100, Codec.LZ4), (1024, Codec.NONE)):
+        topic = f"t-{size}-{codec.name.lower()}"
+        rows = fill(brokers, topic, options.megabytes * (1 if size == 100 else 3), size, codec) * PARTITIONS
+        for what in options.cells:
+            tables = [
+                spark.read.format(kind)
+                .option("kafka.bootstrap.servers", broker.bootstrap)
+                .option("subscribe", topic)
+                .options(**({"minPartitions": options.min_partitions} if options.min_partitions else {}))
+                for kind in FORMATS
+            ]
+            calls = [lambda table=table: CELLS[what](table.load()) for table in tables]  # noqa: B023
+            report(what, f"{size} B, {codec.name.lower()}", rows, compared(spark, calls, options.rounds))
+
+
+def writing(spark: SparkSession, broker: Broker, options: argparse.Namespace) -> None:
+    """Each cell of writing; to topics that keep little."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for size, codec in ((100, "none"), (100, "lz4"), (1024, "none")):
+        rows = (options.megabytes << 20) * (1 if size == 100 else 3) // size
+        table = spark.range(0, rows, 1, PARTITIONS).selectExpr(
+            "concat('key-', lpad(cast(id % 1000000 as string), 6, '0')) as key",
+            f"rpad(sha2(cast(id as string), 256), {size}, 'x') as value",
+        )
+        # Making the rows is not the sinks' work: they are made before.
+        table = table.cache()
+        table.count()
+        calls = []
+        for kind in FORMATS:
+            topic = f"w-{kind}-{size}-{codec}"
+            new = NewTopic(topic, PARTITIONS, 1, config={"retention.bytes": str(1 << 28)})
+            admin.create_topics([new])[topic].result()
+            writer = table.write.format(kind).option("kafka.bootstrap.servers", broker.bootstrap)
+            writer = writer.option("topic", topic).option("kafka.compression.type", codec).mode("append")
+            calls.append(writer.save)
+        report("write", f"{size} B, {codec}", rows, compared(spark, calls, options.rounds))
+        table.unpersist()
 
 
 def main() -> None:
@@ -42,26 +114,24 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=200, help="of records of 100 B; three times that of 1 KB")
     parser.add_argument("--rounds", type=int, default=5, help="of each; the median counts")
     parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--min-partitions", type=int, help="tasks, instead of one for each partition")
+    parser.add_argument("--cells", nargs="*", default=[*CELLS], choices=[*CELLS], help="what is done with rows read")
+    parser.add_argument("--no-sink", action="store_true", help="do not measure writing")
     options = parser.parse_args()
     print(InterpreterBuild.running().name, flush=True)
     jars = ",".join(map(str, sorted(spark_kafka_jars(CACHE).glob("*.jar"))))
     spark = session("benchmark", master=options.master, settings={**SETTINGS, "spark.jars": jars})
     spark.sparkContext.setLogLevel("ERROR")
     print(f"Spark's connector {SPARK_KAFKA_VERSION}, {options.master}")
-    print(f"{'records':<16}{'logbus rows/s':>16}{'kafka rows/s':>16}{'ratio':>8}")
+    for_each = f"{'logbus':>12}{'kafka':>12}{'ratio':>7}"
+    print(f"{'':<26}{'rows/CPU s':>31}{'rows/s':>31}")
+    print(f"{'what':<12}{'records':<14}{for_each}{for_each}")
     with Broker({"log.flush.before.ack": "false"}, in_process=False) as broker:
         brokers = Brokers(ConnectionSettings.from_options({"bootstrap.servers": broker.bootstrap}))
-        for size, codec in ((100, Codec.NONE), (100, Codec.LZ4), (1024, Codec.NONE)):
-            topic = f"t-{size}-{codec.name.lower()}"
-            rows = fill(brokers, topic, options.megabytes * (1 if size == 100 else 3), size, codec) * PARTITIONS
-            for kind in FORMATS:
-                seconds(spark, kind, broker.bootstrap, topic)
-            taken = [[seconds(spark, kind, broker.bootstrap, topic) for kind in FORMATS] for _ in range(options.rounds)]
-            ours, theirs = (rows / median(times) for times in zip(*taken, strict=True))
-            print(
-                f"{f'{size} B, {codec.name.lower()}':<16}{ours:>16.0f}{theirs:>16.0f}{ours / theirs:>8.2f}", flush=True
-            )
+        reading(spark, broker, brokers, options)
         brokers.close()
+        if not options.no_sink:
+            writing(spark, broker, options)
     spark.stop()
 
 
