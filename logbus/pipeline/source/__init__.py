@@ -14,6 +14,7 @@ Planning, in the driver:
 * ``batch_reader``: the reader of batches
 * ``stream_reader``: the reader of streams
 * ``stream_offset``: a stream's offsets in Spark's checkpoint
+* ``lag``: how far a stream is behind, from Spark's progress
 * ``offsets_json``: JSON of partitions and offsets
 
 Reading, in a task:
