@@ -27,6 +27,8 @@ _BY_NAME = 12
 """The last version of Fetch that names topics; later ones use topic ids."""
 _SMALL = 1 << 20
 """Bytes of the first fetch: the range may be short."""
+_LEAST = 64 << 10
+"""Bytes of a fetch, at least, where the rest of the range seems to be smaller."""
 _GONE_AFTER = 3.0
 """Seconds until an unknown topic counts as deleted: a broker that restarts may not know it yet."""
 _REPLICA_FOR = 300.0
@@ -89,7 +91,8 @@ class Prefetcher:
         self._offset, self._end = start, end
         self._options = options
         self._topic_id = topic_id
-        self._max_bytes = min(_SMALL, options.max_bytes)
+        self._start, self._bytes = start, 0
+        self._step = self._max_bytes = min(_SMALL, options.max_bytes)
         self._replica = -1
         self._replica_until = 0.0
         self._missing_since: float | None = None
@@ -296,12 +299,19 @@ class Prefetcher:
         aborted = tuple((each.producer_id, each.first_offset) for each in data.aborted_transactions or ())
         answer = FetchedData(raw[:size], aborted if self._options.committed else (), tuple(runs))
         self._offset = following
-        self._max_bytes = min(2 * self._max_bytes, self._options.max_bytes)
+        self._grow(size)
         with self._changed:
             self._waiting.append(answer)
             self._held += size
             self._changed.notify_all()
         return True
+
+    def _grow(self, size: int) -> None:
+        """Fetch more with each request, but not much more than is left of the range: the next task reads that."""
+        self._bytes += size
+        self._step = min(2 * self._step, self._options.max_bytes)
+        left = self._bytes * (self._end - self._offset) // (self._offset - self._start)
+        self._max_bytes = min(self._step, max(_LEAST, left + left // 8))
 
     def _refused(self, data: PartitionData, nodes: list[Node]) -> Exception:
         error = api_error(data.error_code, str(self._partition))

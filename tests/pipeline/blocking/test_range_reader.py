@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -61,6 +62,27 @@ class FetchingTests(SynchronousTestCase):
         brokers = cluster.client(**settings)
         self.addCleanup(brokers.close)
         return brokers
+
+    def test_little_is_fetched_beyond_the_range(self) -> None:
+        """Requests grow, but what is left of the range bounds them: the rest is another task's."""
+        asked: list[int] = []
+
+        class Cluster(SocketCluster):
+            def _fetch(self, node: int, message: Any) -> Any:
+                asked.append(message.max_bytes)
+                return super()._fetch(node, message)
+
+        made = Cluster()
+        log = made.add("t", 1)[0]
+        for _ in range(40):
+            log.put(b"x" * 200_000)
+        self.enterContext(made)
+        rows = read_range(self.client(made), PLACE, 0, 20, FetchOptions(max_wait=0.01, max_bytes=4 << 20))
+        self.assertEqual(len(values_of(rows)), 20)
+        # This broker sends one batch each time.
+        self.assertEqual(asked[:2], [1 << 20, 2 << 20])
+        for number, size in enumerate(asked):
+            self.assertLess(size, max((20 - number) * 226_000, 1 << 20 if number == 0 else 0))
 
     def test_a_range_is_read_exactly(self) -> None:
         """From the first offset on and below the last, wherever in batches these are."""
