@@ -55,10 +55,12 @@ class Finding:
 
     :ivar subject: what it is wrong with, such as the path of a directory.
     :ivar message: what is wrong, a sentence without its end.
+    :ivar advice: what to do about this one, a sentence; None: that of its kind.
     """
 
     subject: str
     message: str
+    advice: str | None = None
 
 
 @frozen
@@ -67,12 +69,14 @@ class Condition:
     Something that is wrong.
 
     :ivar since: seconds since 1970.
+    :ivar advice: what to do, a sentence.
     """
 
     kind: ConditionKind
     subject: str
     message: str
     since: float
+    advice: str
 
     @property
     def key(self) -> tuple[str, str]:
@@ -126,11 +130,12 @@ class Conditions:
             if key not in after and len(after) >= MAX_SUBJECTS:
                 others += 1
                 continue
-            after[key] = Condition(kind, finding.subject, finding.message, _since(before, key, now))
+            advice = kind.advice if finding.advice is None else finding.advice
+            after[key] = Condition(kind, finding.subject, finding.message, _since(before, key, now), advice)
         if others:
             key = kind.name, OTHERS
             message = f"{others} more, which are not told one by one"
-            after[key] = Condition(kind, OTHERS, message, _since(before, key, now))
+            after[key] = Condition(kind, OTHERS, message, _since(before, key, now), kind.advice)
         for key in before.keys() - after.keys():
             del self._current[key]
         self._current |= after
@@ -189,7 +194,8 @@ METADATA_STORE_AWAY = ConditionKind(
     "metadata-store-away",
     _CRITICAL,
     "The metadata store does not answer: leaders stay as they are, and nothing can be created or changed.",
-    "Look at the ZooKeeper servers and the network to them; the broker connects again by itself.",
+    "Look at the ZooKeeper servers and the network to them, or, if workers have no ZooKeeper, at the log of their "
+    "supervisor, which has the store; the broker connects again by itself.",
     "the store",
 )
 CERTIFICATE_ENDS = ConditionKind(

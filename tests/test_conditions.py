@@ -70,4 +70,4 @@ def test_kinds() -> None:
         assert kind.summary.endswith(".")
         assert kind.advice.endswith(".")
         assert isinstance(kind.severity, Severity)
-        assert Condition(kind, "s", "m", 0.0).key == (kind.name, "s")
+        assert Condition(kind, "s", "m", 0.0, "a").key == (kind.name, "s")

@@ -68,6 +68,6 @@ class ConditionViews:
             "subject": condition.subject,
             "message": condition.message,
             "meaning": kind.summary,
-            "advice": kind.advice,
+            "advice": condition.advice,
             "since": int(condition.since * 1000),
         }

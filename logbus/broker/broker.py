@@ -186,7 +186,7 @@ class Broker(OrderedService):
             sources_of(
                 LogSources(self.logs),
                 PartitionSources(self.broker_id, self.member.metadata, self.replication.replicas),
-                StoreSource(self.member.store),
+                StoreSource(self.member.store, bool(config.get(keys.ZOOKEEPER_CONNECT))),
                 CertificateSource(self.security, wall_clock),
                 ClockSource(reactor.seconds, wall_clock),
                 LatenessSource(reactor.seconds, self._ticks.take_longest),

@@ -83,7 +83,7 @@ class ConditionMonitor:
         critical = kind.severity is Severity.CRITICAL
         for condition in changes.began[:LINES]:
             say = self._log.error if critical else self._log.warn
-            say("{condition}: {advice}", condition=sentence(condition), advice=kind.advice, kind=kind.name)
+            say("{condition}: {advice}", condition=sentence(condition), advice=condition.advice, kind=kind.name)
         for condition in changes.ended[:LINES]:
             self._log.info("over: {condition}", condition=sentence(condition), kind=kind.name)
         for verb, some in (("began", changes.began), ("are over", changes.ended)):

@@ -114,16 +114,28 @@ def _numbers(numbers: list[int]) -> str:
     return f"partition{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
+_OF_ZOOKEEPER = "Look at the ZooKeeper servers and the network to them; the broker connects again by itself."
+_OF_SUPERVISOR = (
+    "Look at the log of the supervisor of the workers, which has the store, and whether it hangs; "
+    "the worker connects again by itself."
+)
+
+
 @frozen
 class StoreSource:
-    """Whether the metadata store answers."""
+    """
+    Whether the metadata store answers.
+
+    :ivar is_zookeeper: whether it is ZooKeeper; else it is that of the workers' supervisor.
+    """
 
     store: IMetadataStore
+    is_zookeeper: bool
 
     def away(self) -> Iterator[Finding | None]:
         state = self.store.state
         if state is not SessionState.CONNECTED:
-            yield Finding("session", f"it is {state.value}")
+            yield Finding("session", f"it is {state.value}", _OF_ZOOKEEPER if self.is_zookeeper else _OF_SUPERVISOR)
 
 
 @frozen

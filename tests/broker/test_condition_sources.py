@@ -158,10 +158,14 @@ class MomentTests(SynchronousTestCase):
 class OtherTests(SynchronousTestCase):
     def test_store(self) -> None:
         store = SimpleNamespace(state=SessionState.CONNECTED)
-        source = StoreSource(cast(Any, store))
+        source = StoreSource(cast(Any, store), is_zookeeper=True)
         self.assertEqual(told(source.away), [])
         store.state = SessionState.SUSPENDED
         self.assertEqual(told(source.away), [("session", "it is suspended")])
+        for is_zookeeper, place in ((True, "ZooKeeper servers"), (False, "supervisor of the workers")):
+            (finding,) = StoreSource(cast(Any, store), is_zookeeper).away()
+            assert finding is not None and finding.advice is not None
+            self.assertIn(place, finding.advice)
 
     def test_certificates(self) -> None:
         """The one of a chain that ends first counts."""
