@@ -22,7 +22,17 @@ from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.metastore.cluster_znodes import ClusterIdZnode, FeatureLevelZnode
 from logbus.metastore.imetastore import IMetadataStore
-from logbus.metastore.operations import ConnectionLost, DatabaseFull, NodeExists, NoNode, SessionLost, SessionState
+from logbus.metastore.operations import (
+    ConnectionLost,
+    Create,
+    DatabaseFull,
+    Delete,
+    MetastoreError,
+    NodeExists,
+    NoNode,
+    SessionLost,
+    SessionState,
+)
 from logbus.metastore.znode_json import uuid_text
 from logbus.metastore.znodes import CLUSTER_ID, FEATURES, PERSISTENT_PATHS, BrokerIdZnode, Registration
 
@@ -254,21 +264,33 @@ class Membership:
 
     async def _wait(self, gone: Deferred[None], deadline: float, other: Registration) -> None:
         left = deadline - self.clock.seconds()
-        duplicate = ApiError(
-            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"broker.id {other.broker_id} is taken by a broker at "
-            f"{', '.join(f'{one.host}:{one.port}' for one in other.endpoints.values()) or 'an unknown address'}; "
-            "stop it, or give this broker another id",
-        )
         if left <= 0:
-            raise duplicate
+            # A store without room cannot end the session of a broker that is gone.
+            await self._find_room()
+            raise ApiError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"broker.id {other.broker_id} is taken by a broker at "
+                f"{', '.join(f'{one.host}:{one.port}' for one in other.endpoints.values()) or 'an unknown address'}; "
+                "stop it, or give this broker another id",
+            )
         self._log.warn(
             "broker.id {broker} is registered by another session; waiting up to {left:.0f} s for it to end",
             broker=other.broker_id,
             left=left,
         )
+        # If it is still there after that, it is looked at once more.
+        await gone.addTimeout(left, self.clock, lambda _, __: None)
 
-        def expired(_: object, __: object) -> None:
-            raise duplicate
+    async def _find_room(self) -> None:
+        """
+        Write to the store, without leaving anything.
 
-        await gone.addTimeout(left, self.clock, expired)
+        :raise DatabaseFull: it has no room.
+        """
+        path = f"/room-for-{self.registration.broker_id}"
+        try:
+            await self.store.multi([Create(path, b""), Delete(path)])
+        except (DatabaseFull, ConnectionLost, SessionLost):
+            raise
+        except MetastoreError:
+            pass  # Whatever it is, it is not that.

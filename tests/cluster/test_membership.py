@@ -7,6 +7,7 @@ from uuid import UUID
 
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -181,6 +182,21 @@ class MembershipTests(SynchronousTestCase):
         self.clock.advance(RETRY_SECONDS)
         self.assertGreater(member.epoch, epoch)
         self.assertEqual(self.failures, [])
+
+    def test_a_full_store_that_cannot_end_the_former_session(self) -> None:
+        """As long as it is full, the former session is waited for, and nobody is said to have the id."""
+        self.successResultOf(self.member(self.other).register())
+        waiting = self.member(self.store, 2).register()
+        self.fill()
+        with capturedLogs() as events:
+            self.clock.pump([12.1, *(30 * [RETRY_SECONDS])])
+        self.assertNoResult(waiting)
+        self.assertIn("broker 4 cannot register yet: there is no room", [formatEvent(each) for each in events])
+        self.room.restore()
+        self.clock.advance(RETRY_SECONDS)
+        self.other.expire()
+        self.successResultOf(waiting)
+        self.assertIsNone(self.ensemble.tree.exists("/room-for-4"))
 
     def test_renewed_in_a_full_store(self) -> None:
         """That waits for room, too."""
