@@ -9,16 +9,17 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from attrs import define, field
-from twisted.internet.error import ProcessTerminated
+from twisted.internet.error import ProcessExitedAlready, ProcessTerminated
 from twisted.internet.protocol import Factory, ProcessProtocol
 from twisted.logger import Logger
 from twisted.protocols.basic import LineOnlyReceiver
 from twisted.python.failure import Failure
 
-from logbus.workers.fork_server import CONTROL, HEADER, WITHOUT_TLS
+from logbus.workers.fork_server import CONTROL, HEADER, PING, WITHOUT_TLS
 from logbus.workers.worker_plan import WorkerPlan
 
 
@@ -30,6 +31,9 @@ class _Answers(LineOnlyReceiver):
 
     def lineReceived(self, line: bytes) -> None:
         message: dict[str, int] = json.loads(line)
+        self._client.heard()
+        if "pong" in message:
+            return
         if "started" in message:
             self._client.started(message["index"], message["started"])
         else:
@@ -61,6 +65,9 @@ class ForkClient:
     _lost: Callable[[], object]
     _tls: bool = True
     _control: socket.socket | None = field(default=None, init=False)
+    _process: Any = field(default=None, init=False)
+    # How long it has not answered, in seconds; None: it has answered all.
+    _silent: float | None = field(default=None, init=False)
     _log = Logger(namespace="logbus.workers")
 
     @property
@@ -72,7 +79,7 @@ class ForkClient:
         """Start the fork server; plans that are given meanwhile wait for it."""
         ours, theirs = socket.socketpair()
         with theirs:
-            self._reactor.spawnProcess(
+            self._process = self._reactor.spawnProcess(
                 _Process(self),
                 sys.executable,
                 [sys.executable, "-m", "logbus.workers.fork_server", *([] if self._tls else [WITHOUT_TLS])],
@@ -80,7 +87,34 @@ class ForkClient:
                 childFDs={0: 0, 1: 1, 2: 2, CONTROL: theirs.fileno()},
             )
         self._reactor.adoptStreamConnection(ours.fileno(), ours.family, Factory.forProtocol(lambda: _Answers(self)))
-        self._control = ours
+        self._control, self._silent = ours, None
+
+    def ping(self, passed: float, patience: float) -> None:
+        """
+        See that the fork server answers; one that does not, stopped for example, is killed, and so started again.
+
+        :param passed: seconds since the last call; ``patience``: seconds without an answer.
+        """
+        if self._control is None:
+            return
+        if self._silent is None:
+            self._silent = 0.0
+            self._control.sendall(HEADER.pack(PING))
+            return
+        self._silent += passed
+        if self._silent >= patience:
+            self._log.error(
+                "the process that starts workers ({pid}) has not answered for {seconds:g} s: it is killed",
+                pid=self._process.pid,
+                seconds=patience,
+            )
+            self._silent = 0.0
+            with suppress(ProcessExitedAlready):
+                self._process.signalProcess("KILL")
+
+    def heard(self) -> None:
+        """It has answered."""
+        self._silent = None
 
     def fork(self, plan: WorkerPlan, link: socket.socket) -> None:
         """Have a worker started with its end of the link, which is closed here."""

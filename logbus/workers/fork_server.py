@@ -32,6 +32,10 @@ CONTROL = 3
 """The descriptor of the control socket."""
 
 HEADER = struct.Struct(">I")
+"""Comes before a plan: its length."""
+
+PING = 0
+"""In place of a length: nothing is to be forked, but an answer is wanted."""
 
 PRELOADED = (
     "logbus.broker.broker",
@@ -86,9 +90,14 @@ class ForkServer:
     def _take(self) -> bool:
         """Fork for the next plan; False: there are no more."""
         header, descriptors, _, _ = socket.recv_fds(self._control, HEADER.size, 1)
-        if len(header) < HEADER.size or len(descriptors) != 1:
+        if len(header) < HEADER.size:
             return False
         (size,) = HEADER.unpack(header)
+        if size == PING:
+            self._say(pong=size)
+            return True
+        if len(descriptors) != 1:
+            return False
         data = b""
         while len(data) < size:
             more = self._control.recv(size - len(data))

@@ -56,6 +56,9 @@ WELL_SECONDS = 60.0
 COLLECT_SECONDS = 5.0
 """For workers to tell their metrics; a scrape does without those that take longer."""
 
+FORKS_PATIENCE = 30.0
+"""Seconds without an answer after which the fork server is killed, at least: its imports take a while."""
+
 SOCKET = "metadata.sock"
 
 
@@ -371,6 +374,7 @@ class Supervisor(Service):
         # Time in which this process itself stood still, stopped or with its machine, was no chance to answer.
         passed, self._pinged_at = self._reactor.seconds() - self._pinged_at, self._reactor.seconds()
         patience = self._config.get(keys.WORKERS_ANSWER_TIMEOUT_MS) / 1000
+        self._forks.ping(min(passed, 2 * PING_SECONDS), max(patience, FORKS_PATIENCE))
         for worker in self._workers:
             worker.silent += min(passed, 2 * PING_SECONDS)
             if worker.link is not None and worker.pid is not None and worker.silent >= patience:

@@ -1,0 +1,85 @@
+"""The supervisor's side of the fork server."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+from twisted.internet.error import ProcessExitedAlready, ProcessTerminated
+from twisted.internet.testing import StringTransport
+from twisted.logger import capturedLogs, formatEvent
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.workers.fork_client import ForkClient
+from logbus.workers.fork_server import CONTROL, ForkServer
+
+
+class FakeReactor:
+    """Starts a process that is the test, and stands for it in what it is sent."""
+
+    pid = 77
+
+    def __init__(self) -> None:
+        self.signals: list[str] = []
+        self.processes: list[Any] = []
+
+    def spawnProcess(self, protocol: Any, *_: object, childFDs: dict[int, int], **__: object) -> FakeReactor:
+        self.processes.append(protocol)
+        self.server = ForkServer(socket.socket(fileno=os.dup(childFDs[CONTROL])))
+        return self
+
+    def signalProcess(self, name: str) -> None:
+        self.signals.append(name)
+        if len(self.signals) > 1:
+            raise ProcessExitedAlready
+
+    def adoptStreamConnection(self, descriptor: int, family: int, factory: Any) -> None:
+        self.answers = factory.buildProtocol(None)
+        self.answers.makeConnection(StringTransport())
+        self.received = socket.socket(fileno=os.dup(descriptor))
+
+
+class PingTests(SynchronousTestCase):
+    """A fork server that answers, or does not."""
+
+    def setUp(self) -> None:
+        self.reactor = FakeReactor()
+        self.lost: list[None] = []
+        self.client = ForkClient(self.reactor, self.fail, self.fail, lambda: self.lost.append(None))
+        self.client.start()
+        self.addCleanup(self.close)
+
+    def close(self) -> None:
+        server = self.reactor.server
+        for each in (server._control, *server._wake, self.reactor.received):
+            each.close()
+        self.client.stop()
+
+    def serve(self) -> None:
+        self.assertTrue(self.reactor.server._serve())
+        self.reactor.answers.dataReceived(self.reactor.received.recv(1000))
+
+    def test_it_answers(self) -> None:
+        """It is asked again each time, and left alone."""
+        for _ in range(50):
+            self.client.ping(1.0, 3.0)
+            self.serve()
+        self.assertEqual(self.reactor.signals, [])
+
+    def test_it_stands_still(self) -> None:
+        """It is killed after the time that it has, of which the log tells; then the supervisor starts another."""
+        with capturedLogs() as events:
+            for _ in range(4):
+                self.assertEqual(self.reactor.signals, [])
+                self.client.ping(1.0, 3.0)
+            for _ in range(3):
+                self.client.ping(1.0, 3.0)
+        self.assertEqual(self.reactor.signals, ["KILL", "KILL"])
+        said = "the process that starts workers (77) has not answered for 3 s: it is killed"
+        self.assertEqual([formatEvent(each) for each in events], 2 * [said])
+        self.reactor.processes[0].processEnded(Failure(ProcessTerminated(signal=9)))
+        self.assertEqual(self.lost, [None])
+        self.client.ping(1.0, 3.0)
+        self.assertFalse(self.client.running)
