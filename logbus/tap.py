@@ -422,6 +422,8 @@ class BrokerRunner(ProcessRunner):
         garbage = broker.env.slice_scheduler.garbage = GarbageCollection(gc, reactor)
         broker.replication.replicas.added = garbage.replica_added
         broker.replication.replicas.removed = garbage.replica_removed
+        for coordinator in (broker.coordinators.groups, broker.coordinators.transactions):
+            coordinator.slices.garbage, coordinator.loaded = garbage, garbage.loaded
         broker.when_lost(self._lost)
         broker.when_asked_to_stop(stop)
         return broker

@@ -58,6 +58,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
     :cvar partitions_key: the number of its partitions, if it does not exist yet.
     :ivar shards: by partition of the internal topic.
     :ivar slices: gives turns to the loads of shards, one in each iteration of the reactor.
+    :ivar loaded: called after a load with the number of groups, offsets or ids that it made.
     """
 
     topic: ClassVar[str]
@@ -69,6 +70,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
     wall_ms: Callable[[], int]
     shards: dict[int, S] = field(factory=dict, init=False)
     slices: SliceScheduler = field(init=False)
+    loaded: Callable[[int], object] = field(default=lambda count: None, init=False)
     _stopped: bool = field(default=False, init=False)
     _log = Logger()
 

@@ -32,6 +32,9 @@ OFFSETS_A_GROUP = 50
 EXPIRED_A_GROUP = 5
 """Number of expired offsets that take about as long to remove as a group to check."""
 
+GROUP_CHANGED = 10
+"""A group from which something is removed takes about as long as so many that are checked: its change is written."""
+
 EXPIRED_A_TURN = 300
 """Upper bound of expired offsets of one group that are removed before the reactor gets a turn."""
 
@@ -41,7 +44,7 @@ OFFSETS_A_TURN = 10_000
 OFFSETS_A_PART = 100
 """So many of one group between two looks at what is left of the turn; all of them may have to be removed."""
 
-REMOVAL = 30
+REMOVAL = 100
 """The removal of an offset takes about as long as a look at so many."""
 
 LOGGED_TOPICS = 20
@@ -78,6 +81,8 @@ class GroupCleanup:
                         expired = self._expire(shard, group)
                         gone += group_id not in shard.groups
                         left -= 1 + len(shard.offsets.get(group_id, ())) // OFFSETS_A_GROUP + expired // EXPIRED_A_GROUP
+                        if expired or group_id not in shard.groups:
+                            left -= GROUP_CHANGED
                         if left <= 0:
                             await deferLater(self.coordinator.clock, 0)
                             left = GROUPS_A_TURN

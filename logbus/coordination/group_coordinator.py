@@ -220,6 +220,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         slice_bytes = self.config.get(keys.OFFSETS_LOAD_BUFFER_SIZE)
         if await load(shard, self.manager, slice_bytes, self.clock, self.metrics, lambda: self._has(shard)):
             shard.loading = False
+            self.loaded(len(shard.groups) + sum(map(len, shard.offsets.values())))
             self.manager.member_memory.forget()
             waiting, shard.when_loaded = shard.when_loaded, []
             for call in waiting:

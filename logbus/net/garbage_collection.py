@@ -13,6 +13,9 @@ FEW_OBJECTS = 20_000
 MANY_REPLICAS = 1000
 """Replicas whose objects take the garbage collector longer than a slice."""
 
+MANY_LOADED = 5000
+"""Groups, offsets or transactional ids whose objects take the garbage collector longer than a slice."""
+
 NEVER = 2**30
 """Collections of a generation that would be followed by one of the next: there are not as many."""
 
@@ -86,6 +89,7 @@ class GarbageCollection:
     _since: float | None = field(default=None, init=False)
     _young_since: float = field(default=0.0, init=False)
     _added: int = field(default=0, init=False)
+    _loaded: int = field(default=0, init=False)
     _removed: bool = field(default=False, init=False)
     _call: IDelayedCall | None = field(default=None, init=False)
 
@@ -119,6 +123,16 @@ class GarbageCollection:
             self._added = 0
         self.work_began()
         self.work_ended()
+
+    def loaded(self, count: int) -> None:
+        """
+        So many groups, offsets or transactional ids were loaded, which stay: collections pass over the objects of the
+        process if there are many.
+        """
+        self._loaded += count
+        if self._loaded >= MANY_LOADED:
+            self.collector.freeze()
+            self._loaded = 0
 
     def replica_removed(self) -> None:
         """Its objects may be frozen."""

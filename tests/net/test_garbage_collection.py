@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.net.garbage_collection import MANY_REPLICAS, YOUNGEST, GarbageCollection, StartupCollection
+from logbus.net.garbage_collection import MANY_LOADED, MANY_REPLICAS, YOUNGEST, GarbageCollection, StartupCollection
 from logbus.net.time_slices import UNITS
 from tests.net.time_slice_case import TimeSliceCase
 
@@ -146,3 +146,11 @@ class GarbageCollectionTests(TimeSliceCase):
         add(MANY_REPLICAS)
         self.assertEqual(collector.frozen, [True, False, True])
         self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_many_groups(self) -> None:
+        """What very many loaded groups consist of is frozen; a few more wait for others."""
+        collector = Collector()
+        garbage = GarbageCollection(collector, self.clock)
+        for count, frozen in ((MANY_LOADED - 1, 0), (1, 1), (MANY_LOADED - 1, 1), (2 * MANY_LOADED, 2)):
+            garbage.loaded(count)
+            self.assertEqual(len(collector.frozen), frozen)

@@ -32,9 +32,13 @@ from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.coordination.transactions.transition import ENDING, ProducerIdNeeded, Transition, producer_after
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+from logbus.net.time_slices import TimeSlice
 from logbus.records.compression import Codec
 
 TRANSACTIONS_TOPIC = "__transaction_state"
+
+UNITS_TO_SEND = 5
+"""Units of a time slice that it takes to send the markers of a transaction."""
 
 PATIENCE_SECONDS = 0.1
 """How long a request to add partitions waits for a pending write of the same transaction."""
@@ -278,11 +282,14 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         slice_bytes = self.config.get(keys.TRANSACTION_STATE_LOG_LOAD_BUFFER_SIZE)
         if not await load(shard, slice_bytes, self.clock, self.metrics, lambda: self._has(shard)):
             return
+        # Complete the transactions whose end the former coordinator has decided.
+        ending = [one.current for one in shard.entries.values() if one.current and one.current.state in ENDING]
         shard.loading = False
-        for entry in list(shard.entries.values()):
-            # Complete the transactions whose end the former coordinator has decided.
-            if entry.current is not None and entry.current.state in ENDING:
-                self.markers.send(shard, entry.current)
+        self.loaded(len(shard.entries))
+        async for transaction in TimeSlice(self.slices).over(ending, UNITS_TO_SEND):
+            if shard.closed:
+                return
+            self.markers.send(shard, transaction)
 
 
 def _is_dying(entry: TransactionEntry) -> bool:

@@ -16,6 +16,7 @@ from logbus.coordination.transactions.transaction_records import decode_key, dec
 from logbus.coordination.transactions.transaction_shard import TransactionShard
 from logbus.errors import ApiError
 from logbus.metrics import metric
+from logbus.net.time_slices import TimeSlice
 
 RETRY_SECONDS = 0.5
 """Delay before durability is checked again."""
@@ -86,7 +87,9 @@ async def load(
             await deferLater(clock, RETRY_SECONDS)
     if not wanted():
         return False
-    for transaction in found.values():
+    async for transaction in TimeSlice(shard.log.slices).over(found.values()):
+        if not wanted():
+            return False
         shard.apply(transaction)
     seconds = clock.seconds() - began
     metrics.loads += 1
