@@ -215,7 +215,8 @@ def main() -> None:
                 sparse = batches * RECORDS // FEW // 10
                 for number in range(sparse):
                     records = [Record(n, FIRST_TIME + number, None, bytes(SIZE), ()) for n in range(FEW)]
-                    sock.sendall(wire.produce_request(SPARSE, {0: encode_batch(records)}, 1))
+                    batch = wire.Batch(encode_batch(records), FEW)
+                    sock.sendall(wire.produce_request(SPARSE, {0: batch}, 1))
                     receive(sock, bytearray(4096))
             os.sync()
             print(measure("alone", broker, options.seconds), flush=True)

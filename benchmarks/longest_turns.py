@@ -87,7 +87,7 @@ from logbus.wire.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 
-_FIGURES = struct.Struct("<dd")
+FIGURES = struct.Struct("<dd")
 """In a file that the broker maps: the longest turn since it was set to 0, and the CPU of all turns, in seconds."""
 
 TIMEOUT = 300.0
@@ -111,22 +111,27 @@ class TurnMeter:
 
     def poll(self, *args: Any) -> Any:
         turn = time.thread_time() - self._begun
-        longest, total = _FIGURES.unpack_from(self._figures)
-        _FIGURES.pack_into(self._figures, 0, max(longest, turn), total + turn)
+        longest, total = FIGURES.unpack_from(self._figures)
+        FIGURES.pack_into(self._figures, 0, max(longest, turn), total + turn)
         ready = self._poller.poll(*args)
         self._begun = time.thread_time()
         return ready
 
 
-def serve(path: str, command: list[str]) -> None:
-    """Be a broker whose turns are measured."""
+def serve(path: str, command: list[str], prepare: Callable[[], object] = lambda: None) -> None:
+    """
+    Be a broker whose turns are measured.
+
+    :param prepare: called when its reactor runs.
+    """
     from logbus.net import reactor
 
     class MeasuredReactor(reactor.BrokerReactor):
         def __init__(self) -> None:
             super().__init__()
             with open(path, "r+b") as file:
-                self._poller = TurnMeter(self._poller, mmap.mmap(file.fileno(), _FIGURES.size))
+                self._poller = TurnMeter(self._poller, mmap.mmap(file.fileno(), FIGURES.size))
+            self.callWhenRunning(prepare)
 
     reactor.BrokerReactor = MeasuredReactor  # type: ignore[misc]
     from twisted.scripts.twistd import run
@@ -447,13 +452,13 @@ def measure(client: Client, figures: mmap.mmap, count: int, only: str) -> None:
             continue
         built = message()
         client.ask(ApiVersionsRequest(), 0)
-        _FIGURES.pack_into(figures, 0, 0.0, 0.0)
+        FIGURES.pack_into(figures, 0, 0.0, 0.0)
         begun = time.monotonic()
         client.ask(built, version)
         seconds = time.monotonic() - begun
         # A turn is noted when the next one begins.
         client.ask(ApiVersionsRequest(), 0)
-        longest, total = _FIGURES.unpack_from(figures)
+        longest, total = FIGURES.unpack_from(figures)
         print(f"{name:34} {longest * 1e3:9.1f} ms {total * 1e3:6.0f} ms {seconds:8.2f}", flush=True)
 
 
@@ -470,7 +475,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="logbus-turns-") as name:
         directory, port = Path(name), free_port()
         path = directory / "figures"
-        path.write_bytes(bytes(_FIGURES.size))
+        path.write_bytes(bytes(FIGURES.size))
         twistd = Logbus().prepare(directory, port, None)
         command = [
             sys.executable,
@@ -484,7 +489,7 @@ def main() -> None:
         ]
         with path.open("r+b") as file, open(os.devnull, "w") as nowhere:
             broker = subprocess.Popen(command, stdout=nowhere)
-            figures = mmap.mmap(file.fileno(), _FIGURES.size)
+            figures = mmap.mmap(file.fileno(), FIGURES.size)
             try:
                 client = Client(port)
                 wait_for(port, broker)

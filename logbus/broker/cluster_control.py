@@ -46,7 +46,13 @@ class ClusterControl:
         self._config, self._metadata, self._replicas = config, member.metadata, replicas
         self.epochs = ControllerEpochStore(replicas.logs.disks)
         self.receiver = MetadataUpdateReceiver(
-            env.broker_id, member.metadata, replicas, member.epoch, broker_configs.apply, self.epochs
+            env.broker_id,
+            member.metadata,
+            replicas,
+            member.epoch,
+            broker_configs.apply,
+            self.epochs,
+            env.slice_scheduler,
         )
         self.controller = Controller(
             member.store,
@@ -59,6 +65,7 @@ class ClusterControl:
                 member.peers,
                 reactor,
                 config.get(keys.CONTROLLER_SOCKET_TIMEOUT_MS) / 1000,
+                env.slice_scheduler,
             ),
             partial(topic_rules, config),
             reactor,

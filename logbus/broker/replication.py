@@ -79,6 +79,7 @@ class Replication:
             exists=lambda topic, number: metadata.partition(TopicPartition(topic, number)) is not None,
             leaderless=self._reports.leaderless,
             offline=self._report_offline,
+            slices=env.slice_scheduler,
         )
         selector = replica_selector(config, metadata)
         self.isr = IsrManager(

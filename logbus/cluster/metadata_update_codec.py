@@ -16,6 +16,7 @@ from logbus.cluster.metadata_update import NO_OVERRIDES, DeletedTopic, MetadataU
 from logbus.errors import DecodeError
 from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
 from logbus.records.file_slice import joined
+from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.element_budget import RESPONSE_ELEMENTS
 from logbus.wire.messages.inter_broker import (
     AlteredPartition,
@@ -30,37 +31,47 @@ from logbus.wire.messages.inter_broker import (
     SecurityNode,
     Setting,
 )
-from logbus.wire.schema import ZERO_UUID, decode, element_budget, encode
+from logbus.wire.schema import ZERO_UUID, Steps, element_budget, incremental_decoder, incremental_encoder
 
 BODY_VERSION = 0
 
 
-def update_request(update: MetadataUpdate) -> MetadataUpdateRequest:
-    """Encode an update as a request."""
+def update_request(update: MetadataUpdate) -> Steps[MetadataUpdateRequest]:
+    """Encode an update as a request, some partitions at a time."""
+    body = yield from _body(update)
+    parts = yield from incremental_encoder(MetadataUpdateBody, BODY_VERSION)(body)
     return MetadataUpdateRequest(
         controller_id=update.controller_id,
         controller_epoch=update.controller_epoch,
         broker_epoch=update.broker_epoch,
-        body=joined(encode(_body(update), BODY_VERSION)),
+        body=joined(parts),
     )
 
 
-def decode_update(request: MetadataUpdateRequest) -> MetadataUpdate:
+def decode_update(request: MetadataUpdateRequest) -> Steps[MetadataUpdate]:
     """
-    Decode a request. Call it only once the sender is authenticated: it may build millions of objects.
+    Decode a request, some partitions at a time. Call it only once the sender is authenticated: it may build millions of
+    objects.
 
     :raise DecodeError: the body cannot be decoded.
     """
     data = request.body
-    body, end = decode(MetadataUpdateBody, BODY_VERSION, data, 0, element_budget(len(data), RESPONSE_ELEMENTS))
+    decode = incremental_decoder(MetadataUpdateBody, BODY_VERSION)
+    body, end = yield from decode(data, 0, element_budget(len(data), RESPONSE_ELEMENTS))
     if end != len(data):
         raise DecodeError(f"{len(data) - end} bytes are left over after a metadata update")
+    states: list[PartitionState] = []
+    for topic in body.topics:
+        for state in _states(topic):
+            states.append(state)
+            if not len(states) % ELEMENTS_PER_STEP:
+                yield
     return MetadataUpdate(
         request.controller_id,
         request.controller_epoch,
         request.broker_epoch,
         brokers=None if body.brokers is None else {one.broker_id: _broker_image(one) for one in body.brokers},
-        partitions=tuple(state for topic in body.topics for state in _states(topic)),
+        partitions=tuple(states),
         deleted=tuple(DeletedTopic(one.name, UUID(bytes=one.topic_id), one.partitions) for one in body.deleted),
         configs=_overrides_by_entity(body.configs),
         broker_configs=_overrides_by_entity(body.broker_configs),
@@ -71,8 +82,23 @@ def decode_update(request: MetadataUpdateRequest) -> MetadataUpdate:
     )
 
 
-def _body(update: MetadataUpdate) -> MetadataUpdateBody:
+def _body(update: MetadataUpdate) -> Steps[MetadataUpdateBody]:
     brokers = update.brokers
+    topics: list[MetadataUpdateTopicState] = []
+    count = 0
+    for (name, topic_id), states in groupby(
+        update.partitions, lambda state: (state.topic_partition.topic, state.topic_id)
+    ):
+        partitions: list[MetadataUpdatePartitionState] = []
+        for state in states:
+            partitions.append(_partition_message(state))
+            count += 1
+            if not count % ELEMENTS_PER_STEP:
+                yield
+        overrides = _settings(state.overrides)
+        topics.append(
+            MetadataUpdateTopicState(name=name, topic_id=topic_id.bytes, overrides=overrides, partitions=partitions)
+        )
     return MetadataUpdateBody(
         full=update.full,
         brokers=None if brokers is None else [_broker_message(one) for one in brokers.values()],
@@ -80,12 +106,7 @@ def _body(update: MetadataUpdate) -> MetadataUpdateBody:
             DeletedTopicState(name=one.name, topic_id=one.topic_id.bytes, partitions=one.partitions)
             for one in update.deleted
         ],
-        topics=[
-            _topic_message(name, topic_id, list(states))
-            for (name, topic_id), states in groupby(
-                update.partitions, lambda state: (state.topic_partition.topic, state.topic_id)
-            )
-        ],
+        topics=topics,
         configs=_by_entity(update.configs),
         broker_configs=_by_entity(update.broker_configs),
         group_configs=_by_entity(update.group_configs),
@@ -123,26 +144,19 @@ def _broker_image(broker: MetadataUpdateBroker) -> BrokerImage:
     )
 
 
-def _topic_message(name: str, topic_id: UUID, states: list[PartitionState]) -> MetadataUpdateTopicState:
-    return MetadataUpdateTopicState(
-        name=name,
-        topic_id=topic_id.bytes,
-        overrides=_settings(states[0].overrides),
-        partitions=[
-            MetadataUpdatePartitionState(
-                partition=state.topic_partition.partition,
-                leader=state.leader_and_isr.leader,
-                leader_epoch=state.leader_and_isr.leader_epoch,
-                controller_epoch=state.leader_and_isr.controller_epoch,
-                version=state.leader_and_isr.version,
-                is_new=state.is_new,
-                replicas=list(state.replicas),
-                isr=list(state.leader_and_isr.isr),
-                eligible=list(state.leader_and_isr.eligible),
-                unclean_epoch=state.leader_and_isr.unclean_epoch,
-            )
-            for state in states
-        ],
+def _partition_message(state: PartitionState) -> MetadataUpdatePartitionState:
+    given = state.leader_and_isr
+    return MetadataUpdatePartitionState(
+        partition=state.topic_partition.partition,
+        leader=given.leader,
+        leader_epoch=given.leader_epoch,
+        controller_epoch=given.controller_epoch,
+        version=given.version,
+        is_new=state.is_new,
+        replicas=list(state.replicas),
+        isr=list(given.isr),
+        eligible=list(given.eligible),
+        unclean_epoch=given.unclean_epoch,
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import groupby
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from itertools import groupby, islice
+from uuid import UUID
 
 from attrs import define, field
 from twisted.internet.defer import DeferredLock
@@ -13,9 +14,22 @@ from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage
 from logbus.cluster.controller_epoch_store import ControllerEpochStore
 from logbus.cluster.icluster import IMetadataUpdateReceiver, IReplicaHost, PartitionErrors
 from logbus.cluster.metadata_update import DeletedTopic, MetadataUpdate, PartitionState
+from logbus.cluster.metadata_update_codec import decode_update
 from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+from logbus.net.time_slices import SliceScheduler, TimeSlice
+from logbus.wire.codegen import ELEMENTS_PER_STEP
+from logbus.wire.messages.inter_broker import MetadataUpdateRequest
+
+STATES_A_STEP = 100
+"""Partitions that are looked at in one step of a time slice."""
+
+STATES_A_UNIT = 10
+"""So many of them are a unit of work."""
+
+STATES_SHOWN = 1000
+"""So many partitions at least are shown to readers at once."""
 
 
 @implementer(IMetadataUpdateReceiver)
@@ -30,6 +44,7 @@ class MetadataUpdateReceiver:
     :ivar broker_epoch: of this broker now; updates for an earlier registration are refused.
     :ivar epochs: updates of a lower controller epoch than the highest are refused.
     :ivar broker_configs: called with new overrides by entity: a broker's id or ``<default>``.
+    :ivar scheduler: gives time slices to updates of many partitions; None: all of it runs at once.
     """
 
     broker_id: int
@@ -38,6 +53,7 @@ class MetadataUpdateReceiver:
     broker_epoch: Callable[[], int]
     broker_configs: Callable[[Mapping[str, Mapping[str, str]]], object]
     epochs: ControllerEpochStore = field(factory=ControllerEpochStore)
+    scheduler: SliceScheduler | None = None
     _turn: DeferredLock = field(factory=DeferredLock, init=False)
 
     @returns_deferred
@@ -45,23 +61,39 @@ class MetadataUpdateReceiver:
         """See :meth:`IMetadataUpdateReceiver.apply`."""
         await self._turn.acquire()
         try:
-            return await self._apply(update)
+            return await self._apply(update, TimeSlice(self.scheduler))
         finally:
             self._turn.release()
 
-    async def _apply(self, update: MetadataUpdate) -> PartitionErrors:
+    @returns_deferred
+    async def apply_encoded(self, request: MetadataUpdateRequest) -> PartitionErrors:
+        """
+        Decode an update, and apply it, in the order in which they come.
+
+        :raise DecodeError: it cannot be decoded.
+        """
+        await self._turn.acquire()
+        try:
+            time_slice = TimeSlice(self.scheduler)
+            return await self._apply(await time_slice.finish(decode_update(request), ELEMENTS_PER_STEP), time_slice)
+        finally:
+            self._turn.release()
+
+    async def _apply(self, update: MetadataUpdate, time_slice: TimeSlice) -> PartitionErrors:
         await self._check(update)
         self._secure(update)
         errors: dict[TopicPartition, ApiError] = {}
-        await self._remove(update, errors)
+        await self._remove(update, errors, time_slice)
         if update.broker_configs:
             self.broker_configs(update.broker_configs)
         for topic, overrides in update.configs.items():
             self.host.configure(topic, overrides)
-        mine = [state for state in update.partitions if self.broker_id in state.replicas]
+        mine: list[PartitionState] = []
+        async for some in _parts(time_slice, update.partitions):
+            mine += [state for state in some if self.broker_id in state.replicas]
         if mine:
             errors.update(await self.host.become(mine))
-        self._show(update)
+        await self._show(update, time_slice)
         return errors
 
     async def _check(self, update: MetadataUpdate) -> None:
@@ -89,10 +121,14 @@ class MetadataUpdateReceiver:
             else:
                 self.metadata.security_nodes.change(update.security_nodes)
 
-    async def _remove(self, update: MetadataUpdate, errors: dict[TopicPartition, ApiError]) -> None:
+    async def _remove(
+        self, update: MetadataUpdate, errors: dict[TopicPartition, ApiError], time_slice: TimeSlice
+    ) -> None:
         gone = list(update.deleted)
         if update.full:
-            alive = {(state.topic_partition.topic, state.topic_id) for state in update.partitions}
+            alive: set[tuple[str, UUID]] = set()
+            async for some in _parts(time_slice, update.partitions):
+                alive.update((state.topic_partition.topic, state.topic_id) for state in some)
             gone += [
                 DeletedTopic(topic.name, topic.topic_id, len(topic.partitions))
                 for topic in self.metadata.topics.values()
@@ -104,12 +140,15 @@ class MetadataUpdateReceiver:
                 for deleted in gone:
                     metadata.remove_topic(deleted.name, deleted.topic_id)
                     names += [TopicPartition(deleted.name, number) for number in range(deleted.partitions)]
-        names += self._moved_away(update.partitions)
+        async for some in _parts(time_slice, update.partitions):
+            names += self._moved_away(some)
         if names:
             errors.update(await self.host.remove(names))
         if update.full:
             # Also those that were deleted, or moved away, while this broker was down.
-            held = {state.topic_partition for state in update.partitions if self.broker_id in state.replicas}
+            held: set[TopicPartition] = set()
+            async for some in _parts(time_slice, update.partitions):
+                held.update(state.topic_partition for state in some if self.broker_id in state.replicas)
             errors.update(await self.host.retain(held, update.unreadable))
 
     def _moved_away(self, states: Iterable[PartitionState]) -> list[TopicPartition]:
@@ -122,21 +161,36 @@ class MetadataUpdateReceiver:
                     names.append(state.topic_partition)
         return names
 
-    def _show(self, update: MetadataUpdate) -> None:
+    async def _show(self, update: MetadataUpdate, time_slice: TimeSlice) -> None:
+        """
+        Show the update to readers: each topic whole, all of them at once unless there are very many partitions, and the
+        rest with the last of them.
+        """
+        shown: list[tuple[str, UUID, list[tuple[int, PartitionImage]], Mapping[str, str]]] = []
+        count = 0
+        for (name, topic_id), states in groupby(
+            update.partitions, lambda state: (state.topic_partition.topic, state.topic_id)
+        ):
+            images: list[tuple[int, PartitionImage]] = []
+            async for some in _parts(time_slice, states):
+                images += [
+                    (state.topic_partition.partition, PartitionImage(state.replicas, state.leader_and_isr))
+                    for state in some
+                ]
+                overrides = some[-1].overrides
+            shown.append((name, topic_id, images, overrides))
+            count += len(images)
+            if count >= STATES_SHOWN:
+                with self.metadata.changing() as metadata:
+                    _show_topics(metadata, shown)
+                shown, count = [], 0
+                if time_slice.used(STATES_SHOWN // STATES_A_UNIT):
+                    await time_slice.next()
         with self.metadata.changing() as metadata:
             metadata.set_controller(update.controller_id)
             if update.brokers is not None:
                 metadata.set_brokers(update.brokers)
-            for (name, topic_id), states in groupby(
-                update.partitions, lambda state: (state.topic_partition.topic, state.topic_id)
-            ):
-                listed = list(states)
-                images = [
-                    (state.topic_partition.partition, PartitionImage(state.replicas, state.leader_and_isr))
-                    for state in listed
-                ]
-                metadata.set_partitions(name, topic_id, images)
-                metadata.set_configs(name, listed[-1].overrides)
+            _show_topics(metadata, shown)
             for name, overrides in update.configs.items():
                 metadata.set_configs(name, overrides)
             for entity, overrides in update.broker_configs.items():
@@ -148,3 +202,21 @@ class MetadataUpdateReceiver:
                     metadata.set_group_configs(group_id, {})
             for group_id, overrides in update.group_configs.items():
                 metadata.set_group_configs(group_id, overrides)
+
+
+async def _parts(time_slice: TimeSlice, states: Iterable[PartitionState]) -> AsyncIterator[list[PartitionState]]:
+    """The states in lists, with waits between them."""
+    rest = iter(states)
+    while some := list(islice(rest, STATES_A_STEP)):
+        yield some
+        if time_slice.used(1 + len(some) // STATES_A_UNIT):
+            await time_slice.next()
+
+
+def _show_topics(
+    metadata: ClusterMetadata,
+    shown: Iterable[tuple[str, UUID, list[tuple[int, PartitionImage]], Mapping[str, str]]],
+) -> None:
+    for name, topic_id, images, overrides in shown:
+        metadata.set_partitions(name, topic_id, images)
+        metadata.set_configs(name, overrides)

@@ -18,7 +18,7 @@ from logbus.cluster.controller.security_admin import SecurityAdmin
 from logbus.cluster.controller.topic_admin import TopicAdmin
 from logbus.cluster.delegation_tokens import DelegationTokens
 from logbus.cluster.forwarding_manager import ForwardingManager
-from logbus.cluster.icluster import IMetadataUpdateReceiver
+from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
 from logbus.cluster.peers import Peers
 from logbus.cluster.plugin_calls import PluginCalls
 from logbus.cluster.producer_id_manager import ProducerIdManager
@@ -83,7 +83,7 @@ class BrokerParts:
 
     metadata: ClusterMetadata
     store: IMetadataStore
-    metadata_updates: IMetadataUpdateReceiver
+    metadata_updates: MetadataUpdateReceiver
     startup_gate: StartupGate
     peers: Peers
     plugin_calls: PluginCalls

@@ -22,9 +22,8 @@ from logbus.cluster.controller import broker_changes
 from logbus.cluster.controller.active_controller import ActiveController
 from logbus.cluster.controller.controller import Controller
 from logbus.cluster.controller_channel import partitions_of, topics_of
-from logbus.cluster.icluster import IMetadataUpdateReceiver
 from logbus.cluster.images import BrokerImage
-from logbus.cluster.metadata_update_codec import decode_update
+from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.inter_broker_identity import InterBrokerIdentity
@@ -73,7 +72,7 @@ class InterBrokerHandlers:
     _broker_id: int
     _metadata: ClusterMetadata
     _store: IMetadataStore
-    _receiver: IMetadataUpdateReceiver
+    _receiver: MetadataUpdateReceiver
     _controller: Controller
     _secret: BrokerSecret
     _listener: Callable[[], str | None]
@@ -198,7 +197,7 @@ class InterBrokerHandlers:
         message: MetadataUpdateRequest = request.message
         try:
             self._identity.require(context, message.controller_id, "sent a metadata update")
-            failed = await shield_from_cancellation(self._receiver.apply(decode_update(message)))
+            failed = await shield_from_cancellation(self._receiver.apply_encoded(message))
         except ApiError as e:
             return MetadataUpdateResponse(error_code=e.code, error_message=e.message)
         return MetadataUpdateResponse(

@@ -12,9 +12,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update import DeletedTopic, MetadataUpdate, PartitionState
-from logbus.cluster.metadata_update_codec import decode_update, update_request
 from logbus.errors import DecodeError
 from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
+from tests.cluster.encoded_updates import decode_update, update_request
 
 NUMBERS = st.integers(-1, 2**31 - 1)
 IDS = st.lists(NUMBERS, max_size=4).map(tuple)

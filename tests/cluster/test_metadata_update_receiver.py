@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from attrs import evolve
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
@@ -15,7 +16,9 @@ from logbus.cluster.metadata_update import DeletedTopic, MetadataUpdate, Partiti
 from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.net.time_slices import SliceScheduler
 from tests.cluster.control_plane import RecordingHost
+from tests.cluster.encoded_updates import update_request
 
 OLD, NEW = UUID(int=1), UUID(int=2)
 
@@ -80,6 +83,39 @@ class ReceiverTests(SynchronousTestCase):
         self.successResultOf(second)
         self.assertEqual(self.host.log[-1], ("remove", [("t", 0)]))
         self.assertEqual(self.metadata.topics, {})
+
+    def test_very_many_partitions(self) -> None:
+        """
+        They are applied in time slices, in which readers see each topic whole; what comes meanwhile has its turn
+        afterwards.
+        """
+        clock = Clock()
+        scheduler = self.receiver.scheduler = SliceScheduler(clock, units=200)
+        seen: set[int] = set()
+
+        def look() -> None:
+            for topic in self.metadata.topics.values():
+                self.assertIn(len(topic.partitions), (1, 3000))
+            seen.add(len(self.metadata.topics))
+
+        self.metadata.subscribe(look)
+        many = (*(state("large", number) for number in range(3000)), *(state(f"t{n:04}") for n in range(3000)))
+        first = self.receiver.apply(evolve(self.first, partitions=many, full=True))
+        second = self.receiver.apply(evolve(self.first, deleted=(DeletedTopic("t0007", OLD, 1),)))
+        self.assertNoResult(first)
+        clock.advance(0)
+        self.successResultOf(first)
+        self.successResultOf(second)
+        self.assertGreater(scheduler.slices, 20)
+        self.assertEqual(seen, {1, 1001, 2001, 3001, 3000})
+        self.assertNotIn("t0007", self.metadata.topics)
+        self.assertEqual(clock.getDelayedCalls(), [])
+
+    def test_an_encoded_update(self) -> None:
+        """What another broker sends is applied as well."""
+        update = evolve(self.first, partitions=(state("t"), state("u")))
+        self.assertEqual(self.successResultOf(self.receiver.apply_encoded(update_request(update))), {})
+        self.assertEqual(list(self.metadata.topics), ["t", "u"])
 
     def test_deletion_before_creation(self) -> None:
         """A topic that is deleted and created again in one update has only its new data."""

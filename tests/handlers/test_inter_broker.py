@@ -14,7 +14,6 @@ from twisted.logger import capturedLogs
 from twisted.python.failure import Failure
 
 from logbus.cluster.metadata_update import MetadataUpdate
-from logbus.cluster.metadata_update_codec import update_request
 from logbus.cluster.plugin_calls import MAX_BODY_BYTES
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.cluster_znodes import BrokerSecretZnode
@@ -33,6 +32,7 @@ from logbus.wire.messages.inter_broker import (
 )
 from logbus.wire.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from logbus.wire.schema import decode, encode
+from tests.cluster.encoded_updates import update_request
 from tests.handlers.kit import Client, HandlerCase
 from tests.hostile.inter_broker_requests import broker_requests
 

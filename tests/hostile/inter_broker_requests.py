@@ -6,7 +6,6 @@ from typing import Any
 
 from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update import MetadataUpdate
-from logbus.cluster.metadata_update_codec import update_request
 from logbus.wire.messages.inter_broker import (
     AlterPartitionData,
     AlterPartitionsRequest,
@@ -23,6 +22,7 @@ from logbus.wire.messages.inter_broker import (
     ShutDownRequest,
 )
 from logbus.wire.messages.partitions import TopicPartitions
+from tests.cluster.encoded_updates import update_request
 
 
 def broker_requests() -> list[Any]:

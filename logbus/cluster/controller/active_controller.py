@@ -36,8 +36,9 @@ from logbus.cluster.controller.leader_election import (
 from logbus.cluster.controller.reassignment import Move, finished, moved
 from logbus.cluster.controller.state_loader import load_brokers, load_state
 from logbus.cluster.controller.topic_rules import RulesFor
-from logbus.cluster.controller.update_batch import UpdateBatch
+from logbus.cluster.controller.update_batch import UpdateBatch, partition_states_in_steps
 from logbus.cluster.images import BrokerImage
+from logbus.cluster.metadata_update import PartitionState
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.cluster_znodes import BrokerIncarnationsZnode, FeatureLevelZnode
 from logbus.metastore.operations import Create, Op, Set, Watcher
@@ -47,6 +48,9 @@ from logbus.net.time_slices import SliceScheduler, TimeSlice
 
 ELECTIONS_AT_ONCE = 50
 """Partitions that are looked at in one step of a time slice, each of which is a unit of work."""
+
+UNITS_TO_TAKE_STATES = 10
+"""Units of a time slice that it takes to take the states of a hundred partitions."""
 
 UNITS_TO_ENCODE = 2
 """Units of a time slice that it takes to encode the state of one partition."""
@@ -102,7 +106,7 @@ class ActiveController:
             brokers=len(self.state.brokers),
             topics=len(self.state.topics),
         )
-        self.channels.send(UpdateBatch(), self.state.brokers)
+        await self.send(UpdateBatch(), self.state.brokers)
         await self.finish_moves(self.state.partitions())
 
     async def refresh_brokers(self) -> None:
@@ -130,7 +134,7 @@ class ActiveController:
             now[number] = evolve(now[number], in_controlled_shutdown=True)
         elected = await self.elect(self.state.partitions(), registered)
         await self._raise_level()
-        self.channels.send(UpdateBatch(brokers=True, partitions=elected), registered)
+        await self.send(UpdateBatch(brokers=True, partitions=elected), registered)
 
     async def _load_brokers(self) -> dict[int, BrokerImage]:
         found = await load_brokers(self.fence.store, self.brokers_moved)
@@ -175,7 +179,19 @@ class ActiveController:
         """Hold the elections that are due among ``names``, and send them to the brokers together with ``batch``."""
         elected = await self.elect(names)
         batch = batch or UpdateBatch()
-        return self.channels.send(evolve(batch, partitions=batch.partitions | elected))
+        return await self.send(evolve(batch, partitions=batch.partitions | elected))
+
+    async def send(self, batch: UpdateBatch, new: Mapping[int, BrokerImage] | None = None) -> PendingUpdates:
+        """Send changes that may be about very many partitions; see :meth:`.BrokerChannels.send`."""
+        time_slice, state = self.time_slice(), self.state
+        states = await time_slice.finish(
+            partition_states_in_steps(state, batch.partitions, batch.created), UNITS_TO_TAKE_STATES
+        )
+        everything: tuple[PartitionState, ...] | None = None
+        if new:
+            steps = partition_states_in_steps(state, state.partitions())
+            everything = await time_slice.finish(steps, UNITS_TO_TAKE_STATES)
+        return self.channels.send(batch, new, states, everything)
 
     async def elect(
         self,
@@ -265,7 +281,7 @@ class ActiveController:
             self.state.topics[name.topic].partitions[name.partition] = record
         for topic_name in {name.topic for name in moves}:
             self.state.topics[topic_name].version += 1
-        return self.channels.send(UpdateBatch(partitions=frozenset(moves)))
+        return await self.send(UpdateBatch(partitions=frozenset(moves)))
 
     async def finish_moves(self, names: Iterable[TopicPartition]) -> None:
         """End the moves among ``names`` whose new replicas are in sync."""

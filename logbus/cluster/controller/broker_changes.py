@@ -53,7 +53,7 @@ async def alter_partitions(
             changed[name] = ElectionResult(state)
     if changed:
         await active.write(changed)
-        active.channels.send(UpdateBatch(partitions=frozenset(changed)))
+        await active.send(UpdateBatch(partitions=frozenset(changed)))
         await _replace_incomplete(active, changed)
         await active.finish_moves(changed)
     return answers

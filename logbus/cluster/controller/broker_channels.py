@@ -16,7 +16,7 @@ from logbus.cluster.controller.controller_context import ControllerContext
 from logbus.cluster.controller.update_batch import UpdateBatch, full_updates, incremental_updates
 from logbus.cluster.icluster import IMetadataUpdateReceiver, PartitionErrors, ReceiverFor
 from logbus.cluster.images import BrokerImage
-from logbus.cluster.metadata_update import MetadataUpdate
+from logbus.cluster.metadata_update import MetadataUpdate, PartitionState
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 
@@ -62,15 +62,22 @@ class BrokerChannels:
     _receivers: dict[int, tuple[int, IMetadataUpdateReceiver]] = field(factory=dict, init=False)
     _log = Logger()
 
-    def send(self, batch: UpdateBatch, new: Mapping[int, BrokerImage] | None = None) -> PendingUpdates:
+    def send(
+        self,
+        batch: UpdateBatch,
+        new: Mapping[int, BrokerImage] | None = None,
+        partitions: tuple[PartitionState, ...] | None = None,
+        all_partitions: tuple[PartitionState, ...] | None = None,
+    ) -> PendingUpdates:
         """
         Send the changes to the brokers.
 
         :param new: brokers that have no state yet; they get a full update.
+        :param partitions: the states of the batch's partitions, if they are known; ``all_partitions``: those of all.
         """
-        updates = dict(incremental_updates(self.state, batch, self.broker_id, self.epoch))
+        updates = dict(incremental_updates(self.state, batch, self.broker_id, self.epoch, partitions))
         if new:
-            updates.update(full_updates(self.state, new.values(), self.broker_id, self.epoch))
+            updates.update(full_updates(self.state, new.values(), self.broker_id, self.epoch, all_partitions))
         for number in self._receivers.keys() - self.state.brokers.keys():
             del self._receivers[number]
         answers = gatherResults(

@@ -26,6 +26,8 @@ from logbus.cluster.metadata_update_codec import update_request
 from logbus.cluster.peers import METADATA_UPDATES, Peers
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import TopicPartition
+from logbus.net.time_slices import SliceScheduler, TimeSlice
+from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.messages.inter_broker import MetadataUpdateResponse
 
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 1.0
@@ -47,6 +49,7 @@ class MetadataUpdateSender:
 
     :ivar full_update: see :data:`.FullUpdate`.
     :ivar timeout: seconds that the broker may take to apply an update.
+    :ivar scheduler: gives time slices to encode updates of many partitions; None: all of it runs at once.
     """
 
     broker: BrokerImage
@@ -54,6 +57,7 @@ class MetadataUpdateSender:
     peers: Peers
     clock: IReactorTime
     timeout: float
+    scheduler: SliceScheduler | None = None
     _queue: deque[tuple[MetadataUpdate, Deferred[PartitionErrors]]] = field(factory=deque, init=False)
     _waiting: deque[Deferred[PartitionErrors]] = field(factory=deque, init=False)
     _behind: bool = field(default=False, init=False)
@@ -97,8 +101,9 @@ class MetadataUpdateSender:
 
     async def _deliver(self, update: MetadataUpdate, answers: list[Deferred[PartitionErrors]]) -> None:
         try:
+            request = await TimeSlice(self.scheduler).finish(update_request(update), ELEMENTS_PER_STEP)
             response: MetadataUpdateResponse = await self.peers.request(
-                self.broker, update_request(update), METADATA_UPDATES, self.timeout
+                self.broker, request, METADATA_UPDATES, self.timeout
             )
             if response.error_code:
                 raise error_of(response.error_code, response.error_message)
@@ -151,13 +156,18 @@ class MetadataUpdateSender:
 
 
 def update_receivers(
-    local: IMetadataUpdateReceiver, broker_id: int, peers: Peers, clock: IReactorTime, timeout: float
+    local: IMetadataUpdateReceiver,
+    broker_id: int,
+    peers: Peers,
+    clock: IReactorTime,
+    timeout: float,
+    scheduler: SliceScheduler | None = None,
 ) -> Callable[[BrokerImage, FullUpdate], IMetadataUpdateReceiver]:
     """A factory of receivers: this broker is called directly, the others over the network."""
 
     def receiver_for(broker: BrokerImage, full_update: FullUpdate) -> IMetadataUpdateReceiver:
         if broker.broker_id == broker_id:
             return local
-        return MetadataUpdateSender(broker, full_update, peers, clock, timeout)
+        return MetadataUpdateSender(broker, full_update, peers, clock, timeout, scheduler)
 
     return receiver_for

@@ -60,7 +60,7 @@ async def elect(
     if validate_only or not elections:
         return outcomes, None
     await active.write(elections)
-    return outcomes, active.channels.send(UpdateBatch(partitions=frozenset(elections)))
+    return outcomes, await active.send(UpdateBatch(partitions=frozenset(elections)))
 
 
 async def reassign(

@@ -6,6 +6,8 @@ An unreadable node of one topic or broker does not stop the others: the topic is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from twisted.logger import Logger
 
 from logbus.cluster.controller.broker_incarnations import BrokerIncarnations
@@ -34,6 +36,15 @@ from logbus.metastore.znodes import (
 from logbus.model import topic_name_problem
 from logbus.net.time_slices import TimeSlice
 
+NODES_AT_ONCE = 100
+"""Nodes that are read before the reactor may get a turn."""
+
+UNITS_TO_READ = 4
+"""Units of a time slice that it takes to read a node of an embedded store."""
+
+UNITS_TO_DECODE = 2
+"""Units of a time slice that it takes to decode a node."""
+
 _log = Logger(namespace="logbus.cluster.controller")
 
 
@@ -41,15 +52,15 @@ async def load_state(store: IMetadataStore, time_slice: TimeSlice) -> Controller
     """
     All topics, partitions, configurations and security nodes (brokers come from :func:`load_brokers`).
 
-    :param time_slice: for work on many security nodes.
+    :param time_slice: for work on many nodes.
     :raise BadZnode: a node cannot be read that concerns the cluster as a whole.
     """
     state = ControllerContext()
     deleting = set(await store.children(DELETED_TOPICS))
     names = await store.children(TOPICS)
-    topics = await get_all(store, [TopicZnode.path(name) for name in names])
-    configs = await get_all(store, [ConfigZnode.topic_path(name) for name in names])
-    for name, found, config in zip(names, topics, configs, strict=True):
+    topics = await _get_many(store, [TopicZnode.path(name) for name in names], time_slice)
+    configs = await _get_many(store, [ConfigZnode.topic_path(name) for name in names], time_slice)
+    async for name, found, config in time_slice.over(zip(names, topics, configs, strict=True), UNITS_TO_DECODE):
         problem = topic_name_problem(name)
         if problem is not None:
             state.unreadable[name] = problem
@@ -58,7 +69,7 @@ async def load_state(store: IMetadataStore, time_slice: TimeSlice) -> Controller
                 state.topics[name] = _topic(name, found, config, name in deleting)
             except BadZnode as error:
                 state.unreadable[name] = str(error)
-    await _load_partitions(store, state)
+    await _load_partitions(store, state, time_slice)
     await _load_broker_configs(store, state)
     await _load_group_configs(store, state)
     state.security_nodes = SecurityNodeTable.of(await load_security_nodes(store, time_slice))
@@ -96,6 +107,17 @@ async def load_brokers(store: IMetadataStore, watch: Watcher) -> dict[int, Broke
     return brokers
 
 
+async def _get_many(store: IMetadataStore, paths: Sequence[str], time_slice: TimeSlice) -> list[Found]:
+    """As :func:`get_all`: an embedded store answers at once."""
+    found: list[Found] = []
+    for start in range(0, len(paths), NODES_AT_ONCE):
+        some = paths[start : start + NODES_AT_ONCE]
+        found += await get_all(store, some)
+        if time_slice.used(UNITS_TO_READ * len(some)):
+            await time_slice.next()
+    return found
+
+
 def _topic(name: str, found: tuple[bytes, Stat], config: Found, deleting: bool) -> TopicRecord:
     data, stat = found
     assignment = TopicZnode.decode(name, data)
@@ -110,14 +132,14 @@ def _topic(name: str, found: tuple[bytes, Stat], config: Found, deleting: bool) 
     return topic
 
 
-async def _load_partitions(store: IMetadataStore, state: ControllerContext) -> None:
+async def _load_partitions(store: IMetadataStore, state: ControllerContext, time_slice: TimeSlice) -> None:
     numbered = [
         (topic.name, number, record)
         for topic in state.topics.values()
         for number, record in enumerate(topic.partitions)
     ]
-    states = await get_all(store, [StateZnode.path(name, number) for name, number, _ in numbered])
-    for (name, number, record), found in zip(numbered, states, strict=True):
+    states = await _get_many(store, [StateZnode.path(name, number) for name, number, _ in numbered], time_slice)
+    async for (name, number, record), found in time_slice.over(zip(numbered, states, strict=True), UNITS_TO_DECODE):
         if found is not None:  # Otherwise it was created, but its first election was not written: it is new.
             data, stat = found
             try:

@@ -75,7 +75,7 @@ async def _write_new(
             else:
                 known[name] = topic
         raise
-    return active.channels.send(UpdateBatch(partitions=frozenset(created), created=frozenset(created)))
+    return await active.send(UpdateBatch(partitions=frozenset(created), created=frozenset(created)))
 
 
 async def configure_topics(active: ActiveController, overrides: Mapping[str, Mapping[str, str]]) -> PendingUpdates:

@@ -7,7 +7,8 @@ all of them answer clients' Metadata requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from operator import attrgetter
 from types import MappingProxyType
 
 from attrs import frozen
@@ -16,6 +17,11 @@ from logbus.cluster.controller.controller_context import ControllerContext, Enti
 from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update import DeletedTopic, MetadataUpdate, PartitionState
 from logbus.model import TopicPartition
+
+STATES_A_STEP = 100
+"""Partitions whose states are taken in one step."""
+
+_NUMBER = attrgetter("partition")
 
 NOTHING: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
@@ -42,10 +48,19 @@ class UpdateBatch:
 
 
 def incremental_updates(
-    state: ControllerContext, batch: UpdateBatch, controller_id: int, controller_epoch: int
+    state: ControllerContext,
+    batch: UpdateBatch,
+    controller_id: int,
+    controller_epoch: int,
+    partitions: tuple[PartitionState, ...] | None = None,
 ) -> Mapping[int, MetadataUpdate]:
-    """The batch as an update to each live broker."""
-    partitions = partition_states(state, batch.partitions, batch.created)
+    """
+    The batch as an update to each live broker.
+
+    :param partitions: the states of the batch's partitions, if they are known.
+    """
+    if partitions is None:
+        partitions = partition_states(state, batch.partitions, batch.created)
     configs = {topic: state.topics[topic].overrides for topic in sorted(batch.configs) if topic in state.topics}
     brokers = dict(state.brokers) if batch.brokers else None
     security = {path: state.security_nodes.get(path) for path in sorted(batch.security_nodes)} or None
@@ -67,10 +82,19 @@ def incremental_updates(
 
 
 def full_updates(
-    state: ControllerContext, brokers: Iterable[BrokerImage], controller_id: int, controller_epoch: int
+    state: ControllerContext,
+    brokers: Iterable[BrokerImage],
+    controller_id: int,
+    controller_epoch: int,
+    partitions: tuple[PartitionState, ...] | None = None,
 ) -> Mapping[int, MetadataUpdate]:
-    """The full state, as an update to brokers that have none yet."""
-    partitions = partition_states(state, state.partitions())
+    """
+    The full state, as an update to brokers that have none yet.
+
+    :param partitions: the states of all partitions, if they are known.
+    """
+    if partitions is None:
+        partitions = partition_states(state, state.partitions())
     security = state.security_nodes.contents()
     return {
         broker.broker_id: MetadataUpdate(
@@ -93,17 +117,39 @@ def partition_states(
     state: ControllerContext, names: Iterable[TopicPartition], created: Iterable[TopicPartition] = ()
 ) -> tuple[PartitionState, ...]:
     """The states of partitions that had their first election, grouped by topic, ascending by number."""
+    steps = partition_states_in_steps(state, names, created)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as done:
+        states: tuple[PartitionState, ...] = done.value
+        return states
+
+
+def partition_states_in_steps(
+    state: ControllerContext, names: Iterable[TopicPartition], created: Iterable[TopicPartition] = ()
+) -> Generator[None, None, tuple[PartitionState, ...]]:
+    """As :func:`partition_states`, for very many: yields after each step; ``state`` must not change meanwhile."""
     new = frozenset(created)
-    states = []
-    for name in sorted(names):
-        topic = state.topics.get(name.topic)
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for count, name in enumerate(names, 1):
+        by_topic.setdefault(name.topic, []).append(name)
+        if not count % STATES_A_STEP:
+            yield
+    states: list[PartitionState] = []
+    for topic_name in sorted(by_topic):
+        topic = state.topics.get(topic_name)
         if topic is None or topic.deleting:
             continue
-        record = topic.partitions[name.partition]
-        if record.state is not None:
+        for name in sorted(by_topic[topic_name], key=_NUMBER):
+            record = topic.partitions[name.partition]
+            if record.state is None:
+                continue
             states.append(
                 PartitionState(name, topic.topic_id, record.replicas, record.state, name in new, topic.overrides)
             )
+            if not len(states) % STATES_A_STEP:
+                yield
     return tuple(states)
 
 

@@ -21,12 +21,16 @@ from logbus.cluster.replication.replica import Repair, Replica, ReplicaContext, 
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, TopicPartition
+from logbus.net.time_slices import SliceScheduler, TimeSlice
 from logbus.storage.filesystem.disk import NoSpace
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.storage.log_mover import Swap
 
 __all__ = ["Replica", "ReplicaManager", "Watcher"]
+
+NAMES_A_STEP, NAMES_A_UNIT = 200, 10
+"""Partitions that are looked at in one step of a time slice, and for a unit of work."""
 
 
 class FetcherManager(Protocol):
@@ -66,6 +70,7 @@ class ReplicaManager:
     :ivar heard: called with every broker that fetches from here.
     :ivar lacked_space: whether a partition could not be brought up, for lack of space; reset by whoever sees to it.
     :ivar topic_stats: the counts of the topics they belong to.
+    :ivar slices: gives time slices to changes of many replicas; None: all of it runs at once.
     :ivar added: called when a replica was added; ``removed``: when one was removed.
     """
 
@@ -76,6 +81,7 @@ class ReplicaManager:
     exists: Callable[[str, int], bool] = field(default=lambda topic, partition: False, kw_only=True)
     leaderless: Callable[[Replica], object] = field(default=lambda replica: None, kw_only=True)
     offline: Callable[[Sequence[TopicPartition]], object] = field(default=lambda names: None, kw_only=True)
+    slices: SliceScheduler | None = field(default=None, kw_only=True)
     listeners: list[ILeadershipListener] = field(factory=list, init=False)
     cluster: ReplicaContext = field(factory=StandaloneContext, init=False)
     repair: Repair = field(default=no_repair, init=False)
@@ -151,7 +157,7 @@ class ReplicaManager:
     async def _become(self, states: Sequence[PartitionState]) -> PartitionErrors:
         errors: dict[TopicPartition, ApiError] = {}
         configs: dict[int, TopicConfig] = {}  # one object per topic: overrides mappings are shared by its partitions
-        for state in states:
+        async for state in TimeSlice(self.slices).over(states):
             config = configs.get(id(state.overrides))
             if config is None:
                 config = configs[id(state.overrides)] = self._topic_config(state.overrides)
@@ -277,7 +283,7 @@ class ReplicaManager:
 
     async def _remove(self, topic_partitions: Sequence[TopicPartition]) -> PartitionErrors:
         errors: dict[TopicPartition, ApiError] = {}
-        for name in topic_partitions:
+        async for name in TimeSlice(self.slices).over(topic_partitions):
             try:
                 await self._drop(name)
             except (StorageError, ApiError) as e:
@@ -288,11 +294,22 @@ class ReplicaManager:
     def retain(
         self, topic_partitions: Collection[TopicPartition], unreadable: Collection[str] = ()
     ) -> Deferred[PartitionErrors]:
-        there = dict.fromkeys([*(log.partition for log in self.logs), *(each.topic_partition for each in self)])
-        stray = [name for name in there if name not in topic_partitions and name.topic not in unreadable]
+        return Deferred.fromCoroutine(self._retain(topic_partitions, unreadable))
+
+    async def _retain(
+        self, topic_partitions: Collection[TopicPartition], unreadable: Collection[str]
+    ) -> PartitionErrors:
+        time_slice = TimeSlice(self.slices)
+        stray: dict[TopicPartition, None] = {}
+        names = itertools.chain((log.partition for log in list(self.logs)), (each.topic_partition for each in self))
+        for count, name in enumerate(names, 1):
+            if name not in topic_partitions and name.topic not in unreadable:
+                stray[name] = None
+            if not count % NAMES_A_STEP and time_slice.used(NAMES_A_STEP // NAMES_A_UNIT):
+                await time_slice.next()
         for name in stray:
             self._log.warn("{partition} is not this broker's any more; deleting its log", partition=name)
-        return self.remove(stray)
+        return await self.remove(list(stray))
 
     async def _drop(self, name: TopicPartition) -> None:
         self._failed.pop(name, None)

@@ -12,10 +12,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.cluster.controller.metadata_update_sender import MAX_QUEUED_UPDATES, MAX_WAITING, MetadataUpdateSender
 from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update import DeletedTopic, MetadataUpdate
-from logbus.cluster.metadata_update_codec import decode_update
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages.inter_broker import FailedPartition, MetadataUpdateRequest, MetadataUpdateResponse
+from tests.cluster.encoded_updates import decode_update
 from tests.cluster.test_metadata_update_codec import NO_ID
 
 UNREACHABLE = ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "it is not there")
