@@ -39,28 +39,44 @@ def check_identifier(name: str) -> tuple[str, ...]:
     return parts
 
 
+def check_catalog(name: str = "") -> str:
+    """
+    A catalog's name.
+
+    :param name: "": the default one.
+    :raise Missing: PyIceberg is not installed.
+    :raise OptionError: the configuration has none of that name.
+    """
+    check_iceberg()
+    from pyiceberg.catalog import list_catalogs
+    from pyiceberg.utils.config import Config
+
+    known, wanted = list_catalogs(), name or Config().get_default_catalog_name()
+    if wanted not in known:
+        raise OptionError(
+            f"there is no catalog {wanted!r}; PyIceberg's configuration (~/.pyiceberg.yaml, "
+            f"PYICEBERG_CATALOG__{wanted.upper()}__URI) has {', '.join(sorted(known)) or 'none'}"
+        )
+    return wanted
+
+
 def catalog(name: str = "") -> Catalog:
     """
     A catalog of the configuration.
 
     :param name: "": the default one.
-    :raise LakeError: there is none of that name, or it cannot be reached.
+    :raise OptionError: there is none of that name.
+    :raise LakeError: it cannot be reached.
     """
-    check_iceberg()
-    from pyiceberg.catalog import list_catalogs, load_catalog
+    name = check_catalog(name)
+    from pyiceberg.catalog import load_catalog
 
     from logbus.pipeline.lake.iceberg import s3_retries
 
-    known = list_catalogs()
-    if name and name not in known:
-        raise LakeError(
-            f"there is no catalog {name!r}; PyIceberg's configuration (~/.pyiceberg.yaml, "
-            f"PYICEBERG_CATALOG__{name.upper()}__URI) has {', '.join(sorted(known)) or 'none'}"
-        )
     try:
-        found = load_catalog(name or None)
+        found = load_catalog(name)
     except Exception as e:  # Each kind of catalog has its own.
         said = str(e).partition("\n")[0]
-        raise LakeError(f"catalog {name or 'default'!r} cannot be opened: {said or type(e).__name__}") from e
+        raise LakeError(f"catalog {name!r} cannot be opened: {said or type(e).__name__}") from e
     found.properties.setdefault("s3.retry-strategy-impl", f"{s3_retries.__name__}.{s3_retries.RetryStrategy.__name__}")
     return found

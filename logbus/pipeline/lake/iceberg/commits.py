@@ -23,6 +23,9 @@ STATE = "logbus.state"
 COMMIT, WRITER, OFFSETS = "logbus.commit", "logbus.writer", "logbus.offsets"
 """Of a snapshot's summary: the commit's number, its job, and the table's offsets."""
 
+COMPACTION = "logbus.compaction"
+"""Of the summary of a compaction, by any job: it changes no row."""
+
 MAX_SUMMARY = 4096
 """Bytes of offsets in a summary, since metadata keep all summaries: about 150 partitions without gaps."""
 
@@ -36,7 +39,7 @@ class TableState:
     :ivar writer: the unique id of the job's claim.
     :ivar snapshot: its id;  ``sequence``: its sequence number.
     :ivar quarantine: the snapshot of the quarantine that belongs to it; None: there is none.
-    :ivar records: rows that loads have written to the table.
+    :ivar records: rows in the table.
     :ivar load: what loads know of the table.
     """
 
@@ -48,17 +51,18 @@ class TableState:
     records: int = 0
     load: LoadState = field(factory=LoadState)
 
-    def after(self, change: LoadChange, writer: str) -> TableState:
+    def after(self, change: LoadChange, writer: str, records: int) -> TableState:
         """
         The next state, without its snapshot.
 
+        :param records: rows in the table then.
         :raise LakeError: an offset is in the table already, or a topic has another id.
         """
         return evolve(
             self,
             number=self.number + 1,
             writer=writer,
-            records=self.records + change.records - change.quarantined,
+            records=records,
             load=self.load.after(change),
         )
 
@@ -175,6 +179,7 @@ def resolve(
 
 
 def _notes_of(since: Sequence[Ancestor]) -> tuple[str, ...]:
+    since = [each for each in since if COMPACTION not in each.properties]
     if not since:
         return ()
     what = ", ".join(sorted({each.operation or "change" for each in since}))
@@ -187,8 +192,8 @@ def _without_proof(table: str, written: TableState, since: Sequence[Ancestor], r
     if rows is None or rows < written.records:
         raise LakeError(
             f"{table}: other programs have changed it since commit {written.number}, whose snapshot "
-            f"{written.snapshot} has expired, and it has {'?' if rows is None else rows} of the {written.records} rows "
-            "that were loaded: rows were deleted, or it was rolled back; load into a table of its own"
+            f"{written.snapshot} has expired, and it has {'?' if rows is None else rows} rows, where it had "
+            f"{written.records}: rows were deleted, or it was rolled back; load into a table of its own"
         )
     return Resolved(written, _notes_of(since))
 

@@ -11,6 +11,7 @@ from attrs import field, frozen
 from logbus.pipeline.lake.part_files import PartFile
 
 if TYPE_CHECKING:
+    from pyiceberg.io.pyarrow import DataFileStatistics
     from pyiceberg.manifest import DataFile
     from pyiceberg.table.metadata import TableMetadata
 
@@ -57,19 +58,12 @@ def data_file(metadata: TableMetadata, base: str, part: PartFile, partition: Any
     :param base: the URL that the part's path is relative to.
     :param partition: its ``Record``.
     """
-    from pyiceberg.io.pyarrow import (
-        compute_statistics_plan,
-        data_file_statistics_from_parquet_metadata,
-        parquet_path_to_id_mapping,
-    )
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
-    schema = metadata.schema()
-    statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=part.footer,
-        stats_columns=compute_statistics_plan(schema, metadata.properties),
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
-    )
+    try:
+        statistics = _statistics(metadata, part, {})
+    except (OverflowError, ValueError):  # A bound that Python cannot express, such as a time after the year 9999.
+        statistics = _statistics(metadata, part, {"write.metadata.metrics.default": "counts"})
     found = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=f"{base}/{part.path}",
@@ -83,3 +77,18 @@ def data_file(metadata: TableMetadata, base: str, part: PartFile, partition: Any
     )
     found.spec_id = metadata.default_spec_id
     return found
+
+
+def _statistics(metadata: TableMetadata, part: PartFile, properties: Mapping[str, str]) -> DataFileStatistics:
+    from pyiceberg.io.pyarrow import (
+        compute_statistics_plan,
+        data_file_statistics_from_parquet_metadata,
+        parquet_path_to_id_mapping,
+    )
+
+    schema = metadata.schema()
+    return data_file_statistics_from_parquet_metadata(
+        parquet_metadata=part.footer,
+        stats_columns=compute_statistics_plan(schema, dict(properties or metadata.properties)),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )

@@ -41,9 +41,10 @@ class FileReader:
 
         metadata = TableMetadataUtil.parse_raw(self.metadata)
         scan = ArrowScan(metadata, PyArrowFileIO(dict(self.properties)), metadata.schema(), AlwaysTrue())
-        for batch in scan.to_record_batches(tasks):
-            columns = [batch.column(each.name).cast(each.type) for each in self.kinds]
-            yield pa.RecordBatch.from_arrays(columns, schema=self.kinds)
+        for task in tasks:  # One by one, since PyIceberg reads all that it is given at the same time.
+            for batch in scan.to_record_batches([task]):
+                columns = [batch.column(each.name).cast(each.type) for each in self.kinds]
+                yield pa.RecordBatch.from_arrays(columns, schema=self.kinds)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Of a task, for ``mapInArrow``: the rows of the files that its rows name."""

@@ -15,7 +15,7 @@ from logbus.pipeline.lake.iceberg.commits import Ancestor
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
-    from pyiceberg.table import Table
+    from pyiceberg.table import Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
 
 _ONCE = {"commit.retry.num-retries": "0"}
@@ -76,6 +76,27 @@ def once(table: Table) -> Table:
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
 
 
+def _transaction(table: Table) -> Transaction:
+    """
+    A transaction that makes the metadata with its changes once after each change.
+
+    PyIceberg makes them each time that it looks, about twenty times a commit, by copying all snapshots.
+    """
+    from pyiceberg.table import Transaction
+
+    class Remembering(Transaction):
+        _remembered: tuple[Any, Any, TableMetadata] | None = None
+
+        @property
+        def table_metadata(self) -> TableMetadata:
+            before, updates = self._table.metadata, self._updates
+            if self._remembered is None or self._remembered[0] is not before or self._remembered[1] is not updates:
+                self._remembered = (before, updates, super().table_metadata)
+            return self._remembered[2]
+
+    return Remembering(table)
+
+
 def make_snapshot(
     table: Table,
     summary: Mapping[str, str],
@@ -97,7 +118,7 @@ def make_snapshot(
     from pyiceberg.exceptions import CommitFailedException, ValidationException
 
     mine = once(table)
-    change = mine.transaction()
+    change = _transaction(mine)
     update = change.update_snapshot(snapshot_properties=dict(summary))
     gone = list(removed)
     producer: Any = update.overwrite() if gone else update.merge_append()

@@ -14,7 +14,7 @@ from logbus.pipeline.errors import ClaimLost, LakeError, OptionError
 from logbus.pipeline.lake.iceberg import quarantine as quarantines
 from logbus.pipeline.lake.iceberg import scans, schemas
 from logbus.pipeline.lake.iceberg.catalogs import catalog, check_identifier
-from logbus.pipeline.lake.iceberg.commits import STATE, TableState, resolve
+from logbus.pipeline.lake.iceberg.commits import COMPACTION, STATE, TableState, resolve
 from logbus.pipeline.lake.iceberg.files import IcebergStore, data_file
 from logbus.pipeline.lake.iceberg.snapshots import (
     Overtaken,
@@ -63,6 +63,7 @@ class IcebergTable:
     _known: TableState = field(factory=TableState, init=False)
     _notes: tuple[str, ...] = field(default=(), init=False)
     _seen: tuple[int | None, str | None] = field(default=(None, None), init=False)
+    _fitting: list[Any] = field(factory=list, init=False)
     _staged: list[DataFile] = field(factory=list, init=False)
     _odd: list[DataFile] = field(factory=list, init=False)
     _written: list[tuple[IcebergStore, list[PartFile]]] = field(factory=list, init=False)
@@ -106,6 +107,10 @@ class IcebergTable:
     @property
     def has_quarantine(self) -> bool:
         return self._quarantine_snapshot() is not None
+
+    @property
+    def optimizes_by_claim(self) -> bool:
+        return False
 
     def refresh(self) -> LoadState:
         """See :class:`.LoadTarget`."""
@@ -180,11 +185,14 @@ class IcebergTable:
         """Add the columns that rows have and the table lacks."""
         from pyiceberg.exceptions import CommitFailedException
 
+        if (table.name(), table.schema().schema_id, schema) in self._fitting:
+            return
         columns = schemas.arrow_schema(self.url, schema)
         for _ in range(_ATTEMPTS):
             try:
                 with table.update_schema() as change:
                     change.union_by_name(columns)
+                self._fitting.append((table.name(), table.schema().schema_id, schema))
                 return
             except CommitFailedException:
                 table.refresh()
@@ -284,8 +292,6 @@ class IcebergTable:
         self,
         change: LoadChange,
         odd: int | None = None,
-        added: Sequence[DataFile] | None = None,
-        removed: Sequence[DataFile] = (),
         *,
         is_claim: bool = False,
     ) -> None:
@@ -300,11 +306,11 @@ class IcebergTable:
             self._check_claim()
         if _seen(table) != self._seen:
             raise Overtaken  # The answer to a change of the schema came with another's commit.
-        files = self._staged if added is None else added
-        if any(each.spec_id != table.metadata.default_spec_id for each in files):
+        if any(each.spec_id != table.metadata.default_spec_id for each in self._staged):
             raise LakeError(f"{self.url}: another program has changed its partitions meanwhile; run the load again")
+        rows = (rows_of(table.metadata) or 0) + sum(each.record_count for each in self._staged)
         state = evolve(
-            self._known.after(change, self.writer), quarantine=self._known.quarantine if odd is None else odd
+            self._known.after(change, self.writer, rows), quarantine=self._known.quarantine if odd is None else odd
         )
 
         def properties(snapshot: int, sequence: int) -> dict[str, str]:
@@ -312,7 +318,7 @@ class IcebergTable:
             state = evolve(state, snapshot=snapshot, sequence=sequence)
             return {STATE: state.as_json()}
 
-        make_snapshot(table, state.summary(), files, removed, properties)
+        make_snapshot(table, state.summary(), self._staged, properties=properties)
         self._known, self._seen = state, _seen(table)
 
     def _check_claim(self) -> None:
@@ -379,12 +385,15 @@ class IcebergTable:
             raise LakeError(f"{self.url}: {before} rows were read and {after} written; nothing was changed")
         partitions = {place: group[0].partition for place, group in zip(places, groups, strict=True)}
         new = [data_file(table.metadata, store.url, each, partitions[each.path.rpartition("/")[0]]) for each in parts]
+        if _seen(table) != self._seen or any(each.spec_id != table.metadata.default_spec_id for each in new):
+            raise LakeError(f"{self.url}: it has changed meanwhile; try again")
         try:
-            self._make(LoadChange(), added=new, removed=old)
+            make_snapshot(table, {COMPACTION: "1"}, new, old)
         except Overtaken:
             delete_parts(store, parts)
-            self._check_claim()
-            return CompactionReport(self.url, 0, 0, 0, 0, 0)  # Another program has changed it: the next time.
+            self.refresh()
+            return CompactionReport(self.url, 0, 0, 0, 0, 0)  # The next time.
+        self._seen = _seen(table)
         size = sum(each.file_size_in_bytes for each in old)
         partitioned = {repr(group[0].partition) for group in groups}
         return CompactionReport(self.url, len(partitioned), len(old), len(new), size, sum(each.size for each in parts))

@@ -23,6 +23,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from logbus.pipeline.errors import ClaimLost, LakeError
 from logbus.pipeline.lake.iceberg import quarantine
 from logbus.pipeline.lake.iceberg import table as tables
+from logbus.pipeline.lake.iceberg.catalogs import catalog
 from logbus.pipeline.lake.iceberg.table import IcebergTable
 from tests.pipeline.lake.iceberg.fixtures import NAME, SCHEMA, catalog_in, change, rows
 
@@ -127,6 +128,8 @@ def run(directory: Path, points: list[tuple[str, int]], chance: Random, at_once:
 
     :param at_once: how many loaders work at the same time.
     """
+    with catalog_in(directory) as name:
+        catalog(name)  # SQLite's file, which two loaders cannot make at the same time.
     report = Report()
     context = multiprocessing.get_context("fork")
     left = list(points)

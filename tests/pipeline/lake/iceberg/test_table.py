@@ -151,7 +151,7 @@ def test_refused_columns() -> None:
 def test_names() -> None:
     with pytest.raises(OptionError, match=r"table is 'views'; a table of Iceberg is NAMESPACE\.TABLE in a catalog"):
         IcebergTable.at(None, "views", "test")
-    with pytest.raises(LakeError, match=r"there is no catalog 'other'; .* has .*test"):
+    with pytest.raises(OptionError, match=r"there is no catalog 'other'; .* has .*test"):
         IcebergTable.at(None, NAME, "other")
 
 
@@ -205,6 +205,15 @@ def test_partitions_of_a_column(kind: str) -> None:
     assert _at().directories == ("by",)
     assert _plain().scan().to_arrow().sort_by("offset")["by"].to_pylist() == [value, None]
     assert [task.file.record_count for task in _plain().scan("by is null").plan_files()] == [1]
+
+
+def test_far_times() -> None:
+    """Times that Python cannot express are in the files, without bounds in the manifest."""
+    table = _claimed()
+    far = pa.array([400_000_000_000_000_000], pa.timestamp("us", tz="UTC"))
+    table.stage(rows(0, 1, at=far))  # type: ignore[arg-type]
+    table.commit(change(0, 1))
+    assert _plain().scan().to_arrow()["at"].cast(pa.int64()).to_pylist() == [400_000_000_000_000_000]
 
 
 def test_quarantine() -> None:
