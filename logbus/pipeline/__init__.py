@@ -22,6 +22,7 @@ brokers, or, by ``jobs``, to tables of the ``lake``.
 * ``lake``: tables of Parquet files with the offsets in them
 * ``jobs``: load, windows, joins, audit, mirror
 * ``options``: parses options
+* ``arrow_types``: Spark's types as Arrow's, by any version of Spark
 * ``errors``: the exceptions
 * ``error_text``: makes errors short for users
 

@@ -62,10 +62,10 @@ class LogbusDataSource(DataSource):
         The reader for ``spark.readStream``. A wrong option is reported when Spark asks the reader for offsets, before
         any task: Spark would hide an error raised here behind one of its own.
         """
-        from logbus.pipeline.source.stream_reader import FailingStreamReader, LogbusStreamReader
+        from logbus.pipeline.source.stream_reader import FailingStreamReader, stream_reader
 
         try:
-            return LogbusStreamReader(self._source(schema, streaming=True))
+            return stream_reader(self._source(schema, streaming=True))
         except LogbusError as e:
             return FailingStreamReader(e)
 

@@ -1,4 +1,4 @@
-"""Makes a function of columns of a Python function of single values, by way of Arrow where Spark has it."""
+"""Makes a function of columns of a Python function of single values, by way of Arrow."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # Spark reads a function's types from the module's names.
 
+from logbus.pipeline.arrow_types import arrow_type
 from logbus.pipeline.error_text import without_traceback
 from logbus.pipeline.errors import PipelineError
 from logbus.pipeline.functions.reading_schema import PERMISSIVE
@@ -38,21 +39,16 @@ def column_function(name: str, prepared: Callable[[], Convert], result: DataType
     :param result: the type of the column.
     :param mode: of :mod:`~logbus.pipeline.functions.reading_schema`.
     """
+    from pyspark.sql.pandas.functions import arrow_udf
 
     @without_traceback
     def convert(values: pa.Array) -> pa.Array:
-        from pyspark.sql.pandas.types import to_arrow_type
-
-        return converted(name, values, prepared(), to_arrow_type(result, timezone="UTC"), mode)
+        return converted(name, values, prepared(), arrow_type(result), mode)
 
     def call(values: pa.Array) -> pa.Array:
         return convert(values)
 
     call.__name__ = name
-    try:
-        from pyspark.sql.pandas.functions import arrow_udf
-    except ImportError:  # before Spark 4.1
-        return _by_rows(name, prepared, result, mode)
     made: Callable[[Any], Column] = arrow_udf(call, result)  # type: ignore[call-overload]
     return made
 
@@ -98,22 +94,6 @@ def python_of(kind: pa.DataType) -> Convert | None:
             key: parts[key](each) if key in parts and each is not None else each for key, each in value.items()
         }
     return None
-
-
-def _by_rows(name: str, prepared: Callable[[], Convert], result: DataType, mode: str) -> Callable[[Any], Column]:
-    from pyspark.sql.functions import udf
-
-    def call(value: Any) -> Any:
-        if value is None:
-            return None
-        try:
-            return prepared()(value.asDict(True) if hasattr(value, "asDict") else value)
-        except Malformed as e:
-            return _unfit(name, e, mode)
-
-    call.__name__ = name
-    made: Callable[[Any], Column] = udf(call, result, useArrow=True)
-    return made
 
 
 def _fitting(name: str, value: Any, kind: pa.DataType, mode: str) -> Any:

@@ -18,6 +18,7 @@ import pyarrow as pa  # Spark reads a function's types from the module's names.
 from attrs import define, field, frozen
 
 from logbus.client.schema.schema_frame import unframe
+from logbus.pipeline.arrow_types import arrow_type
 from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClient, RegistryFailed
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.payloads.avro_types import known_logical_types, spark_schema, type_conflict
@@ -108,11 +109,9 @@ def _decoder(registry: RegistryClient, reader: str, answer: Any) -> Callable[[pa
     """A function for Spark's workers that decodes values to events, or to the reason of the failure."""
 
     def decode(topics: pa.Array, values: pa.Array) -> pa.Array:
-        from pyspark.sql.pandas.types import to_arrow_type
-
         read = reader_of(registry, reader)
         found = [read(topic, value) for topic, value in zip(topics.to_pylist(), values.to_pylist(), strict=True)]
-        return as_arrow(found, to_arrow_type(answer, timezone="UTC"))
+        return as_arrow(found, arrow_type(answer))
 
     return decode
 

@@ -13,6 +13,7 @@ Planning, in the driver:
 * ``offset_ranges``: rate limits, and splits into tasks
 * ``batch_reader``: the reader of batches
 * ``stream_reader``: the reader of streams
+* ``read_limits``: limits of a stream's batches, where Spark has them
 * ``stream_offset``: a stream's offsets in Spark's checkpoint
 * ``lag``: how far a stream is behind, from Spark's progress
 * ``offsets_json``: JSON of partitions and offsets

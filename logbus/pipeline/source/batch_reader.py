@@ -61,7 +61,7 @@ class PlainBatchReader(DataSourceReader):
 
 
 class LogbusBatchReader(PlainBatchReader):
-    """The same with filters, which Spark pushes down if ``spark.sql.python.filterPushdown.enabled`` is set (4.1)."""
+    """The same with filters, which Spark pushes down if ``spark.sql.python.filterPushdown.enabled`` is set."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         """Note what partitions and offsets are wanted; the filters that Spark has to apply as well are returned."""

@@ -1,7 +1,7 @@
 """
 The part of a query's filters that the source applies itself: which partitions, and which of their offsets. Pure.
 
-Spark's filters (``pyspark.sql.datasource``, since 4.1) are known by the names of their classes: Spark 4.0 has none.
+Filters of ``pyspark.sql.datasource`` are known by the names of their classes, so that nothing of Spark is imported.
 
 Offsets are bounded on both sides. A timestamp bounds them from below only, by the first record at or after it
 (ListOffsets): timestamps of a partition need not ascend, so there may be an early one behind any late one.

@@ -7,22 +7,24 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
+
+from logbus.errors import LogbusError
+from logbus.model import TopicPartition
+from logbus.pipeline.error_text import without_traceback
+from logbus.pipeline.errors import OptionError
+from logbus.pipeline.source.offset_ranges import ranges_between, rate_limited, should_delay, split
+from logbus.pipeline.source.offset_reader import OffsetReader, topic_ids
+from logbus.pipeline.source.offsets_json import PartitionOffsets, offsets_to_json
+from logbus.pipeline.source.options import SourceOptions
+from logbus.pipeline.source.partition_reader import RangePartition, read_partition, report_data_loss
+from logbus.pipeline.source.read_limits import (
+    HAS_LIMITS,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-
-from logbus.errors import LogbusError
-from logbus.model import TopicPartition
-from logbus.pipeline.error_text import without_traceback
-from logbus.pipeline.source.offset_ranges import ranges_between, rate_limited, should_delay, split
-from logbus.pipeline.source.offset_reader import OffsetReader, topic_ids
-from logbus.pipeline.source.offsets_json import PartitionOffsets, offsets_to_json
-from logbus.pipeline.source.options import SourceOptions
-from logbus.pipeline.source.partition_reader import RangePartition, read_partition, report_data_loss
 from logbus.pipeline.source.stream_offset import StreamOffset, resume_offsets
 
 
@@ -160,6 +162,44 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.offsets
 
 
+class UnlimitedStreamReader(LogbusStreamReader):
+    """
+    The reader for Spark 4.1, which does not say where the last batch ended: this remembers what it said.
+
+    :raises OptionError: batches are to be limited.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        for name, value in (
+            ("maxOffsetsPerTrigger", options.max_offsets_per_trigger),
+            ("minOffsetsPerTrigger", options.min_offsets_per_trigger),
+        ):
+            if value is not None:
+                raise OptionError(f"option {name!r} needs Spark 4.2, and this is an older one; leave it out")
+        super().__init__(options)
+        self._said: dict[str, Any] | None = None
+
+    @without_traceback
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+        """The end of the next batch; the last one if there is none."""
+        start = self._said or (None if self._initial is None else self._initial.as_json())
+        if start is None:
+            # After a restart the start is not known here: partitions() compares it with the log.
+            self._said = self._latest_offsets(StreamOffset({})).as_json()
+        else:
+            self._said = super().latestOffset(start, ReadAllAvailable())
+        return self._said
+
+
+def stream_reader(options: SourceOptions) -> LogbusStreamReader:
+    """
+    The reader that this Spark can use.
+
+    :raises OptionError: it cannot limit batches, and they are to be limited.
+    """
+    return LogbusStreamReader(options) if HAS_LIMITS else UnlimitedStreamReader(options)
+
+
 class FailingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
     The reader of a stream with wrong options.
@@ -176,7 +216,7 @@ class FailingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         raise self._problem
 
     @without_traceback
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, *_: Any) -> dict[str, Any]:
         """See the class."""
         raise self._problem
 

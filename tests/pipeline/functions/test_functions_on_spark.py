@@ -55,6 +55,7 @@ def context(topic: str) -> SerializationContext:
     return SerializationContext(topic, MessageField.VALUE)
 
 
+@pytest.mark.pair
 def test_functions(spark: SparkSession, broker: Broker, confluent: Any) -> None:
     """Values of Confluent's serializers become columns, and these become values for its deserializers."""
     url = f"{broker.admin_url}/registry"
@@ -104,6 +105,7 @@ def test_functions(spark: SparkSession, broker: Broker, confluent: Any) -> None:
     assert "from_avro(" in str(order)  # as plans show it
 
 
+@pytest.mark.pair
 def test_malformed(spark: SparkSession, broker: Broker, confluent: Any) -> None:
     """They are null, or an error that says what is wrong; wrong arguments are refused before anything runs."""
     from py4j.protocol import Py4JJavaError

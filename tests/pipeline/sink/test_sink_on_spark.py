@@ -61,6 +61,7 @@ def some_rows(count: int = 60) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.pair
 def test_rows_equal_records(spark: SparkSession, broker: Broker) -> None:
     """With every codec: keys, values, headers, nulls, and partitions where they are asked for."""
     rows = some_rows()
@@ -132,6 +133,7 @@ def test_missing_topic(spark: SparkSession) -> None:
             writing(rows, broker, topic="nowhere", kafka__max__block__ms="200").save()
 
 
+@pytest.mark.pair
 def test_repeated_write(spark: SparkSession, broker: Broker) -> None:
     """Who numbers writes can repeat them; a failed one leaves nothing to be read."""
     create_topic(broker.bootstrap, "numbered", 2)
@@ -157,6 +159,7 @@ def test_repeated_write(spark: SparkSession, broker: Broker) -> None:
     assert values == list(range(20))
 
 
+@pytest.mark.pair
 def test_restarted_stream(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Also one whose last batch Spark did not note: it comes again, and is passed over."""
     create_topic(broker.bootstrap, "source", 2)

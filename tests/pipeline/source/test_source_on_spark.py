@@ -139,6 +139,7 @@ def test_equal_schemas_of_arrow_and_spark() -> None:
     assert to_arrow_schema(source_schema(True), timezone="UTC").equals(SCHEMA_WITH_HEADERS)
 
 
+@pytest.mark.pair
 def test_rows_equal_records(spark: SparkSession, broker: Broker) -> None:
     """Keys, values, headers, nulls and times, by every codec, wherever ranges are cut."""
     topic = make(broker, partitions=len(CODECS))
@@ -183,6 +184,7 @@ def test_positions(spark: SparkSession, broker: Broker) -> None:
     assert row["timestamp"].year > 2023
 
 
+@pytest.mark.pair
 def test_pushdown(spark: SparkSession, broker: Broker) -> None:
     """Of a query's partitions, offsets and times only what is wanted is read, and the rows are the same."""
     topic = make(broker, partitions=4)
@@ -296,6 +298,7 @@ def test_restarted_stream(spark: SparkSession, broker: Broker, tmp_path: Path) -
     assert stream.run() == []
 
 
+@pytest.mark.pair
 def test_unfinished_first_batch(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """It begins again where it began, though the end that it was to begin at is elsewhere now."""
     topic = make(broker)

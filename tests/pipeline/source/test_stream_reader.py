@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ApiError
 from logbus.pipeline.blocking import brokers_for
-from logbus.pipeline.errors import DataLossFound
+from logbus.pipeline.errors import DataLossFound, OptionError
 from logbus.pipeline.source import offset_reader, options, stream_reader
 from logbus.pipeline.source.batch_reader import LogbusBatchReader
-from logbus.pipeline.source.stream_reader import LogbusStreamReader
+from logbus.pipeline.source.read_limits import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
+from logbus.pipeline.source.stream_reader import LogbusStreamReader, UnlimitedStreamReader
 from tests.pipeline.socket_cluster import SocketCluster
 
 QUICK = {
@@ -66,6 +66,26 @@ class StreamTests(SynchronousTestCase):
         self.assertEqual(self.ranges(reader, start, end), [("t", 0, 0, 4), ("t", 1, 0, 4)])
         self.assertEqual(self.next(reader, end, ReadAllAvailable())["t"], {"0": 10, "1": 10})
         self.assertEqual(reader.reportLatestOffset(), {"t": {"0": 10, "1": 10}})
+
+    def test_spark_without_limits(self) -> None:
+        """Spark 4.1 does not say where the last batch ended: a new query, one that goes on, and one after a restart."""
+        given = self.options(startingOffsets="earliest")
+        reader = UnlimitedStreamReader(given)
+        start = reader.initialOffset()
+        first = reader.latestOffset()
+        self.assertEqual((first["t"], first[":from"]), ({"0": 10, "1": 10}, {"t": {"0": 0, "1": 0}}))
+        self.assertEqual(len(self.ranges(reader, start, first)), 2)
+        self.assertEqual(reader.latestOffset(), first)
+        self.logs[1].put(b"x")
+        second = reader.latestOffset()
+        self.assertEqual(second["t"], {"0": 10, "1": 11})
+        self.assertEqual(self.ranges(reader, first, second), [("t", 1, 10, 11)])
+        again = UnlimitedStreamReader(given)
+        self.assertEqual(again.latestOffset(), second)
+        self.logs[0].put(b"x")
+        self.assertEqual(self.ranges(again, second, again.latestOffset()), [("t", 0, 10, 11)])
+        with self.assertRaisesRegex(OptionError, "'maxOffsetsPerTrigger' needs Spark 4.2, and this is an older one"):
+            UnlimitedStreamReader(self.options(maxOffsetsPerTrigger="8"))
 
     def test_small_batches_wait(self) -> None:
         """Until there is enough, or it took too long; the first does not."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
+from logbus.pipeline.arrow_types import arrow_schema
 from logbus.pipeline.lake.part_files import PartFile, PartWriter, write_parts
 
 if TYPE_CHECKING:
@@ -78,14 +79,14 @@ def read(spark: SparkSession, table: Table, snapshot: int | None) -> DataFrame:
     :param snapshot: None: the current one.
     """
     from pyiceberg.io.pyarrow import schema_to_pyarrow
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+    from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = from_arrow_schema(schema_to_pyarrow(table.schema(), include_field_ids=False))
     tasks = list(table.scan(snapshot_id=snapshot).plan_files())
     cores = spark.sparkContext.defaultParallelism
     groups = [tasks[number :: cores * _TASKS] for number in range(min(len(tasks), cores * _TASKS))]
     rows = _packed_rows(spark, [("", group) for group in groups])
-    return rows.mapInArrow(reader_of(table, to_arrow_schema(schema, timezone="UTC")), schema)
+    return rows.mapInArrow(reader_of(table, arrow_schema(schema)), schema)
 
 
 def rewrite(

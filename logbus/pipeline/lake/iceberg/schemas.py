@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from logbus.pipeline import arrow_types
 from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.layout import DATE, HOUR, TIME_OF
 
@@ -53,13 +54,12 @@ def arrow_schema(table: str, schema: Mapping[str, Any]) -> Any:
     """
     import pyarrow as pa
     from pyiceberg.io.pyarrow import pyarrow_to_schema
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
     fields = []
     for each in as_nullable(dict(schema))["fields"]:
         try:
-            kind = to_arrow_schema(StructType.fromJson({"type": "struct", "fields": [each]}), timezone="UTC")
+            kind = arrow_types.arrow_schema(StructType.fromJson({"type": "struct", "fields": [each]}))
             pyarrow_to_schema(_numbered(kind))
         except Exception as e:  # Of either package, and each has several.
             raise LakeError(f"{table}: column {each['name']!r} is of type {each['type']}, which Iceberg lacks") from e
