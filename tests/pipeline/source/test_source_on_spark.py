@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import shutil
 import threading
 import uuid
@@ -185,7 +186,7 @@ def test_positions(spark: SparkSession, broker: Broker) -> None:
 
 
 @pytest.mark.pair
-def test_pushdown(spark: SparkSession, broker: Broker) -> None:
+def test_pushdown(spark: SparkSession, broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a query's partitions, offsets and times only what is wanted is read, and the rows are the same."""
     topic = make(broker, partitions=4)
     for number in range(4):
@@ -207,6 +208,8 @@ def test_pushdown(spark: SparkSession, broker: Broker) -> None:
         assert wanted.rdd.getNumPartitions() == tasks, condition
         everything = read(spark, broker, subscribe=topic).where(f"({condition}) or value = cast('y' as binary)")
         assert everything.orderBy("partition", "offset").collect() == wanted.orderBy("partition", "offset").collect()
+    wanted.explain("formatted")
+    assert re.search(r"PushedFilters: .*GreaterThan\(offset,1000\)", capsys.readouterr().out)
     some = spark.read.format("logbus").schema("offset long, value binary")
     some = some.options(**{"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic}).load()
     assert some.where("offset = 19").distinct().collect() == [(19, b"x")]
