@@ -161,7 +161,9 @@ def query_options(command: F) -> F:
             metavar="COLUMN",
             help="With --to-table: a directory for each value of this column; may be repeated.",
         ),
-        click.option("--to-table", metavar="DIR", help="Write to a table of Parquet files."),
+        store_options,
+        option_of_format,
+        click.option("--to-table", metavar="DIR", help="Write to a table."),
         click.option(
             "--sink",
             multiple=True,
@@ -179,6 +181,41 @@ def query_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def table_options(command: F) -> F:
+    """Add the options of a table that is written: its format, and options of its store; see :func:`store_of`."""
+    return option_of_format(store_options(command))
+
+
+def option_of_format(command: F) -> F:
+    """Add the option for the format of a table."""
+    return click.option(
+        "--format",
+        "table_format",
+        type=click.Choice(["parquet", "delta"]),
+        help="The table's format; default: as the table has it, and parquet for a new one.",
+    )(command)
+
+
+def store_options(command: F) -> F:
+    """Add the option for an object store; see :func:`store_of`."""
+    return click.option(
+        "--store-option",
+        "store_settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Of an object store, such as AWS_REGION=eu-north-1; others come from the environment.",
+    )(command)
+
+
+def store_of(settings: Sequence[str]) -> dict[str, str]:
+    """
+    Parse the options of an object store.
+
+    :raise click.BadParameter: one does not have the form ``NAME=VALUE``.
+    """
+    return parse_pairs(settings, "--store-option", "AWS_ENDPOINT_URL=http://127.0.0.1:9000")
 
 
 def subscription(topics: Sequence[str], pattern: str | None) -> dict[str, str]:
@@ -221,9 +258,16 @@ def outputs_of(given: Mapping[str, Any], kafka: Mapping[str, str], key: Sequence
     elif sink or given["tasks"] > 1:
         raise click.UsageError("--sink and --tasks are for --to-topic")
     if given["to_table"]:
-        found.append(ToTable(given["to_table"], given["partition_by"]))
-    elif given["partition_by"]:
-        raise click.UsageError("--partition-by is for --to-table")
+        found.append(
+            ToTable(
+                given["to_table"],
+                given["partition_by"],
+                given["table_format"] or "",
+                store_of(given["store_settings"]),
+            )
+        )
+    elif given["partition_by"] or given["table_format"] or given["store_settings"]:
+        raise click.UsageError("--partition-by, --format and --store-option are for --to-table")
     if not found:
         raise click.UsageError("say where the result goes: --to-topic, --to-table, or both")
     return found

@@ -8,6 +8,7 @@ import click
 
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options
+from logbus.cli.pipeline_options import store_of, store_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,15 +29,17 @@ if TYPE_CHECKING:
     help="Merge if there are this many small files.",
 )
 @click.option("--target-mb", type=click.IntRange(min=1), default=128, show_default=True, help="Size of the new files.")
+@store_options
 @job_options
 def compact(
     table: str,
     min_files: int,
+    store_settings: tuple[str, ...],
     target_mb: int,
     job: Job,
 ) -> None:
-    """Merge small files of a table into large ones. This makes a running load of the same table fail: use
-    'load --compact' instead.
+    """Merge small files of a table into large ones. Of the format parquet this makes a running load of the same table
+    fail: use 'load --compact' instead.
 
     \b
     Example:
@@ -45,8 +48,9 @@ def compact(
     from logbus.pipeline.lake.formats import existing_table
 
     def work(spark: SparkSession, watch: JobControl) -> CompactionReport:
-        found = existing_table(spark, table)
-        found.claim()
+        found = existing_table(spark, table, store_of(store_settings))
+        if found.optimizes_by_claim:
+            found.claim()
         return found.optimize(min_files=min_files, target_bytes=target_mb << 20)
 
     done = job.run(work)

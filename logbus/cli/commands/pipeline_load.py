@@ -1,4 +1,4 @@
-"""The ``logbus pipeline load`` command: loads topics into a table of Parquet files."""
+"""The ``logbus pipeline load`` command: loads topics into a table."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import click
 from logbus.cli.options import timestamp_ms
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options, kafka_options
-from logbus.cli.pipeline_options import payload_of, payload_options, subscription
+from logbus.cli.pipeline_options import payload_of, payload_options, store_of, subscription, table_options
 
 
 @click.command()
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @click.option("--pattern", metavar="REGEX", help="Topics whose names it matches, instead of TOPIC.")
 @click.option("--table", required=True, metavar="DIR", help="The table's directory, or a URL that Spark supports.")
+@table_options
 @click.option("--since", metavar="WHEN", help="Records from this time on: as for 'logbus consume --timestamp'.")
 @click.option("--until", metavar="WHEN", help="Records before this time.")
 @click.option(
@@ -74,6 +75,8 @@ def load(
     topics: tuple[str, ...],
     pattern: str | None,
     table: str,
+    table_format: str | None,
+    store_settings: tuple[str, ...],
     since: str | None,
     until: str | None,
     offsets: str | None,
@@ -91,7 +94,7 @@ def load(
     job: Job,
     **given: Any,
 ) -> None:
-    """Load topics into a table of Parquet files, each record exactly once, even if the job is killed.
+    """Load topics into a table, each record exactly once, even if the job is killed.
 
     Records that the table contains are not loaded again: the same command continues a load, and other times or offsets
     fill gaps. Prints a report at the end.
@@ -122,6 +125,8 @@ def load(
             **{name: value for name, value in source.items() if value is not None},
         },
         table=table,
+        format=table_format or "",
+        store_options=store_of(store_settings),
         payload=payload_of(topics, given),
         batch_offsets=batch_offsets,
         partition_by=partition_by,

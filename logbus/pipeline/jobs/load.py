@@ -1,9 +1,9 @@
 """
-The load job: loads topics into a table of Parquet files, each offset exactly once.
+The load job: loads topics into a table, each offset exactly once.
 
 The job gets the available offsets from the brokers, subtracts those in the table, and loads the rest, batch by batch. A
 batch is a range of each partition, which Spark reads and writes to files; one commit names the files and the ranges
-(:mod:`logbus.pipeline.lake.table`). So the job may be killed at any time, and ranges may be loaded in any order: a run
+(:mod:`logbus.pipeline.lake.target`). So the job may be killed at any time, and ranges may be loaded in any order: a run
 loads the offsets that are missing. There is no other state, and no checkpoint.
 
 Guarantee: of the offsets that commits name, each record is once in the table or once in its quarantine. Two jobs cannot
@@ -28,7 +28,7 @@ from logbus.pipeline.jobs.load_planner import LoadPlan, LoadPlanner
 from logbus.pipeline.jobs.progress import count_noun, plan_line, rates, report_progress
 from logbus.pipeline.jobs.wanted_offsets import WantedOffsets, next_batch
 from logbus.pipeline.lake.compaction import MIN_FILES
-from logbus.pipeline.lake.formats import table_at
+from logbus.pipeline.lake.formats import check_format, table_at
 from logbus.pipeline.lake.layout import Layout
 from logbus.pipeline.lake.load_state import LoadChange, TopicOffsets
 from logbus.pipeline.lake.offset_set import OffsetSet, Range
@@ -58,6 +58,9 @@ class LoadOptions:
     :ivar late_after: seconds: an event is counted as late if it is older than its record by more. It is stored by its
         time, like any other.
     :ivar partition_by: the table's directories (:class:`.Layout`); "": as the table's, and none for a new one.
+    :ivar format: the table's, such as ``delta`` (:data:`.FORMATS`); "": as the table has it, and ``parquet`` for a new
+        one.
+    :ivar store_options: of an object store, such as ``AWS_ENDPOINT_URL``; others come from the environment.
     :raise OptionError: an option is wrong; it names the option, and what it takes.
     """
 
@@ -69,6 +72,8 @@ class LoadOptions:
     compact: int = 0
     late_after: float = 3600.0
     partition_by: str = ""
+    format: str = ""
+    store_options: Mapping[str, str] = field(factory=dict, repr=False)
     reading: SourceOptions = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -82,6 +87,7 @@ class LoadOptions:
             check_taken(self.payload.own_columns, taken, "a directory", getattr(self.payload, "into", ""))
         if not self.table:
             raise OptionError("table is empty; it takes a directory or a URL")
+        check_format(self.table, self.format, self.store_options)
         if self.batch_offsets < 1:
             raise OptionError(f"batch_offsets is {self.batch_offsets}; it takes a number of offsets, from 1")
         if self.compact < 0:
@@ -160,7 +166,7 @@ def run(spark: SparkSession, options: LoadOptions, watch: JobControl | None = No
     :raise DataLossFound: offsets to be loaded are gone, and ``failOnDataLoss`` is not false.
     :raise LakeError: the table is damaged, has another schema, or a topic was recreated.
     """
-    load = _Load(spark, options, watch or JobControl(), table_at(spark, options.table))
+    load = _Load(spark, options, watch or JobControl(), _table(spark, options))
     with parquet_settings(spark):
         load.planner.plan(load.table.state)
         schema = load.batches.check()
@@ -172,13 +178,17 @@ def run(spark: SparkSession, options: LoadOptions, watch: JobControl | None = No
 
 def remaining(spark: SparkSession, options: LoadOptions) -> Remaining:
     """The offsets that a load would load now; nothing is changed."""
-    table = table_at(spark, options.table)
+    table = _table(spark, options)
     wanted = LoadPlanner(options.reading, table.url).plan(table.state).wanted
     return Remaining(
         table.url,
         {str(each): len(of.missing) for each, of in wanted.items() if of.missing},
         {str(each): len(of.lost) for each, of in wanted.items() if of.lost},
     )
+
+
+def _table(spark: SparkSession, options: LoadOptions) -> LoadTarget:
+    return table_at(spark, options.table, options.format, options.store_options)
 
 
 @define
@@ -282,6 +292,8 @@ class _Load:
                 schema=written.schema,
             )
         )
+        for sentence in commit.notes:
+            self.watch.tell(sentence)
         report = self.report
         report.batches += 1
         report.offsets += _count(ranges)

@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake import schema_evolution
-from logbus.pipeline.lake.formats import table_at
+from logbus.pipeline.lake.formats import check_format, table_at
 from logbus.pipeline.lake.load_state import LoadChange
 from logbus.pipeline.lake.parquet import parquet_settings
 from logbus.pipeline.sink.options import EXACTLY_ONCE
@@ -120,11 +120,19 @@ class ToTable:
 
     :param url: a directory or URL.
     :param partitioned_by: columns whose values are directories.
+    :param format: such as ``delta`` (:data:`.FORMATS`); "": as the table has it, and ``parquet`` for a new one.
+    :param store_options: of an object store; others come from the environment.
+    :raise OptionError: an option is wrong.
     """
 
     url: str
     partitioned_by: Sequence[str] = ()
+    format: str = ""
+    store_options: Mapping[str, str] = field(factory=dict, repr=False)
     _table: LoadTarget | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_format(self.url, self.format, self.store_options)
 
     def check(self) -> None:
         """See :class:`Output`: only Spark knows all file systems."""
@@ -136,7 +144,7 @@ class ToTable:
         :raise LakeError: it is damaged.
         """
         _check_columns("a directory", self.partitioned_by, columns)
-        self._table = table_at(spark, self.url)
+        self._table = table_at(spark, self.url, self.format, self.store_options)
         self._table.claim()
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:

@@ -60,6 +60,10 @@ class ParquetTable:
     def has_quarantine(self) -> bool:
         return bool(_paths(self.table.state, quarantine=True))
 
+    @property
+    def optimizes_by_claim(self) -> bool:
+        return True
+
     def refresh(self) -> LoadState:
         """See :class:`.LoadTarget`."""
         return self.table.refresh().load

@@ -362,7 +362,10 @@ def _united(chunks: Sequence[Any]) -> ColumnStatistics:
     filled = [each for each, chunk in zip(known, chunks, strict=True) if each.null_count < chunk.num_values]
     if not filled or not all(each.has_min_max for each in filled):
         return ColumnStatistics(nulls)
-    return ColumnStatistics(nulls, min(each.min for each in filled), max(each.max for each in filled))
+    try:
+        return ColumnStatistics(nulls, min(each.min for each in filled), max(each.max for each in filled))
+    except OverflowError:  # Python has no times beyond the year 9999.
+        return ColumnStatistics(nulls)
 
 
 def _packed(values: Mapping[str, Any]) -> bytes:

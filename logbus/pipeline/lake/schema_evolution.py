@@ -52,6 +52,11 @@ def _field(table: str, path: str, old: Any, new: Any) -> Any:
     return old
 
 
+def has_more(old: Any, merged: Any) -> bool:
+    """Whether a merged field has more than the table's; None: the table lacks it."""
+    return old is None or bool(_bare(old["type"]) != _bare(merged["type"]))
+
+
 def _bare(kind: Any) -> Any:
     """A type without nullability and metadata."""
     if isinstance(kind, dict):

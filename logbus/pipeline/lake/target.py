@@ -20,11 +20,13 @@ class CommitReport:
 
     :ivar number: of the table's state with it; later ones have higher numbers.
     :ivar files: new files, with those of the quarantine;  ``bytes``: their size.
+    :ivar notes: sentences for people about changes that other programs made meanwhile.
     """
 
     number: int
     files: int
     bytes: int
+    notes: Sequence[str] = ()
 
 
 @frozen
@@ -75,6 +77,10 @@ class LoadTarget(Protocol):
     @property
     def has_quarantine(self) -> bool:
         """Whether there is anything to :meth:`read_quarantine`."""
+
+    @property
+    def optimizes_by_claim(self) -> bool:
+        """Whether only the job that has claimed the table can :meth:`optimize` it."""
 
     def refresh(self) -> LoadState:
         """
@@ -135,5 +141,6 @@ class LoadTarget(Protocol):
 
         :param min_files: a directory with fewer small files is left alone.
         :param target_bytes: of a new file.
+        :raise OptionError: a limit is not positive.
         :raise ClaimLost: another job has claimed the table; nothing has happened.
         """

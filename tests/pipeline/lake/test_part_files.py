@@ -107,6 +107,13 @@ def test_statistics(tmp_path: Path) -> None:
     }
 
 
+def test_statistics_of_times_that_are_far_away(tmp_path: Path) -> None:
+    """Brokers keep times that Python does not have: such a column has no bounds."""
+    times = pa.array([400_000_000_000_000_000, 0]).cast(pa.timestamp("us", "UTC"))
+    (part,) = PartWriter(store=ArrowStore(str(tmp_path))).write([pa.record_batch({"at": times})])
+    assert part.statistics() == {"at": ColumnStatistics(0)}
+
+
 def test_nested_statistics(tmp_path: Path) -> None:
     (part,) = _writer(tmp_path).write([_batch(event=[{"n": 1}, None, {"n": 5}])])
     assert part.statistics() == {"event.n": ColumnStatistics(1, 1, 5)}

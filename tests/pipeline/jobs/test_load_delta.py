@@ -1,0 +1,97 @@
+"""Tests loads into Delta Lake tables on a real Spark, and that other programs read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("deltalake")
+import duckdb
+import polars
+from confluent_kafka import TopicPartition
+from deltalake import DeltaTable
+
+from logbus.pipeline.errors import ClaimLost, DataLossFound, LakeError
+from logbus.pipeline.jobs.job_control import JobControl
+from logbus.pipeline.lake.formats import table_at
+from logbus.testing import Broker
+from tests.pipeline.load_fixtures import BASE, HOUR, ask, fill, load, make
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = "user STRING, at TIMESTAMP, e INT"
+
+
+def _json(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
+def readers(spark: SparkSession, table: Path) -> dict[str, list[tuple[int, int]]]:
+    """What each program finds: partitions and offsets, in order."""
+    delta = DeltaTable(str(table))
+    dataset = delta.to_pyarrow_dataset()
+    found = {
+        "delta-rs": [(row["partition"], row["offset"]) for row in dataset.to_table().to_pylist()],
+        "duckdb": duckdb.sql('SELECT "partition", "offset" FROM dataset').fetchall(),
+        "polars": polars.read_delta(str(table)).select("partition", "offset").rows(),
+        "Spark": [tuple(row) for row in spark.read.parquet(*delta.file_uris()).select("partition", "offset").collect()],
+        "logbus": [tuple(row) for row in table_at(spark, str(table)).read().select("partition", "offset").collect()],
+    }
+    return {name: sorted(rows) for name, rows in found.items()}
+
+
+def test_loaders_and_topics(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """The loader that begins last goes on; lost offsets are noted once; a topic that was made anew is refused."""
+    topic = make(broker)
+    fill(broker, topic, [b"x"] * 9)
+
+    def overtake(line: str) -> None:
+        if line.startswith("commit "):
+            table_at(spark, str(tmp_path)).claim()
+
+    with pytest.raises(ClaimLost, match="claim 2 was made after claim 1"):
+        load(spark, broker, tmp_path, topic, JobControl(overtake), batch_offsets=3, format="delta", partition_by="")
+    ask(broker.bootstrap, "delete_records", [TopicPartition(topic, 0, 5)])
+    with pytest.raises(DataLossFound, match=f"{topic}-0: offsets 3 to 4 are not kept any more"):
+        load(spark, broker, tmp_path, topic, partition_by="")
+    report = load(spark, broker, tmp_path, topic, partition_by="", failOnDataLoss=False)
+    assert report.lost == {f"{topic}-0": [[3, 5]]}
+    assert load(spark, broker, tmp_path, topic, partition_by="").batches == 0
+    assert readers(spark, tmp_path)["polars"] == [(0, each) for each in (0, 1, 2, 5, 6, 7, 8)]
+    with pytest.raises(LakeError, match="its files are in no directories, and partition_by date would make date="):
+        load(spark, broker, tmp_path, topic, partition_by="date")
+    ask(broker.bootstrap, "delete_topics", [topic])
+    make(broker, 1, topic)
+    with pytest.raises(LakeError, match=f"topic '{topic}' has id .* the one in the table .* deleted and created again"):
+        load(spark, broker, tmp_path, topic, partition_by="")
+
+
+def test_commands(command: Callable[..., tuple[int, str, str]], broker: Broker, tmp_path: Path) -> None:
+    """A table of a query's results, compacted while nobody is disturbed; options that do not fit are refused."""
+    topic = make(broker)
+    fill(broker, topic, [b"x"] * 6, times=lambda number: BASE + number * HOUR)
+    table = tmp_path / "hourly"
+    windows = ("windows", topic, "--size", "1 hour", "--checkpoint", tmp_path / "checkpoint", "--to-table", table)
+    status, out, err = command(*windows, "--format", "delta", "--source", "maxOffsetsPerTrigger=2")
+    assert status == 0, err
+    counted = polars.read_delta(str(table)).sort("window_start")
+    assert counted["count"].to_list() == [1] * counted.height
+    assert counted.height >= 4
+    status, out, err = command("compact", "--table", table, "--min-files", "2")
+    assert status == 0, err
+    assert json.loads(out)["files_after"] == 1
+    assert polars.read_delta(str(table)).sort("window_start").equals(counted)
+    for more, words in (
+        (("--format", "parquet", "--table", "s3://lake/t"), "tables of the format parquet can be in a local directory"),
+        (("--store-option", "AWS_REGION=x", "--table", "t"), "store options are for tables of the format delta"),
+        (("--format", "delta", "--store-option", "REGION=x", "--table", "s3://lake/t"), "REGION is no option of s3"),
+        (("--format", "delta", "--table", "ftp://lake/t"), "data files cannot be written to ftp: directly"),
+    ):
+        status, out, err = command("load", topic, *more)
+        assert status, out
+        assert words in err

@@ -1,0 +1,374 @@
+"""Tests Delta Lake tables without Spark, with jobs that die at any moment and other programs that come between."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import TestCase
+from unittest.mock import patch
+
+import pytest
+
+pytest.importorskip("deltalake")
+import pyarrow as pa
+from deltalake import DeltaTable, Field, Schema, write_deltalake
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import create_table_with_add_actions
+
+from logbus.pipeline.errors import ClaimLost, LakeError, OptionError
+from logbus.pipeline.lake import delta_log
+from logbus.pipeline.lake.delta_actions import KIND, STATES, AddedFile, Quarantined
+from logbus.pipeline.lake.delta_log import DeltaLog
+from logbus.pipeline.lake.load_state import LoadChange, TopicOffsets
+from logbus.pipeline.lake.object_store import ArrowStore
+from logbus.pipeline.lake.offset_set import OffsetSet
+from logbus.pipeline.lake.part_files import PartWriter
+from tests.pipeline.s3_server import S3Server
+
+SCHEMA = {
+    "type": "struct",
+    "fields": [
+        {"name": "offset", "type": "long", "nullable": False, "metadata": {}},
+        {"name": "page", "type": "string", "nullable": True, "metadata": {}},
+    ],
+}
+
+
+def schema(*fields: tuple[str, Any]) -> dict[str, Any]:
+    """The usual one with more fields."""
+    more = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields]
+    return {"type": "struct", "fields": [*SCHEMA["fields"], *more]}
+
+
+def offsets(start: int, end: int, topic_id: str = "one") -> dict[str, TopicOffsets]:
+    return {"t": TopicOffsets(topic_id, {0: OffsetSet.of((start, end))})}
+
+
+def written(log: DeltaLog, rows: Sequence[int], below: str = "", **columns: Any) -> list[AddedFile]:
+    """What Spark's tasks do: files of these offsets, by page."""
+    pages = columns.pop("page", ["p"] * len(rows))
+    batch = pa.RecordBatch.from_pydict({"offset": pa.array(rows, pa.int64()), "page": pages, **columns})
+    root = Path(log.url, below)
+    root.mkdir(parents=True, exist_ok=True)
+    return [AddedFile.of(each) for each in PartWriter(store=ArrowStore(str(root)), directories=["page"]).write([batch])]
+
+
+def written_to(store: ArrowStore, rows: Sequence[int]) -> list[AddedFile]:
+    """What Spark's tasks do at any place: a file of these offsets."""
+    batch = pa.RecordBatch.from_pydict({"offset": pa.array(rows, pa.int64()), "page": ["a/b"] * len(rows)})
+    return [AddedFile.of(each) for each in PartWriter(store=store, directories=["page"]).write([batch])]
+
+
+def load(log: DeltaLog, start: int, end: int, **content: Any) -> Sequence[str]:
+    """Commit offsets; the odd ones go to quarantine."""
+    good = [each for each in range(start, end) if each % 2 == 0]
+    odd = [each for each in range(start, end) if each % 2]
+    quarantined = Quarantined(schema=SCHEMA, directories=["page"], files=written(log, odd, "_quarantine"))
+    change = LoadChange(offsets=offsets(start, end), schema=SCHEMA, records=end - start, quarantined=len(odd))
+    return log.commit(change, written(log, good), quarantined if odd else None, ["page"], **content)
+
+
+def seen(root: Path) -> list[int]:
+    """What a reader of Delta Lake finds."""
+    if not DeltaTable.is_deltatable(str(root)):
+        return []
+    return sorted(DeltaTable(str(root)).to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@contextlib.contextmanager
+def killed_after(left: int) -> Iterator[list[int]]:
+    """A process that is killed before or after an operation that changes something; how many there were."""
+    done = [0]
+
+    def tick() -> None:
+        if done[0] >= left:
+            raise Killed
+        done[0] += 1
+
+    def mortal(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            tick()
+            result = function(*arguments, **named)
+            tick()
+            return result
+
+        return call
+
+    with (
+        patch.object(DeltaTable, "create_write_transaction", mortal(DeltaTable.create_write_transaction)),
+        patch("deltalake.transaction.create_table_with_add_actions", mortal(create_table_with_add_actions)),
+        patch.object(DeltaLog, "_write", mortal(DeltaLog._write)),
+    ):
+        yield done
+
+
+class DeltaLogTests(TestCase):
+    """Jobs on a table."""
+
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = Path(directory.name)
+        # The order of operations is looked at here, not whether the disk keeps them.
+        fsync = patch("logbus.pipeline.lake.file_system.os.fsync")
+        fsync.start()
+        self.addCleanup(fsync.stop)
+
+    def job(self, root: Path, left: int) -> int:
+        """Load what is missing of ten offsets, three at a time; the operations it took."""
+        with killed_after(left) as done:
+            log = DeltaLog(str(root))
+            log.claim(SCHEMA, ["page"])
+            while (start := log.load_state().held("t", 0).end) < 10:
+                load(log, start, min(start + 3, 10))
+        return done[0]
+
+    def test_killed_at_any_moment(self) -> None:
+        """Wherever jobs are killed, twice in a row, each offset is there once in the end, and never twice before."""
+        whole = self.job(self.root / "whole", 10**9)
+        self.assertEqual(seen(self.root / "whole"), [0, 2, 4, 6, 8])
+        self.assertEqual(seen(self.root / "whole" / "_quarantine"), [1, 3, 5, 7, 9])
+        self.assertGreater(whole, 20)
+        for first in range(whole):
+            with self.subTest(first=first):
+                root = self.root / str(first)
+                for left in (first, first * 7 % whole, 10**9):
+                    with contextlib.suppress(Killed):
+                        self.job(root, left)
+                    for found in (seen(root), seen(root / "_quarantine")):
+                        self.assertEqual(len(found), len(set(found)))
+                self.assertEqual((seen(root), seen(root / "_quarantine")), ([0, 2, 4, 6, 8], [1, 3, 5, 7, 9]))
+                self.assertEqual(DeltaLog(str(root)).refresh().held("t", 0), OffsetSet.of((0, 10)))
+
+    def opened(self, *, claim: bool = True) -> DeltaLog:
+        log = DeltaLog(str(self.root))
+        log.refresh()
+        if claim:
+            log.claim(SCHEMA, ["page"])
+        return log
+
+    def test_the_later_job_takes_over(self) -> None:
+        """A job that was taken over is told so when it commits, and nothing happens; also if it waits for long."""
+        early, late = self.opened(), self.opened()
+        for _ in range(2):
+            with self.assertRaisesRegex(ClaimLost, "claim 2 was made after claim 1, which is this job's"):
+                load(early, 0, 2)
+        load(late, 0, 4)
+        with self.assertRaises(ClaimLost):
+            load(early, 4, 6)
+        self.assertEqual((seen(self.root), seen(self.root / "_quarantine")), ([0, 2], [1, 3]))
+        self.assertEqual(late.load_state().held("t", 0), OffsetSet.of((0, 4)))
+
+    def test_claimed_between_the_look_and_the_commit(self) -> None:
+        """The version that the earlier job would make is taken."""
+        early = self.opened()
+        write = DeltaLog._write
+
+        def overtaken(log: DeltaLog, path: str, content: bytes) -> None:
+            write(log, path, content)
+            self.opened()
+
+        with patch.object(DeltaLog, "_write", overtaken), self.assertRaisesRegex(ClaimLost, "claim 2 was made after"):
+            load(early, 0, 2)
+        self.assertEqual(seen(self.root), [])
+
+    def test_two_that_create(self) -> None:
+        """One creates the table; the other, which does not know its columns yet, finds that when it commits."""
+        early = self.opened(claim=False)
+        early.claim()
+        self.assertEqual(early.number, 0)
+        late = self.opened()
+        self.assertEqual(late.number, 1)
+        with self.assertRaisesRegex(ClaimLost, "another job has created the table"):
+            load(early, 0, 2)
+        late = self.opened(claim=False)
+        self.assertEqual((late.load_state().offsets, seen(self.root)), ({}, []))
+
+    def test_commit_that_was_made_though_it_failed(self) -> None:
+        """As when an answer of a store is lost: the commit stands, and is not made twice."""
+        log = self.opened()
+        append = DeltaTable.create_write_transaction
+
+        def lost(*arguments: Any, **named: Any) -> None:
+            append(*arguments, **named)
+            raise CommitFailedError("the answer was lost")
+
+        with patch.object(DeltaTable, "create_write_transaction", lost):
+            log.commit(LoadChange(offsets=offsets(0, 3), schema=SCHEMA), written(log, [0, 1, 2]))
+        load(log, 3, 5)
+        self.assertEqual(seen(self.root), [0, 1, 2, 4])
+
+    def test_failure_without_a_reason(self) -> None:
+        """It is told as it is; files may be left, and nothing is committed."""
+        log = self.opened()
+        failed = patch.object(DeltaTable, "create_write_transaction", side_effect=CommitFailedError("no"))
+        with failed, self.assertRaisesRegex(LakeError, f"^{self.root}: no$"):
+            load(log, 0, 2)
+        full = patch.object(DeltaTable, "create_write_transaction", side_effect=OSError(28, "No space left"))
+        with full, self.assertRaisesRegex(OSError, "No space left"):
+            load(log, 0, 2)
+        load(log, 0, 2)
+        self.assertEqual(seen(self.root), [0])
+
+    def test_other_programs(self) -> None:
+        """
+        A table that is optimized, cleaned and changed by others between any two steps keeps its offsets; what was done
+        to the rows is told.
+        """
+        log = self.opened()
+        load(log, 0, 4)
+        load(log, 4, 8)
+        write = DeltaLog._write
+
+        def disturbed(log: DeltaLog, path: str, content: bytes) -> None:
+            write(log, path, content)
+            other = DeltaTable(str(self.root))
+            other.optimize.compact()
+            other.vacuum(0, dry_run=False, enforce_retention_duration=False)
+            other.delete("offset = 0")
+
+        with patch.object(DeltaLog, "_write", disturbed):
+            notes = load(log, 8, 12)
+        self.assertEqual(len(notes), 1, notes)
+        self.assertRegex(notes[0], r"version \d+ is another program's DELETE: the rows stay as that left them")
+        write_deltalake(str(self.root), pa.table({"offset": [100], "page": ["theirs"]}), mode="append")
+        DeltaTable(str(self.root)).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+        later = DeltaLog(str(self.root))
+        (note,) = later.claim()
+        self.assertIn("is another program's WRITE", note)
+        self.assertEqual(later.load_state().held("t", 0), OffsetSet.of((0, 12)))
+        load(later, 12, 14)
+        self.assertEqual(seen(self.root), [2, 4, 6, 8, 10, 12, 100])
+        self.assertEqual(seen(self.root / "_quarantine"), [1, 3, 5, 7, 9, 11, 13])
+        DeltaTable(str(self.root)).restore(0)
+        self.assertEqual(self.opened().load_state().held("t", 0), OffsetSet.of((0, 14)), "offsets are not loaded twice")
+
+    def test_checkpoints_and_cleaned_logs(self) -> None:
+        """The offsets outlive the versions that committed them; old states are deleted."""
+        log = self.opened()
+        DeltaTable(str(self.root)).alter.set_table_properties({"delta.checkpointInterval": "10"})
+        for start in range(2 * delta_log.KEEP + 5):
+            load(log, start, start + 1)
+        logs = self.root / "_delta_log"
+        last = json.loads((logs / "_last_checkpoint").read_text())["version"]
+        self.assertGreater(last, 30)
+        for each in logs.glob("*.json"):
+            if int(each.stem) <= last:
+                each.unlink()
+        self.assertLess(len(list((self.root / STATES).iterdir())), 2 * delta_log.KEEP + 1)
+        again = self.opened()
+        self.assertEqual(again.load_state().held("t", 0), OffsetSet.of((0, 2 * delta_log.KEEP + 5)))
+        load(again, 45, 47)
+        self.assertEqual(seen(self.root), list(range(0, 47, 2)))
+
+    def test_schema_evolution(self) -> None:
+        """New columns and fields of any depth are added; a column cannot change its type, in the quarantine neither."""
+        log = self.opened()
+        load(log, 0, 2)
+        place = {"type": "struct", "fields": schema(("x", "integer"))["fields"][2:]}
+        log.commit(
+            LoadChange(offsets=offsets(2, 3), schema=schema(("at", "timestamp"), ("place", place))),
+            written(log, [2], place=[{"x": 1}]),
+        )
+        more = {
+            "type": "struct",
+            "fields": schema(
+                ("x", "integer"), ("y", {"type": "array", "elementType": "string", "containsNull": False})
+            )["fields"][2:],
+        }
+        log.commit(
+            LoadChange(offsets=offsets(3, 4), schema=schema(("place", more))),
+            written(log, [3], place=[{"x": 1, "y": ["z"]}]),
+        )
+        rows = DeltaTable(str(self.root)).to_pyarrow_table().to_pylist()
+        found = {row["offset"]: row["place"] for row in rows}
+        self.assertEqual(found, {0: None, 2: {"x": 1, "y": None}, 3: {"x": 1, "y": ["z"]}})
+        before = log.number
+        with self.assertRaisesRegex(LakeError, "column 'page' is string in the table and integer in the new rows"):
+            log.commit(LoadChange(schema={"type": "struct", "fields": [{**SCHEMA["fields"][1], "type": "integer"}]}))
+        self.assertEqual(self.opened(claim=False).number, before)
+        with self.assertRaisesRegex(LakeError, "Delta Lake has no type for column 'gone', which is interval day"):
+            log.commit(LoadChange(schema=schema(("gone", "interval day"))))
+
+    def test_contradictions(self) -> None:
+        """No offset comes twice, and no topic under another id."""
+        log = self.opened()
+        load(log, 0, 2)
+        for change, words in (
+            (LoadChange(offsets=offsets(1, 3)), "offsets .* are in the table already"),
+            (LoadChange(offsets=offsets(2, 3, "two")), "deleted and created again"),
+        ):
+            with self.assertRaisesRegex(LakeError, words):
+                log.commit(change)
+        log.commit(LoadChange(lost=offsets(2, 4), batch=("q", 3)))
+        state = self.opened(claim=False).load_state()
+        self.assertEqual((state.held("t", 0), state.lost), (OffsetSet.of((0, 4)), offsets(2, 4)))
+        self.assertEqual(state.batches, {"q": 3})
+        kinds = [each[KIND] for each in DeltaTable(str(self.root)).history()]
+        self.assertEqual(kinds, ["loss", "load", "claim"])
+
+    def test_partition_values(self) -> None:
+        """Values of any characters are read as they were written; an empty one is null."""
+        log = self.opened()
+        pages = ["/", "a=b/c", None, "ü %", "100%25 #1?", "", "x:y", "é" * 150]
+        log.commit(LoadChange(offsets=offsets(0, 8), schema=SCHEMA), written(log, list(range(8)), page=pages))
+        rows = DeltaTable(str(self.root)).to_pyarrow_table().to_pylist()
+        self.assertEqual({row["offset"]: row["page"] for row in rows}, {**dict(enumerate(pages)), 5: None})
+
+    def test_tables_that_are_not_ours(self) -> None:
+        """Another program's table is left alone, unless it is empty; a state that is gone is named."""
+        theirs = self.root / "theirs"
+        write_deltalake(str(theirs), pa.table({"offset": [1]}))
+        with self.assertRaisesRegex(LakeError, "is a Delta Lake table that another program made"):
+            DeltaLog(str(theirs)).refresh()
+        DeltaTable.create(
+            str(self.root / "empty"), Schema([Field("offset", "long"), Field("page", "string")]), partition_by=["page"]
+        )
+        log = DeltaLog(str(self.root / "empty"))
+        log.claim(SCHEMA, ["page"])
+        load(log, 0, 2)
+        for each in (self.root / "empty" / STATES).iterdir():
+            each.unlink()
+        with self.assertRaisesRegex(LakeError, "0000000001-0000000001.json is missing, which has the offsets"):
+            DeltaLog(str(self.root / "empty")).refresh()
+        (theirs / "_delta_log" / f"{0:020}.json").write_text("{")
+        with self.assertRaisesRegex(LakeError, f"^{theirs}: its log cannot be read: "):
+            DeltaLog(str(theirs)).refresh()
+        with self.assertRaisesRegex(LakeError, "cannot be the name of a Delta Lake table: delta-rs takes % for"):
+            DeltaLog(str(self.root / "100%"))
+        with self.assertRaisesRegex(OptionError, "AWS_REGION is no option of a local directory"):
+            DeltaLog(str(theirs), {"AWS_REGION": "here"})
+
+
+class ObjectStoreTests(TestCase):
+    def test_busy_store(self) -> None:
+        """
+        On an S3 server that fails one request in five each commit is made once, and the first of two jobs is told that
+        it was taken over.
+        """
+        with S3Server("lake", failing=0.2) as server:
+            url = "s3://lake/t"
+            quarantine = ArrowStore(f"{url}/_quarantine", server.options)
+            log, late = DeltaLog(url, server.options), DeltaLog(url, server.options)
+            log.claim(SCHEMA, ["page"])
+            for each in range(2):
+                odd = Quarantined(schema=SCHEMA, directories=["page"], files=written_to(quarantine, [each + 100]))
+                log.commit(
+                    LoadChange(offsets=offsets(each, each + 1), schema=SCHEMA), written_to(log.store, [each]), odd
+                )
+            late.claim()
+            with self.assertRaisesRegex(ClaimLost, "^s3://lake/t: claim 2 was made after claim 1"):
+                log.commit(LoadChange(offsets=offsets(9, 10)), written_to(log.store, [9]))
+            self.assertEqual(late.load_state().held("t", 0), OffsetSet.of((0, 2)))
+            for place, expected in ((url, [0, 1]), (f"{url}/_quarantine", [100, 101])):
+                found = DeltaTable(place, storage_options=delta_log.storage_options(place, server.options))
+                self.assertEqual(sorted(found.to_pyarrow_table()["offset"].to_pylist()), expected)
+            self.assertGreater(server.failed, 5)
