@@ -12,7 +12,13 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.pipeline.kills.rounds import Report
 
 
 def _end(number: int, _: FrameType | None) -> None:
@@ -29,6 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sink", action="store_true", help="a stream that copies a topic exactly once")
     parser.add_argument("--load", action="store_true", help="a load that follows a topic")
+    parser.add_argument("--format", default="parquet", help="of the table that is loaded: parquet or delta")
     parser.add_argument("--rounds", type=int, default=4, help="how many are killed")
     parser.add_argument("--seed", type=int, default=1, help="decides who and when")
     asked = parser.parse_args()
@@ -38,10 +45,14 @@ def main() -> int:
         signal.signal(number, _end)
     from tests.pipeline.kills import load_rounds, sink_rounds
 
+    jobs: list[tuple[bool, str, Callable[..., Report]]] = [
+        (asked.sink, "sink", sink_rounds.run),
+        (asked.load, "load", partial(load_rounds.run, table_format=asked.format)),
+    ]
     is_right = True
-    for is_asked, name, kills in ((asked.sink, "sink", sink_rounds), (asked.load, "load", load_rounds)):
+    for is_asked, name, kill in jobs:
         if is_asked:
-            report = kills.run(asked.rounds, asked.seed, lambda line: print(line, flush=True))
+            report = kill(asked.rounds, asked.seed, lambda line: print(line, flush=True))
             print(f"\n{name}, seed {asked.seed}: {'right' if report.is_right else 'WRONG'}")
             print(*report.lines(), sep="\n", flush=True)
             is_right &= report.is_right

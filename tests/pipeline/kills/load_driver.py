@@ -20,6 +20,7 @@ from logbus.pipeline.jobs.load import LoadOptions, run
 from logbus.pipeline.lake import table as tables
 from logbus.pipeline.lake.commit_log import Commit
 from logbus.pipeline.lake.file_system import LocalFileSystem
+from logbus.pipeline.lake.formats import DELTA, table_at
 from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.pipeline.session import session
 from tests.pipeline.kills.held_source import HeldSource
@@ -30,7 +31,7 @@ COMPACT = 2
 """Batches: they make enough files."""
 
 
-def _have_points() -> None:
+def _have_points_of_parquet() -> None:
     """
     The points of a commit are named for its kind: ``load-written``, its files are there; ``load-drafted``, and the
     commit under another name; ``load-made``, and the commit; ``load-file-gone``, an old file is deleted;
@@ -75,14 +76,69 @@ def _have_points() -> None:
         setattr(owner, name, function)
 
 
+def _have_points_of_delta() -> None:
+    """
+    ``load-written``: the files are there; ``load-drafted``: and the state; ``load-made``: and the commit;
+    ``load-settled``: and that of the quarantine.
+    """
+    from deltalake import DeltaTable
+    from deltalake.table import TableOptimizer
+
+    from logbus.pipeline.lake.delta_log import DeltaLog
+
+    commit, write, settle = DeltaLog.commit, DeltaLog._write, DeltaLog._settle
+    append, claim, compact = DeltaTable.create_write_transaction, DeltaLog.claim, TableOptimizer.compact
+
+    def committing(self: Any, *arguments: Any) -> Any:
+        at("load-written")
+        return commit(self, *arguments)
+
+    def writing(self: Any, path: str, content: bytes) -> None:
+        write(self, path, content)
+        at("load-drafted")
+
+    def appending(self: Any, actions: Any, *arguments: Any, **named: Any) -> None:
+        append(self, actions, *arguments, **named)
+        if actions:
+            at("load-made")
+
+    def settling(self: Any) -> None:
+        settle(self)
+        at("load-settled")
+
+    def claiming(self: Any, *arguments: Any) -> Any:
+        told = claim(self, *arguments)
+        at("claim-made")
+        return told
+
+    def compacting(self: Any, *arguments: Any, **named: Any) -> Any:
+        at("compact-written")
+        made = compact(self, *arguments, **named)
+        at("compact-made")
+        return made
+
+    for owner, name, function in (
+        (DeltaLog, "commit", committing),
+        (DeltaLog, "_write", writing),
+        (DeltaLog, "_settle", settling),
+        (DeltaLog, "claim", claiming),
+        (DeltaTable, "create_write_transaction", appending),
+        (TableOptimizer, "compact", compacting),
+    ):
+        setattr(owner, name, function)
+
+
 def main(asked: dict[str, Any]) -> None:
     """
-    :param asked: ``bootstrap``, ``topic``, ``table``, ``master``, ``settings`` of Spark.
+    :param asked: ``bootstrap``, ``topic``, ``table``, ``master``, ``settings`` of Spark, ``format``.
     """
     spark = session("loading", master=asked["master"], settings=asked["settings"])
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(HeldSource)
-    _have_points()
+    if asked["format"] == DELTA:
+        _have_points_of_delta()
+    else:
+        _have_points_of_parquet()
     tables.SNAPSHOT_EVERY, tables.KEEP = 12, 24  # type: ignore[misc]
     watch = JobControl()
 
@@ -98,6 +154,7 @@ def main(asked: dict[str, Any]) -> None:
         options = LoadOptions(
             source=source,
             table=asked["table"],
+            format=asked["format"],
             payload=payload,
             batch_offsets=batch_offsets,
             compact=COMPACT,
@@ -107,7 +164,7 @@ def main(asked: dict[str, Any]) -> None:
 
     load(BATCH_OFFSETS, 0.05, watch)
     load(1_000_000, None, JobControl())
-    rows = spark.read.parquet(asked["table"]).select("partition", "offset")
+    rows = table_at(spark, asked["table"]).read().select("partition", "offset")
     print("found", rows.count(), rows.distinct().count(), flush=True)
     spark.stop()
 

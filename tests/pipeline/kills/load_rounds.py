@@ -11,8 +11,12 @@ from random import Random
 
 import pyarrow.parquet
 from attrs import define, field, frozen
+from deltalake import DeltaTable
 
+from logbus.pipeline.lake.commit_log import TableState
+from logbus.pipeline.lake.delta_log import DeltaLog
 from logbus.pipeline.lake.file_system import LocalFileSystem
+from logbus.pipeline.lake.formats import DELTA, PARQUET
 from logbus.pipeline.lake.table import Table
 from tests.pipeline.kills.feed import PARTITIONS, Feed, Looper, Place
 from tests.pipeline.kills.rounds import Report, Rounds, plan
@@ -38,7 +42,19 @@ _DRIVERS = (
     _EARLY,
     None,
 )
+_DELTA_DRIVERS = (
+    "task-has-given-on",
+    "load-written",
+    "load-drafted",
+    "load-made",
+    "load-settled",
+    "compact-written",
+    "compact-made",
+    _EARLY,
+    None,
+)
 POINTS = {"worker": _TASKS, "executor": _TASKS, "driver": _DRIVERS, "all": _DRIVERS}
+DELTA_POINTS = {**POINTS, "driver": _DELTA_DRIVERS, "all": _DELTA_DRIVERS}
 
 
 @frozen(kw_only=True)
@@ -67,12 +83,14 @@ class LoadReport(Report):
 
 def places(table: Path, known: dict[Path, list[Place]] | None = None) -> list[Place]:
     """
-    What any reader finds who knows nothing of commits; with what is there twice.
+    What any reader finds, with what is there twice: of Delta Lake; else one who knows nothing of commits.
 
     :param known: what is in files that were read before: they do not change.
     :raise FileNotFoundError: a file has gone since the directory was listed: readers fail then.
     """
     files = [
+        Path(each) for each in (DeltaTable(str(table)).file_uris() if DeltaTable.is_deltatable(str(table)) else ())
+    ] or [
         each
         for each in table.rglob("*.parquet")
         if not any(part.startswith(("_", ".")) for part in each.relative_to(table).parts)
@@ -124,7 +142,12 @@ def value(number: int) -> bytes:
 
 
 def run(
-    rounds: int, seed: int, say: Callable[[str], object] = print, spark: Standalone | None = None, commits: int = 2
+    rounds: int,
+    seed: int,
+    say: Callable[[str], object] = print,
+    spark: Standalone | None = None,
+    commits: int = 2,
+    table_format: str = PARQUET,
 ) -> LoadReport:
     """
     Kill a Python worker, an executor, a driver, or a Spark that is one process, at points of a load and its commits.
@@ -132,29 +155,33 @@ def run(
     :param seed: of who is killed when.
     :param spark: one that runs; or one is started.
     :param commits: before each kill.
+    :param table_format: of the table.
     """
     begun = time.monotonic()
     chance = Random(seed)
     with Workplace(spark or Standalone()) as place:
         table = place.directory / "table"
-        log = Table(LocalFileSystem(table))
+        is_delta = table_format == DELTA
+        log: DeltaLog | Table = DeltaLog(str(table)) if is_delta else Table(LocalFileSystem(table))
         topic = make(place.broker, PARTITIONS)
-        asked = {"topic": topic, "table": str(table)}
+        asked = {"topic": topic, "table": str(table), "format": table_format}
         them = Rounds(chance, say, place, "tests.pipeline.kills.load_driver", asked, "load-made", (_EARLY,), commits)
 
         def taken() -> int:
-            topics = log.refresh().load.offsets.values()
+            state = log.refresh()
+            topics = (state.load if isinstance(state, TableState) else state).offsets.values()
             return sum(len(offsets) for each in topics for offsets in each.partitions.values())
 
         try:
             with Feed(place.broker.bootstrap, topic, value, taken) as feed, Watcher(table) as watcher:
-                for number, each in enumerate(plan(rounds, chance, WHO, POINTS)):
+                for number, each in enumerate(plan(rounds, chance, WHO, DELTA_POINTS if is_delta else POINTS)):
                     them.round(number, each)
             said = them.finish().split()
         finally:
             them.away()
         good, odd = Counter(places(table)), Counter(places(table / "_quarantine"))
-        commits = log.refresh().number
+        log.refresh()
+        commits = log.number if isinstance(log, DeltaLog) else log.state.number
     both = good + odd
     assert said == ["found", str(good.total()), str(len(good))], f"Spark {said}, and there are {good.total()} rows"
     return LoadReport(
