@@ -20,6 +20,7 @@ to the log's end, from the leader only, whose view of their logs it updates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import get_ident
 from typing import Any, TypeAlias
 
 from attrs import define, field
@@ -39,7 +40,7 @@ from logbus.cluster.replication.replica_selector import RackAwareReplicaSelector
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH
 from logbus.net.time_slices import TimeSlice
-from logbus.storage.filesystem.cached_only import MOST_LOADS, CachedOnly
+from logbus.storage.filesystem.cached_only import MOST_LOADS
 from logbus.storage.istorage import NotCached
 
 PARTITIONS_AT_A_TIME = 100
@@ -208,6 +209,7 @@ class ReplicaReader:
         """
         answers: list[PartitionFetchResult] = []
         urgent, left = False, max(0, max_bytes - size)
+        thread = 0 if cold is None else get_ident()
         for fetch in fetches:
             result = PartitionFetchResult(fetch)
             answers.append(result)
@@ -219,11 +221,10 @@ class ReplicaReader:
                     raise ApiError(
                         ErrorCode.UNKNOWN_TOPIC_ID, f"{fetch.topic} has the id {replica.topic_id}, not {fetch.topic_id}"
                     )
-                mode = CachedOnly(replica.log.disk, on=cold is not None)
                 if fetch_params.is_replica:
-                    self._read_for_follower(result, replica, left, fetch_params, mode, min_one=size == 0)
+                    self._read_for_follower(result, replica, left, fetch_params, thread, min_one=size == 0)
                 else:
-                    self._read_for_consumer(result, replica, left, fetch_params, mode, min_one=size == 0)
+                    self._read_for_consumer(result, replica, left, fetch_params, thread, min_one=size == 0)
             except NotCached as problem:
                 assert cold is not None
                 cold.append(problem)
@@ -309,7 +310,7 @@ class ReplicaReader:
         replica: Replica,
         left: int,
         fetch_params: FetchParams,
-        mode: CachedOnly,
+        thread: int,
         *,
         min_one: bool,
     ) -> None:
@@ -344,12 +345,17 @@ class ReplicaReader:
             # The usual one that has to wait.
             result.read_to = fetch.offset
             return
-        with mode:
+        # As CachedOnly does, in half a microsecond less.
+        disk = log.disk
+        before, disk.cached_only = disk.cached_only, thread
+        try:
             found = replica.read(
                 fetch.offset, min(left, fetch.max_bytes), committed=fetch_params.committed, min_one=min_one
             )
             if fetch_params.committed and found.data is not None:
                 result.aborted = log.aborted_transactions(fetch.offset, found.end_offset)
+        finally:
+            disk.cached_only = before
         result.data, result.read_to = found.data, found.end_offset
 
     def _read_for_follower(
@@ -358,7 +364,7 @@ class ReplicaReader:
         replica: Replica,
         left: int,
         fetch_params: FetchParams,
-        mode: CachedOnly,
+        thread: int,
         *,
         min_one: bool,
     ) -> None:
@@ -371,8 +377,12 @@ class ReplicaReader:
             # Note the follower's offset first: that may move the high watermark, which goes into the answer.
             replica.fetched(follower, OffsetAndStart(fetch.offset, fetch.log_start_offset))
             if not self.throttle.is_throttled(replica, follower):
-                with mode:
+                disk = log.disk
+                before, disk.cached_only = disk.cached_only, thread
+                try:
                     found = log.read(fetch.offset, min(left, fetch.max_bytes), None, min_one)
+                finally:
+                    disk.cached_only = before
                 result.data, result.read_to = found.data, found.end_offset
                 if result.data is not None:
                     self.throttle.sent(replica, follower, len(result.data))

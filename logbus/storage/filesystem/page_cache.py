@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from typing import cast
 
 from attrs import define, field
 
@@ -70,7 +71,9 @@ class PageCache:
             else:
                 if count < length and position + count < os.fstat(fd).st_size:
                     return None
-                return bytes(data) if count == length else bytes(data[:count])
+                del data[count:]
+                # It serves as bytes do: it is read, and not kept. A copy would take as long as the read.
+                return cast(bytes, data)
         return os.pread(fd, length, position)
 
 
