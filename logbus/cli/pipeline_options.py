@@ -162,6 +162,7 @@ def query_options(command: F) -> F:
             help="With --to-table: a directory for each value of this column; may be repeated.",
         ),
         store_options,
+        option_of_catalog,
         option_of_format,
         click.option("--to-table", metavar="DIR", help="Write to a table."),
         click.option(
@@ -185,7 +186,7 @@ def query_options(command: F) -> F:
 
 def table_options(command: F) -> F:
     """Add the options of a table that is written: its format, and options of its store; see :func:`store_of`."""
-    return option_of_format(store_options(command))
+    return option_of_format(option_of_catalog(store_options(command)))
 
 
 def option_of_format(command: F) -> F:
@@ -193,8 +194,18 @@ def option_of_format(command: F) -> F:
     return click.option(
         "--format",
         "table_format",
-        type=click.Choice(["parquet", "delta"]),
+        type=click.Choice(["parquet", "delta", "iceberg"]),
         help="The table's format; default: as the table has it, and parquet for a new one.",
+    )(command)
+
+
+def option_of_catalog(command: F) -> F:
+    """Add the option for the catalog of a table of Iceberg."""
+    return click.option(
+        "--catalog",
+        default="",
+        metavar="NAME",
+        help="In which a table of Iceberg is, of PyIceberg's configuration; default: the one called 'default'.",
     )(command)
 
 
@@ -264,10 +275,11 @@ def outputs_of(given: Mapping[str, Any], kafka: Mapping[str, str], key: Sequence
                 given["partition_by"],
                 given["table_format"] or "",
                 store_of(given["store_settings"]),
+                given["catalog"],
             )
         )
-    elif given["partition_by"] or given["table_format"] or given["store_settings"]:
-        raise click.UsageError("--partition-by, --format and --store-option are for --to-table")
+    elif given["partition_by"] or given["table_format"] or given["store_settings"] or given["catalog"]:
+        raise click.UsageError("--partition-by, --format, --catalog and --store-option are for --to-table")
     if not found:
         raise click.UsageError("say where the result goes: --to-topic, --to-table, or both")
     return found

@@ -8,7 +8,7 @@ import click
 
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options
-from logbus.cli.pipeline_options import store_of, store_options
+from logbus.cli.pipeline_options import option_of_catalog, store_of, store_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 )
 @click.option("--target-mb", type=click.IntRange(min=1), default=128, show_default=True, help="Size of the new files.")
 @store_options
+@option_of_catalog
 @job_options
 def compact(
     table: str,
     min_files: int,
     store_settings: tuple[str, ...],
+    catalog: str,
     target_mb: int,
     job: Job,
 ) -> None:
@@ -48,7 +50,7 @@ def compact(
     from logbus.pipeline.lake.formats import existing_table
 
     def work(spark: SparkSession, watch: JobControl) -> CompactionReport:
-        found = existing_table(spark, table, store_of(store_settings))
+        found = existing_table(spark, table, store_of(store_settings), catalog)
         if found.optimizes_by_claim:
             found.claim()
         return found.optimize(min_files=min_files, target_bytes=target_mb << 20)

@@ -16,7 +16,12 @@ from logbus.cli.pipeline_options import payload_of, payload_options, store_of, s
 @click.command()
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @click.option("--pattern", metavar="REGEX", help="Topics whose names it matches, instead of TOPIC.")
-@click.option("--table", required=True, metavar="DIR", help="The table's directory, or a URL that Spark supports.")
+@click.option(
+    "--table",
+    required=True,
+    metavar="DIR",
+    help="The table's directory or URL; of Iceberg its name, such as lake.views.",
+)
 @table_options
 @click.option("--since", metavar="WHEN", help="Records from this time on: as for 'logbus consume --timestamp'.")
 @click.option("--until", metavar="WHEN", help="Records before this time.")
@@ -77,6 +82,7 @@ def load(
     table: str,
     table_format: str | None,
     store_settings: tuple[str, ...],
+    catalog: str,
     since: str | None,
     until: str | None,
     offsets: str | None,
@@ -127,6 +133,7 @@ def load(
         table=table,
         format=table_format or "",
         store_options=store_of(store_settings),
+        catalog=catalog,
         payload=payload_of(topics, given),
         batch_offsets=batch_offsets,
         partition_by=partition_by,

@@ -61,6 +61,8 @@ class LoadOptions:
     :ivar format: the table's, such as ``delta`` (:data:`.FORMATS`); "": as the table has it, and ``parquet`` for a new
         one.
     :ivar store_options: of an object store, such as ``AWS_ENDPOINT_URL``; others come from the environment.
+    :ivar catalog: of PyIceberg's configuration, in which a table of Iceberg is; its name is the ``table``, such as
+        ``lake.views``. "": the default catalog.
     :raise OptionError: an option is wrong; it names the option, and what it takes.
     """
 
@@ -74,6 +76,7 @@ class LoadOptions:
     partition_by: str = ""
     format: str = ""
     store_options: Mapping[str, str] = field(factory=dict, repr=False)
+    catalog: str = ""
     reading: SourceOptions = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -87,7 +90,7 @@ class LoadOptions:
             check_taken(self.payload.own_columns, taken, "a directory", getattr(self.payload, "into", ""))
         if not self.table:
             raise OptionError("table is empty; it takes a directory or a URL")
-        check_format(self.table, self.format, self.store_options)
+        check_format(self.table, self.format, self.store_options, self.catalog)
         if self.batch_offsets < 1:
             raise OptionError(f"batch_offsets is {self.batch_offsets}; it takes a number of offsets, from 1")
         if self.compact < 0:
@@ -188,7 +191,7 @@ def remaining(spark: SparkSession, options: LoadOptions) -> Remaining:
 
 
 def _table(spark: SparkSession, options: LoadOptions) -> LoadTarget:
-    return table_at(spark, options.table, options.format, options.store_options)
+    return table_at(spark, options.table, options.format, options.store_options, options.catalog)
 
 
 @define

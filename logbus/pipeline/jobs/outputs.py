@@ -122,6 +122,7 @@ class ToTable:
     :param partitioned_by: columns whose values are directories.
     :param format: such as ``delta`` (:data:`.FORMATS`); "": as the table has it, and ``parquet`` for a new one.
     :param store_options: of an object store; others come from the environment.
+    :param catalog: in which a table of Iceberg is, whose name is the ``url``.
     :raise OptionError: an option is wrong.
     """
 
@@ -129,10 +130,11 @@ class ToTable:
     partitioned_by: Sequence[str] = ()
     format: str = ""
     store_options: Mapping[str, str] = field(factory=dict, repr=False)
+    catalog: str = ""
     _table: LoadTarget | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        check_format(self.url, self.format, self.store_options)
+        check_format(self.url, self.format, self.store_options, self.catalog)
 
     def check(self) -> None:
         """See :class:`Output`: only Spark knows all file systems."""
@@ -144,7 +146,7 @@ class ToTable:
         :raise LakeError: it is damaged.
         """
         _check_columns("a directory", self.partitioned_by, columns)
-        self._table = table_at(spark, self.url, self.format, self.store_options)
+        self._table = table_at(spark, self.url, self.format, self.store_options, self.catalog)
         self._table.claim()
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from logbus.extras import install_hint
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake.file_system import file_system_at
+from logbus.pipeline.lake.iceberg.catalogs import check_catalog, check_identifier
 from logbus.pipeline.lake.object_store import AZURE_SCHEMES, GCS_SCHEMES, S3_SCHEMES, ArrowStore, split_scheme
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
     from logbus.pipeline.lake.target import LoadTarget
 
-PARQUET, DELTA = "parquet", "delta"
-FORMATS = (PARQUET, DELTA)
+PARQUET, DELTA, ICEBERG = "parquet", "delta", "iceberg"
+FORMATS = (PARQUET, DELTA, ICEBERG)
 
 _PACKAGES = {DELTA: "deltalake"}
 """That an extra of the format's name installs."""
@@ -28,16 +29,25 @@ _SIGNS = {"_delta_log": DELTA}
 _OBJECT_STORES = (*S3_SCHEMES, *GCS_SCHEMES, *AZURE_SCHEMES)
 
 
-def check_format(url: str, wanted: str, options: Mapping[str, str]) -> None:
+def check_format(url: str, wanted: str, options: Mapping[str, str], catalog: str = "") -> None:
     """
     Check what can be checked without looking at the table.
 
     :param wanted: "": as the table has it.
+    :param catalog: of a table of Iceberg; "": the default one.
     :raise OptionError: there is no such format, its package is not installed, or an option is none of the store's.
     :raise LakeError: the format cannot be on such a store.
     """
     if wanted not in ("", *FORMATS):
         raise OptionError(f"format is {wanted!r}; it takes {', '.join(FORMATS)}")
+    if catalog and wanted not in ("", ICEBERG):
+        raise OptionError(f"catalog is {catalog!r}, and the format {wanted}: catalogs are for tables of {ICEBERG}")
+    if catalog or wanted == ICEBERG:
+        check_identifier(url)
+        check_catalog(catalog)
+        if options:
+            raise OptionError(f"{url}: a table of {ICEBERG} has the store that its catalog says, and no store options")
+        return
     is_object_store = split_scheme(url)[0] in _OBJECT_STORES
     if is_object_store and wanted == PARQUET:
         raise LakeError(
@@ -51,7 +61,7 @@ def check_format(url: str, wanted: str, options: Mapping[str, str]) -> None:
 
 
 def _others() -> str:
-    return "tables of the format " + " or ".join(each for each in FORMATS if each != PARQUET)
+    return f"tables of the format {DELTA}"
 
 
 def _check_package(name: str, package: str) -> None:
@@ -61,18 +71,25 @@ def _check_package(name: str, package: str) -> None:
         raise OptionError(f"tables of the format {name} need the package {package}: {install_hint(name)}") from e
 
 
-def table_at(spark: SparkSession, url: str, wanted: str = "", options: Mapping[str, str] | None = None) -> LoadTarget:
+def table_at(
+    spark: SparkSession, url: str, wanted: str = "", options: Mapping[str, str] | None = None, catalog: str = ""
+) -> LoadTarget:
     """
     The table at a URL or a path; a directory that does not exist is an empty table.
 
     :param wanted: its format; "": as the table has it, and ``parquet`` for a new one.
     :param options: of the store (:mod:`.object_store`).
+    :param catalog: in which a table of Iceberg is, whose name is given instead of a URL; "": the default one.
     :raise OptionError: there is no such format, or an option is none of the store's.
     :raise LakeError: it has another format, is a directory of other files, is damaged, cannot be reached, or its name
         cannot be a table's.
     """
     given = options or {}
-    check_format(url, wanted, given)
+    check_format(url, wanted, given, catalog)
+    if catalog or wanted == ICEBERG:
+        from logbus.pipeline.lake.iceberg.table import IcebergTable
+
+        return IcebergTable.at(spark, url, catalog)
     found = format_of(_names(spark, url, given))
     if wanted and found and found != wanted:
         raise LakeError(
@@ -91,13 +108,15 @@ def table_at(spark: SparkSession, url: str, wanted: str = "", options: Mapping[s
     return ParquetTable.at(spark, url)
 
 
-def existing_table(spark: SparkSession, url: str, options: Mapping[str, str] | None = None) -> LoadTarget:
+def existing_table(
+    spark: SparkSession, url: str, options: Mapping[str, str] | None = None, catalog: str = ""
+) -> LoadTarget:
     """
     The table at a URL or a path, which must exist.
 
     :raise LakeError: there is none, or it is damaged.
     """
-    table = table_at(spark, url, "", options)
+    table = table_at(spark, url, "", options, catalog)
     if not table.number:
         raise LakeError(f"there is no table at {table.url}")
     return table

@@ -35,7 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sink", action="store_true", help="a stream that copies a topic exactly once")
     parser.add_argument("--load", action="store_true", help="a load that follows a topic")
-    parser.add_argument("--format", default="parquet", help="of the table that is loaded: parquet or delta")
+    parser.add_argument("--format", default="parquet", help="of the table that is loaded: parquet, delta or iceberg")
     parser.add_argument("--rounds", type=int, default=4, help="how many are killed")
     parser.add_argument("--seed", type=int, default=1, help="decides who and when")
     asked = parser.parse_args()
@@ -43,11 +43,13 @@ def main() -> int:
         parser.error("what is to be killed? --sink or --load")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
-    from tests.pipeline.kills import load_rounds, sink_rounds
+    from tests.pipeline.kills import iceberg_rounds, load_rounds, sink_rounds
+
+    loads = iceberg_rounds.run if asked.format == "iceberg" else partial(load_rounds.run, table_format=asked.format)
 
     jobs: list[tuple[bool, str, Callable[..., Report]]] = [
         (asked.sink, "sink", sink_rounds.run),
-        (asked.load, "load", partial(load_rounds.run, table_format=asked.format)),
+        (asked.load, "load", loads),
     ]
     is_right = True
     for is_asked, name, kill in jobs:

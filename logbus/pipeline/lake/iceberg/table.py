@@ -257,7 +257,7 @@ class IcebergTable:
 
     def commit(self, change: LoadChange) -> CommitReport:
         """See :class:`.LoadTarget`."""
-        before = self._known
+        before, notes = self._known, list[str]()
         odd = self._commit_odd()
         for _ in range(_ATTEMPTS):
             if self._known.load != before.load:
@@ -267,11 +267,12 @@ class IcebergTable:
                 break
             except Overtaken:
                 self._check_claim()
+                notes = list(self._notes)
         else:
             raise LakeError(f"{self.url}: it changes so often that nothing can be committed; run the load again")
         files = [*self._staged, *self._odd]
         self._staged, self._odd, self._written = [], [], []
-        return CommitReport(self.number, len(files), sum(each.file_size_in_bytes for each in files))
+        return CommitReport(self.number, len(files), sum(each.file_size_in_bytes for each in files), notes)
 
     def _commit_odd(self) -> int | None:
         """Add the staged rows of the quarantine; the snapshot to be named."""

@@ -1,0 +1,95 @@
+"""Tests loads into tables of Iceberg on a real Spark, and that other programs read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyiceberg")
+import polars
+
+from logbus.pipeline.errors import LakeError
+from logbus.pipeline.jobs.job_control import JobControl
+from logbus.pipeline.lake.iceberg.table import IcebergTable
+from logbus.pipeline.payloads.payload import JsonPayload
+from logbus.testing import Broker
+from tests.pipeline.lake.iceberg.fixtures import NAME, catalog_in
+from tests.pipeline.load_fixtures import BASE, HOUR, fill, load, make
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = "user STRING, at TIMESTAMP, e INT"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[str]:
+    """A catalog."""
+    with catalog_in(tmp_path) as name:
+        yield name
+
+
+def _json(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
+def readers(spark: SparkSession, catalog: str) -> dict[str, list[tuple[int, int]]]:
+    """What each program finds: partitions and offsets, in order."""
+    table = IcebergTable.at(spark, NAME, catalog)
+    plain = table.catalog.load_table(NAME)
+    scan = plain.scan(selected_fields=("partition", "offset"))
+    files = [task.file.file_path for task in plain.scan().plan_files()]
+    found = {
+        "pyiceberg": [(row["partition"], row["offset"]) for row in scan.to_arrow().to_pylist()],
+        "duckdb": scan.to_duckdb("rows").sql('SELECT "partition", "offset" FROM rows').fetchall(),
+        "polars": polars.scan_iceberg(plain).select("partition", "offset").collect().rows(),
+        "Spark": [tuple(row) for row in spark.read.parquet(*files).select("partition", "offset").collect()],
+        "logbus": [tuple(row) for row in table.read().select("partition", "offset").collect()],
+    }
+    return {name: sorted(rows) for name, rows in found.items()}
+
+
+def test_read_while_it_is_written(spark: SparkSession, broker: Broker, catalog: str) -> None:
+    """
+    After each commit, and after a compaction, all readers find the same rows, each record once; those that cannot be
+    read are in a table beside it, with the reasons; hours are partitions of the event's time, and no columns.
+    """
+    topic = make(broker, 2, **{"message.timestamp.after.max.ms": str(2**62)})
+    at = "2024-05-01T%02d:30:00.123456Z"
+    values = [_json(user="ü", at=at % (number % 3), e=number) if number % 4 else b"odd" for number in range(12)]
+    far = 400_000_000_000_000
+    for partition in range(2):
+        fill(broker, topic, values, partition, lambda number: far if number == 7 else BASE + number * HOUR)
+    seen: list[int] = []
+
+    def tell(line: str) -> None:
+        if line.startswith("commit "):
+            them = readers(spark, catalog)
+            rows = them["pyiceberg"]
+            assert len(set(rows)) == len(rows)
+            assert all(each == rows for each in them.values()), them
+            seen.append(len(rows))
+
+    payload = JsonPayload(schema=SCHEMA, event_time="at")
+    into = {"payload": payload, "format": "iceberg", "catalog": catalog}
+    report = load(spark, broker, Path(NAME), topic, JobControl(tell), batch_offsets=12, compact=2, **into)
+    assert (report.batches, report.records, report.quarantined) == (2, 24, 6)
+    assert seen[-1] == 18
+    assert readers(spark, catalog)["polars"] == [(p, o) for p in range(2) for o in range(12) if o % 4]
+    table = IcebergTable.at(spark, NAME, catalog)
+    assert table.directories == ("date", "hour")
+    plain = table.catalog.load_table(NAME)
+    assert [str(each.transform) for each in plain.spec().fields] == ["hour"]
+    assert "hour" not in plain.scan().to_arrow().column_names
+    late = plain.scan("at >= '2024-05-01T02:00:00+00:00'")
+    assert sorted(set(late.to_arrow()["e"].to_pylist())) == [2, 5, 11]
+    assert {task.file.partition[0] for task in late.plan_files()} == {19844 * 24 + 2}
+    odd = table.read_quarantine().select("partition", "offset", "reason").collect()
+    assert {(row["partition"], row["offset"]) for row in odd} == {(p, o) for p in range(2) for o in (0, 4, 8)}
+    with pytest.raises(LakeError, match=r"lake\.views: column 'e' is integer in the table and string in the new rows"):
+        load(spark, broker, Path(NAME), topic, **{**into, "payload": JsonPayload(schema="at TIMESTAMP, e STRING")})
+    assert load(spark, broker, Path(NAME), topic, **{**into, "partition_by": ""}).batches == 0
