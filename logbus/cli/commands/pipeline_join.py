@@ -81,6 +81,7 @@ def join(
     checkpoint: str,
     every: float | None,
     max_late_share: float,
+    close_open: bool,
     kafka: Mapping[str, str],
     job: Job,
     **given: Any,
@@ -98,6 +99,8 @@ def join(
           --on user=id --kind left --select user=l.user --select name=r.name \\
           --to-table lake/named --checkpoint lake/named-checkpoint
     """
+    if close_open:
+        raise click.UsageError("--close-open is for windows")
     from logbus.pipeline.jobs.event_stream import EventStream
     from logbus.pipeline.jobs.joins import JoinOptions, TableTopic, run
     from logbus.pipeline.jobs.streaming_query import QuerySettings

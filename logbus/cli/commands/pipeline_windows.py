@@ -50,6 +50,7 @@ def windows(
     checkpoint: str,
     every: float | None,
     max_late_share: float,
+    close_open: bool,
     kafka: Mapping[str, str],
     job: Job,
     **given: Any,
@@ -86,7 +87,7 @@ def windows(
         by=groups,
         aggregates=parse_named(aggregates, "--aggregate", "paid=sum(price)"),
         outputs=outputs_of(given, kafka, ["window_start", *groups]),
-        running=QuerySettings(checkpoint, every, max_late_share),
+        running=QuerySettings(checkpoint, every, max_late_share, close_open),
     )
     done = job.run(lambda spark, watch: run(spark, options, watch), options.check)
     print_json(done.as_json())

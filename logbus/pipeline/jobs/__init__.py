@@ -16,18 +16,21 @@ Load, from ``load_planner`` through ``batch_loader`` to a commit of the table:
 * ``wanted_offsets``: the offsets that are missing in the table
 * ``batch_loader``: writes one batch of a load
 
-Windows and joins, from ``event_stream`` through ``streaming_query`` to ``outputs``:
+Windows and joins, from ``event_source`` through ``streaming_query`` to ``outputs``:
 
 * ``windows``: the windows job
 * ``joins``: the join job
 * ``event_stream``: a topic as a stream of events with a watermark
+* ``event_source``: the data source of such streams
+* ``punctuation``: rows that only advance a watermark
 * ``streaming_query``: runs a query with a checkpoint
+* ``backlog``: decides whether a backlog is read with a held watermark
 * ``outputs``: topics and tables that batches are written to
 * ``durations``: durations such as ``10 minutes``
 * ``late_events``: counts late events, and limits their share
-* ``record_counts``: checks whether the counts of a run add up
 * ``late_watermark``: Spark's watermark in a file, by which late events are found
-* ``late_watermark_source``: the data source that adds it to rows as a column
+* ``open_state``: reads open windows and waiting events from a checkpoint
+* ``record_counts``: checks whether the counts of a run add up
 
 Audit, from monitoring events and tables to a report:
 

@@ -9,8 +9,9 @@ from attrs import field, frozen
 
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.jobs.broker_check import check_topics
-from logbus.pipeline.jobs.durations import duration_micros, spark_duration
+from logbus.pipeline.jobs.durations import MAX_DURATION, duration_micros, spark_duration
 from logbus.pipeline.jobs.late_watermark import LATE_WATERMARK, LateWatermark
+from logbus.pipeline.jobs.punctuation import NO_TOPIC, PUNCTUATION
 from logbus.pipeline.payloads.payload import Payload, RawPayload, quoted_name
 from logbus.pipeline.source.offset_reader import OffsetReader
 from logbus.pipeline.source.offsets_json import PartitionOffsets
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 EVENT_TIME = "event_time"
 
 _TOPICS = ("subscribe", "subscribepattern", "assign")
+
+
+def _records(rows: DataFrame) -> DataFrame:
+    """The rows without punctuations, which have advanced the watermark."""
+    from pyspark.sql import functions as f
+
+    # A condition that is not deterministic stays behind the operator of the watermark, and others behind it. Otherwise
+    # Spark would leave out punctuations, also as rows with null keys, before they have advanced the watermark.
+    return rows.where((f.col("topic") != NO_TOPIC) | (-f.rand() > 0))
 
 
 def _itself(time: Column) -> Column:
@@ -101,43 +111,55 @@ class EventStream:
         metrics: str = "rows",
         late: LateWatermark | None = None,
         needed_until: Callable[[Column], Column] = _itself,
+        *,
+        held: bool = False,
     ) -> DataFrame:
         """
         The events: the columns of the payload, and ``event_time``.
 
-        :param metrics: the name of the observed metrics in the query's progress: ``readable``, ``unreadable``,
-            ``late``, and ``behind``, the most microseconds by which an event was late.
+        :param metrics: the stream's name in the query, and that of the observed metrics in its progress:
+            ``readable``, ``unreadable``, ``punctuations``, ``late``, and ``behind``, the most microseconds by which an
+            event was late.
         :param late: has the watermark by which events are late; None: late events are not counted.
         :param needed_until: maps an event's time to the first watermark at which it is late, which is the end of its
             window; both in microseconds.
+        :param held: hold the watermark where it is.
         :raise OptionError: the payload's schema is wrong.
         """
         from pyspark.sql import functions as f
 
         self.payload.check()
-        parsed = self.payload.parsed(self._read(spark, late))
+        parsed = self.payload.parsed(self._read(spark, metrics, late))
         reason = f.col(self.payload.reason)
+        is_record = f.col(PUNCTUATION).isNull() if late is not None else f.lit(True)
         behind = f.lit(None).cast("long")
         if late is not None:
             over = f.col(LATE_WATERMARK) - needed_until(f.unix_micros(f.col(self.payload.time)))
-            behind = f.when(reason.isNull() & (over >= 0), over)
+            behind = f.when(is_record & reason.isNull() & (over >= 0), over)
         counted = parsed.observe(
             metrics,
-            f.count(f.when(reason.isNull(), f.lit(1))).alias("readable"),
-            f.count(reason).alias("unreadable"),
+            f.count(f.when(is_record & reason.isNull(), f.lit(1))).alias("readable"),
+            f.count(f.when(is_record, reason)).alias("unreadable"),
+            f.count(f.when(~is_record, f.lit(1))).alias("punctuations"),
             f.count(behind).alias("late"),
             f.coalesce(f.max(behind), f.lit(0)).alias("behind"),
         )
-        events = with_time(self.payload, counted.where(reason.isNull()).drop(LATE_WATERMARK))
-        return events.withWatermark(EVENT_TIME, spark_duration(self.delay))
+        if late is not None:
+            time = f.coalesce(f.timestamp_micros(PUNCTUATION), f.col(self.payload.time))
+            counted = counted.withColumn(self.payload.time, time)
+        events = with_time(self.payload, counted.where(reason.isNull() | ~is_record).drop(LATE_WATERMARK, PUNCTUATION))
+        delay = MAX_DURATION if held else self.delay
+        marked = events.withWatermark(EVENT_TIME, spark_duration(delay))
+        return marked if late is None else _records(marked)
 
-    def _read(self, spark: SparkSession, late: LateWatermark | None) -> DataFrame:
+    def _read(self, spark: SparkSession, metrics: str, late: LateWatermark | None) -> DataFrame:
         if late is None:
             return spark.readStream.format("logbus").options(**self.source).load()
-        from logbus.pipeline.jobs.late_watermark_source import FORMAT, OPTION, LateWatermarkSource
+        from logbus.pipeline.jobs.event_source import FORMAT, LATE_OPTION, PUNCTUATION_OPTION, EventSource
 
-        spark.dataSource.register(LateWatermarkSource)
-        return spark.readStream.format(FORMAT).options(**self.source).option(OPTION, str(late.path)).load()
+        spark.dataSource.register(EventSource)
+        files = {LATE_OPTION: str(late.path), PUNCTUATION_OPTION: str(late.punctuation(metrics).path)}
+        return spark.readStream.format(FORMAT).options(**self.source).options(**files).load()
 
 
 def topics_of(source: Mapping[str, str]) -> str:

@@ -96,12 +96,11 @@ def late_count(ours: int, dropped: int) -> int:
     return ours if bool(ours) == bool(dropped) else dropped
 
 
-def late_events_message(found: LateEvents, most: float, watermark: int, is_limited: bool, earlier: bool = False) -> str:
+def late_events_message(found: LateEvents, most: float, watermark: int, earlier: bool = False) -> str:
     """
     The error message of a run with too many late events.
 
     :param watermark: the query's watermark delay, in microseconds.
-    :param is_limited: whether ``maxOffsetsPerTrigger`` divides a backlog into batches.
     :param earlier: whether an earlier run of the query failed.
     """
     message = (
@@ -114,11 +113,9 @@ def late_events_message(found: LateEvents, most: float, watermark: int, is_limit
         message += (
             f" With a watermark of {needed} (--watermark; it is {readable_duration(watermark)}) none of them would be."
         )
-    if is_limited:
-        message += " Without maxOffsetsPerTrigger what is there is one batch, in which no event is late."
     return message + (
-        " Start over with that, with another checkpoint and other outputs; or, to continue without these events, allow "
-        "a greater share"
+        " Start over, with another checkpoint and other outputs: of what is there when a job starts, nothing is late. "
+        "Or, to continue without these events, allow a greater share"
     )
 
 

@@ -4,7 +4,7 @@ The watermark by which Spark drops late events, in a file, so that late events c
 Spark drops rows older than the watermark of the previous batch, and counts them after partial aggregation: its
 ``numRowsDroppedByWatermark`` does not count events. No Spark expression returns that watermark. So the driver writes
 it to a file before a batch is planned, the process that plans the batch passes it to the tasks, and they add it to the
-rows (:mod:`~logbus.pipeline.jobs.late_watermark_source`).
+rows (:mod:`~logbus.pipeline.jobs.event_source`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from attrs import frozen
 
 from logbus.pipeline.errors import PipelineError
+from logbus.pipeline.jobs.punctuation import PunctuationFile
 from logbus.pipeline.lake.file_system import FileSystem
 
 LATE_WATERMARK = "_late_watermark"
@@ -49,6 +50,10 @@ class LateWatermark:
         draft = self.path.with_suffix(".draft")
         draft.write_text(str(ms))
         os.replace(draft, self.path)
+
+    def punctuation(self, stream: str) -> PunctuationFile:
+        """The file beside it for punctuations of a stream of the query."""
+        return PunctuationFile(self.path.with_name(f"punctuation-{stream}"))
 
     def look(self, checkpoint: FileSystem) -> None:
         """

@@ -9,14 +9,10 @@ late, in a window that was written, or in one that is open, which is read from S
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import PipelineError
 from logbus.pipeline.lake.file_system import FileSystem
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _CAUSES = (
     "Records are lost, or counted twice: Spark does that if it repeats a stage, as after the loss of an executor. "
@@ -69,30 +65,3 @@ def windows_problem(readable: int, late: int, counted: int, opened: tuple[int, i
 def last_commit(checkpoint: FileSystem) -> int:
     """The number of the last finished batch of a checkpoint; -1: there is none."""
     return max((int(name) for name in checkpoint.names("commits") if name.isdigit()), default=-1)
-
-
-def open_events(spark: SparkSession, checkpoint: FileSystem) -> int:
-    """
-    The events in open windows, as of the last finished batch: the sum of the first aggregate in Spark's state.
-
-    :raise PipelineError: the state cannot be read.
-    """
-    from pyspark.errors import PySparkException
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import StructField, StructType
-
-    if last_commit(checkpoint) < 0:
-        return 0
-    try:
-        state = spark.read.format("statestore").load(checkpoint.url).select("value")
-        # Several aggregates may have the same name there, and Spark takes the last one for each of them: a cast
-        # renames fields by position.
-        aggregates = state.schema["value"].dataType
-        assert isinstance(aggregates, StructType)
-        renamed = StructType([StructField(f"_{number}", each.dataType) for number, each in enumerate(aggregates)])
-        values = state.select(f.col("value").cast(renamed).alias("value"))
-        row = values.agg(f.coalesce(f.sum("value._0"), f.lit(0)).alias("events")).first()
-    except PySparkException as e:
-        raise PipelineError(f"{checkpoint.url}: the open windows cannot be read: {short_message(str(e))}") from e
-    assert row is not None, "an aggregate without groups has a row"
-    return int(row["events"])

@@ -6,18 +6,17 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, define, field, frozen
 
-from logbus.errors import LogbusError
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
-from logbus.pipeline.jobs.durations import readable_duration
+from logbus.pipeline.jobs.backlog import BACKLOG_FILE, StreamPlan, plans_of
 from logbus.pipeline.jobs.event_stream import EventStream
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.late_events import (
@@ -29,17 +28,11 @@ from logbus.pipeline.jobs.late_events import (
     late_events_message,
 )
 from logbus.pipeline.jobs.late_watermark import LateWatermark
+from logbus.pipeline.jobs.open_state import OpenState
 from logbus.pipeline.jobs.outputs import Output
-from logbus.pipeline.jobs.progress import offset_lines, plan_line, report_progress
-from logbus.pipeline.jobs.record_counts import (
-    CountsDiffer,
-    last_commit,
-    open_events,
-    parsed_problem,
-    windows_problem,
-)
+from logbus.pipeline.jobs.progress import report_progress
+from logbus.pipeline.jobs.record_counts import CountsDiffer, last_commit, parsed_problem, windows_problem
 from logbus.pipeline.lake.file_system import FileSystem, file_system_at
-from logbus.pipeline.source.stream_offset import StreamOffset
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +43,9 @@ IDENTITY_FILE = "logbus.json"
 
 LATE_FILE = "logbus-late.json"
 """A file in a checkpoint: the last run failed, since too many events were late."""
+
+_STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+_ON_DISK = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 _LOOK = 0.5
 """Seconds between checks of a running query."""
@@ -72,12 +68,14 @@ class QuerySettings:
     :ivar checkpoint: a directory or URL for this query only, from which it continues after a restart.
     :ivar every: seconds between batches; None: process the available records, and end.
     :ivar max_late_share: the share of events that may be late; with more the query fails.
+    :ivar close_open: at the end, also write what is still open, as if later events had come.
     :raise OptionError: a setting is wrong.
     """
 
     checkpoint: str
     every: float | None = None
     max_late_share: float = DEFAULT_SHARE
+    close_open: bool = False
 
     def __attrs_post_init__(self) -> None:
         check_share(self.max_late_share)
@@ -85,6 +83,8 @@ class QuerySettings:
             raise OptionError("a query needs a checkpoint: a directory of its own, where it remembers how far it is")
         if self.every is not None and not 0 <= self.every < float("inf"):
             raise OptionError(f"every is {self.every}; it takes seconds")
+        if self.close_open and self.every is not None:
+            raise OptionError("what is open can be closed at the end of a run that has one: without every (--every)")
 
     @property
     def is_new(self) -> bool:
@@ -99,6 +99,10 @@ def _as_it_is(batch: DataFrame) -> DataFrame:
     return batch
 
 
+def _itself(micros: int) -> int:
+    return micros
+
+
 @frozen(kw_only=True)
 class QueryDefinition:
     """
@@ -110,9 +114,14 @@ class QueryDefinition:
     :ivar each: computes the rows to write from a batch of ``rows``.
     :ivar columns: of the rows to write.
     :ivar streams: the streams read.
-    :ivar late: gets the watermark of each batch, to count late events; None: events cannot be late.
-    :ivar events: the column of ``rows`` with the number of events in a row, and the first aggregate of the query's
-        state. It is not written. "": there is none, and events are not counted in the result.
+    :ivar late: gets the watermark of each batch, to count late events; None: events cannot be late, and nothing is
+        kept for later batches.
+    :ivar held: makes ``rows`` of streams whose watermark is held.
+    :ivar names: of the streams among the observed metrics.
+    :ivar open_state: reads what is open from the checkpoint.
+    :ivar closed_at: maps the time of the latest event that is open to the watermark that closes it, in microseconds.
+    :ivar hidden: columns of ``rows`` that are not written; ``events``: the one of them with the number of events in a
+        row. "": events are not counted in the result.
     """
 
     name: str
@@ -122,13 +131,17 @@ class QueryDefinition:
     each: Callable[[DataFrame], DataFrame] = _as_it_is
     streams: Sequence[EventStream] = ()
     late: LateWatermark | None = None
+    held: Callable[[], DataFrame] | None = None
+    names: Sequence[str] = ("rows",)
+    open_state: Callable[[SparkSession, FileSystem], OpenState] | None = None
+    closed_at: Callable[[int], int] = _itself
+    hidden: Sequence[str] = ()
     events: str = ""
 
     def too_many_late(self, found: LateEvents, most: float, report: Mapping[str, Any], *, earlier: bool) -> TooManyLate:
         """The error of a run with too many late events; ``earlier``: of the previous run."""
         watermark = max((each.delay for each in self.streams), default=0)
-        is_limited = any(each.batch_offsets for each in self.streams)
-        return TooManyLate(late_events_message(found, most, watermark, is_limited, earlier), report)
+        return TooManyLate(late_events_message(found, most, watermark, earlier), report)
 
 
 @define
@@ -187,52 +200,161 @@ def run_query(
     for output in outputs:
         output.open(spark, query.columns)
     began = time.monotonic()
-    report = QueryReport()
-    if query.events:
-        report.counted, report.open_before = 0, open_events(spark, files)
-    failures: list[str] = []
+    run = _Run(spark=spark, query=query, outputs=outputs, running=running, watch=watch, files=files)
+    report = run.report
+    if query.events and query.open_state is not None:
+        report.counted, report.open_before = 0, query.open_state(spark, files).events
+    with report_progress(spark, watch):
+        run.all()
+    report.stopped = watch.is_stopping
+    report.seconds = round(time.monotonic() - began, 3)
+    if run.is_too_late(is_over=running.every is None and not report.stopped):
+        files.create(LATE_FILE, json.dumps(asdict(report.late_events)).encode())
+        raise query.too_many_late(report.late_events, running.max_late_share, report.as_json(), earlier=False)
+    if problem := _count_problem(spark, files, query, report, watch):
+        raise CountsDiffer(problem, report.as_json())
+    return report
 
-    def too_late(is_over: bool = False) -> bool:
-        return report.late_events.are_too_many(running.max_late_share, report.left, is_over)
 
-    def take(batch: DataFrame, number: int) -> None:
-        if watch.is_stopping or too_late():
+@define(kw_only=True)
+class _Run:
+    """A run of a query, of one or more starts with the same checkpoint."""
+
+    spark: SparkSession
+    query: QueryDefinition
+    outputs: Sequence[Output]
+    running: QuerySettings
+    watch: JobControl
+    files: FileSystem
+    report: QueryReport = field(factory=QueryReport)
+    is_held: bool = False
+    failures: list[str] = field(factory=list)
+
+    def all(self) -> None:
+        """Read the backlog with a held watermark, if it takes several batches; then run the query."""
+        plans = plans_of(self.files, self.query.streams)
+        for plan in plans:
+            self.watch.tell(str(plan))
+        query, every = self.query, self.running.every
+        self.is_held = query.held is not None and (self._has_begun or any(plan.is_long for plan in plans))
+        if self.is_held:
+            self.watch.tell("the watermark is held until all of this is read, so that none of it is late")
+            self._read_backlog(plans)
+        if (every is not None or not self.is_held) and not self._is_ending:
+            self._start(query.rows, every)
+        if self.running.close_open:
+            self._punctuate(query.closed_at)
+
+    @property
+    def _has_begun(self) -> bool:
+        """Whether an earlier run has begun with a held watermark."""
+        return BACKLOG_FILE in self.files.names("")
+
+    @property
+    def _is_ending(self) -> bool:
+        return self.watch.is_stopping or self.is_too_late()
+
+    def is_too_late(self, *, is_over: bool = False) -> bool:
+        """Whether too many events were late."""
+        return self.report.late_events.are_too_many(self.running.max_late_share, self.report.left, is_over)
+
+    def _read_backlog(self, plans: Sequence[StreamPlan]) -> None:
+        assert self.query.held is not None
+        if not self._has_begun:
+            self.files.create(BACKLOG_FILE, b"")
+        rows = self.query.held()
+        while True:
+            left = sum(plan.left for plan in plans)
+            self._start(rows, None)
+            if self.running.every is None or self._is_ending:
+                break
+            # What has come meanwhile is a backlog too, as long as that ends.
+            plans = plans_of(self.files, self.query.streams)
+            if not any(plan.is_long for plan in plans) or sum(plan.left for plan in plans) > left / 2:
+                break
+        self._punctuate(_itself)
+        if not self._is_ending:
+            self.files.delete(BACKLOG_FILE)
+
+    def _punctuate(self, closed_at: Callable[[int], int]) -> None:
+        """Advance the watermark, as if there were an event at the time of the latest that is open, or later."""
+        query = self.query
+        if self._is_ending or query.late is None or query.open_state is None:
+            return
+        latest = query.open_state(self.spark, self.files).latest
+        if not any(each is not None for each in latest):
+            return
+        one = max(each for each in latest if each is not None)
+        files = [query.late.punctuation(name) for name in query.names]
+        delays = [stream.delay for stream in query.streams]
+        try:
+            for file, delay, micros in zip(files, delays, latest, strict=True):
+                if closed_at is not _itself:
+                    file.set(_whole_ms(closed_at(one)) + _whole_ms(delay))
+                else:
+                    file.set(micros or 0)  # A stream without events advances no watermark.
+            self._start(query.rows, None)
+        finally:
+            for file in files:
+                file.clear()
+
+    def _start(self, rows: DataFrame, every: float | None) -> None:
+        """Start the query and wait for its end."""
+        checkpoint = self.running.checkpoint
+        writer = rows.writeStream.queryName(f"{self.query.name}: {checkpoint}").foreachBatch(self._write)
+        writer = writer.option("checkpointLocation", checkpoint)
+        if every is None:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{round(every * 1000)} milliseconds")
+        prepare = (lambda: None) if self.query.late is None else partial(self.query.late.look, self.files)
+        with _state_on_disk(self.spark) if self.is_held else nullcontext():
+            run_writer(writer, self.report, self.watch, self.failures, prepare=prepare, ends_early=self.is_too_late)
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        """Write a batch to all outputs."""
+        if self._is_ending:
             raise PipelineError(_ASKED_TO_STOP)
+        query = self.query
         kept = query.each(batch).persist()
         try:
-            rows, report.events_out[number] = _size(kept, query.events)
+            rows, events = _size(kept, query.events)
+            if query.events:
+                self.report.events_out[number] = events
             if rows:
-                of = query_id(spark, running.checkpoint)
-                for output in outputs:
-                    output.write(kept.drop(query.events), of, number)
-            report.rows_out += rows
+                of = query_id(self.spark, self.running.checkpoint)
+                for output in self.outputs:
+                    output.write(kept.drop(*query.hidden), of, number)
+            self.report.rows_out += rows
             if query.late is not None:
-                query.late.after(files, number)
+                query.late.after(self.files, number)
         except Exception as e:
-            failures.append(f"batch {number}: {short_message(str(e) or repr(e))}")  # Spark's error would hide it.
+            self.failures.append(f"batch {number}: {short_message(str(e) or repr(e))}")  # Spark's error would hide it.
             raise
         finally:
             kept.unpersist()
 
-    writer = query.rows.writeStream.queryName(f"{query.name}: {running.checkpoint}").foreachBatch(take)
-    writer = writer.option("checkpointLocation", running.checkpoint)
-    if running.every is None:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=f"{round(running.every * 1000)} milliseconds")
-    for line in _plan(files, query):
-        watch.tell(line)
-    prepare = (lambda: None) if query.late is None else partial(query.late.look, files)
-    with report_progress(spark, watch):
-        run_writer(writer, report, watch, failures, prepare=prepare, ends_early=too_late)
-    report.stopped = watch.is_stopping
-    report.seconds = round(time.monotonic() - began, 3)
-    if too_late(is_over=running.every is None and not report.stopped):
-        files.create(LATE_FILE, json.dumps(asdict(report.late_events)).encode())
-        raise query.too_many_late(report.late_events, running.max_late_share, report.as_json(), earlier=False)
-    if problem := _count_problem(spark, files, report, watch):
-        raise CountsDiffer(problem, report.as_json())
-    return report
+
+@contextmanager
+def _state_on_disk(spark: SparkSession) -> Iterator[None]:
+    """
+    A context in which new queries keep their state on local disks, unless the session was told where: Spark's default
+    is the memory of the workers, which the windows of a long backlog may exceed. A checkpoint keeps to what it has.
+    """
+    if spark.sparkContext.getConf().contains(_STATE_STORE):
+        yield
+        return
+    before = spark.conf.get(_STATE_STORE)
+    spark.conf.set(_STATE_STORE, _ON_DISK)
+    try:
+        yield
+    finally:
+        spark.conf.set(_STATE_STORE, str(before))
+
+
+def _whole_ms(micros: int) -> int:
+    """Microseconds, rounded up to what a watermark can be."""
+    return -(-micros // 1000) * 1000
 
 
 def _size(rows: DataFrame, events: str) -> tuple[int, int]:
@@ -246,15 +368,17 @@ def _size(rows: DataFrame, events: str) -> tuple[int, int]:
     return found["rows"], found["events"]
 
 
-def _count_problem(spark: SparkSession, files: FileSystem, report: QueryReport, watch: JobControl) -> str:
+def _count_problem(
+    spark: SparkSession, files: FileSystem, query: QueryDefinition, report: QueryReport, watch: JobControl
+) -> str:
     """The error message if the counts of a run do not add up."""
     problem = parsed_problem(report.rows_in, report.readable, report.unreadable)
-    if problem or report.counted is None or report.open_before is None:
+    if problem or report.counted is None or report.open_before is None or query.open_state is None:
         return problem
     if report.batches and report.last_batch != last_commit(files):
         watch.tell("the run ended within a batch: whether its counts add up is not known")
         return ""
-    report.still_open = open_events(spark, files) if report.batches else report.open_before
+    report.still_open = (query.open_state(spark, files).events or 0) if report.batches else report.open_before
     return windows_problem(report.readable, report.late, report.counted, (report.open_before, report.still_open))
 
 
@@ -300,30 +424,6 @@ def run_writer(
             if _IMPATIENT not in str(e) or failures or not left:
                 raise PipelineError(_problem(e, failures)) from e
             watch.tell("a Python process did not start in time; starting it again")
-
-
-def _plan(files: FileSystem, query: QueryDefinition) -> list[str]:
-    """
-    Messages about what is to be read.
-
-    :raise PipelineError: it cannot be read.
-    """
-    planned = [int(name) for name in files.names("offsets") if name.isdigit()]
-    known = offset_lines(files.read(f"offsets/{max(planned)}"), len(query.streams)) if planned else []
-    lines = []
-    for stream, begun in zip_longest(query.streams, known):
-        then = f"behind batch {max(planned)}" if begun else "from where a new query begins"
-        try:
-            starts, ends = stream.offsets(StreamOffset.read(begun).offsets if begun else None)
-        except LogbusError as e:
-            raise PipelineError(str(e)) from e
-        lines.append(plan_line(stream.topics, starts, ends, stream.batch_offsets, then))
-        if query.late is not None and stream.batch_offsets:
-            lines.append(
-                f"{stream.topics}: events are late that are older than those of earlier batches by more than the "
-                f"watermark, {readable_duration(stream.delay)}"
-            )
-    return lines
 
 
 def _problem(error: Exception, failures: Sequence[str]) -> str:
@@ -400,8 +500,9 @@ def _count(report: QueryReport, progress: Sequence[Mapping[str, Any]], watch: Jo
             continue
         report.last_batch = number
         report.batches += 1
-        report.rows_in += each["numInputRows"]
         observed = (each.get("observedMetrics") or {}).values()
+        rows = each["numInputRows"] - sum(of["punctuations"] for of in observed)
+        report.rows_in += rows
         unreadable = sum(of["unreadable"] for of in observed)
         dropped = sum(of["numRowsDroppedByWatermark"] for of in each.get("stateOperators", ()))
         late = late_count(sum(of["late"] for of in observed), dropped)
@@ -410,11 +511,11 @@ def _count(report: QueryReport, progress: Sequence[Mapping[str, Any]], watch: Jo
         if report.counted is not None:
             report.counted += report.events_out.pop(number, 0)
         report.late_events.add(
-            each["numInputRows"] - unreadable, late, max((of["behind"] for of in observed), default=0) if late else 0
+            rows - unreadable, late, max((of["behind"] for of in observed), default=0) if late else 0
         )
         report.late, report.late_share = report.late_events.late, round(report.late_events.share, 6)
         report.left = sum(offsets_left(of.get("endOffset"), of.get("latestOffset")) for of in each.get("sources", ()))
-        message = f"batch {number}: {each['numInputRows']} rows read"
+        message = f"batch {number}: {rows} rows read"
         message += f", {unreadable} unreadable" if unreadable else ""
         message += f", {late} late" if late else ""
         message += f"; {report.left} offsets are left" if report.left else ""

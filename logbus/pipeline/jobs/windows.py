@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attrs import field, frozen
@@ -19,16 +20,21 @@ from logbus.pipeline.jobs.durations import duration_micros, readable_duration, s
 from logbus.pipeline.jobs.event_stream import EVENT_TIME, EventStream, expression
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.late_watermark import LateWatermark
+from logbus.pipeline.jobs.open_state import OpenState, open_sessions, open_windows
 from logbus.pipeline.jobs.outputs import Output, column
 from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, QuerySettings, run_query
+from logbus.pipeline.lake.file_system import FileSystem
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 START, END = "window_start", "window_end"
 _WINDOW = "_the_window"
-_EVENTS = "_events"
-"""The hidden count of a tumbling window's events, by which the counts of a run are checked."""
+_EVENTS, _LATEST = "_events", "_latest"
+"""
+Hidden columns of a window: the number of its events, by which the counts of a run are checked, and the time of the
+latest in microseconds. Sessions have neither.
+"""
 MAX_WINDOWS = 1000
 """The most windows that one event may be in: each is a row."""
 
@@ -51,6 +57,11 @@ class TumblingWindow:
     def first_end(self, time: Column) -> Column:
         """The end of the window of an event; both in microseconds since 1970."""
         return _first_end(time, duration_micros("", self.size), duration_micros("", self.size))
+
+    def last_end(self, time: int) -> int:
+        """The end of the last window of an event; both in microseconds since 1970."""
+        size = duration_micros("", self.size)
+        return time // size * size + size
 
     def __str__(self) -> str:
         return f"of {readable_duration(duration_micros('', self.size))}"
@@ -90,6 +101,11 @@ class SlidingWindow:
         """The end of the first window of an event; both in microseconds since 1970."""
         return _first_end(time, duration_micros("", self.size), duration_micros("", self.slide))
 
+    def last_end(self, time: int) -> int:
+        """The end of the last window of an event; both in microseconds since 1970."""
+        slide = duration_micros("", self.slide)
+        return time // slide * slide + duration_micros("", self.size)
+
     def __str__(self) -> str:
         size, slide = (readable_duration(duration_micros("", text)) for text in (self.size, self.slide))
         return f"of {size} every {slide}"
@@ -112,6 +128,10 @@ class SessionWindow:
 
     def first_end(self, time: Column) -> Column:
         """The end of a session of one event; both in microseconds since 1970."""
+        return time + duration_micros("", self.gap)
+
+    def last_end(self, time: int) -> int:
+        """The end of a session whose last event has this time; both in microseconds since 1970."""
         return time + duration_micros("", self.gap)
 
     def __str__(self) -> str:
@@ -153,8 +173,8 @@ class WindowsOptions:
         if isinstance(self.window, SessionWindow) and not self.by:
             raise OptionError("sessions are of something: say what to group by, such as the user")
         names = [each.lower() for each in self.columns]
-        if _EVENTS in names:
-            raise OptionError(f"the column {_EVENTS!r} is of this job's own: choose another name")
+        if own := {_EVENTS, _LATEST}.intersection(names):
+            raise OptionError(f"the column {min(own)!r} is of this job's own: choose another name")
         if twice := [each for each in self.columns if names.count(each.lower()) > 1]:
             raise OptionError(
                 f"the column {twice[-1]!r} is there twice; {START} and {END} are the window's own, and names differ "
@@ -184,32 +204,48 @@ class WindowsOptions:
         }
 
 
-def window_rows(spark: SparkSession, options: WindowsOptions, late: LateWatermark | None = None) -> DataFrame:
+def window_rows(
+    spark: SparkSession, options: WindowsOptions, late: LateWatermark | None = None, *, held: bool = False
+) -> DataFrame:
     """
     The windows as a streaming DataFrame.
 
     :param late: has the watermark by which late events are counted.
+    :param held: hold the watermark where it is.
     :raise OptionError: an expression is wrong.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
-    events = options.stream.events(spark, late=late, needed_until=options.window.first_end)
+    events = options.stream.events(spark, late=late, needed_until=options.window.first_end, held=held)
     try:
         groups = [expression(events, text, name) for name, text in options.by.items()]
         computed = [f.expr(text).alias(name) for name, text in options.aggregates.items()]
-        hidden = [f.count(f.lit(1)).alias(_EVENTS)] if counts_events(options) else []
-        counted = events.groupBy(options.window.column().alias(_WINDOW), *groups).agg(*hidden, *computed)
+        own = {_EVENTS: f.count(f.lit(1)), _LATEST: f.max(f.unix_micros(EVENT_TIME))}
+        hidden = hidden_columns(options)
+        windows = events.groupBy(options.window.column().alias(_WINDOW), *groups)
+        counted = windows.agg(*(own[name].alias(name) for name in hidden), *computed)
         ends = [f.col(f"{_WINDOW}.start").alias(START), f.col(f"{_WINDOW}.end").alias(END)]
-        names = [*([_EVENTS] if hidden else []), *options.by, *options.aggregates]
+        names = [*hidden, *options.by, *options.aggregates]
         return counted.select(*ends, *map(column, names))
     except PySparkException as e:
         raise OptionError(f"the windows cannot be computed: {short_message(str(e))}") from e
 
 
-def counts_events(options: WindowsOptions) -> bool:
-    """Whether each event is in exactly one window, by Spark's state of open windows."""
-    return isinstance(options.window, TumblingWindow)
+def hidden_columns(options: WindowsOptions) -> tuple[str, ...]:
+    """The hidden columns of the rows, which are the first aggregates of Spark's state of open windows."""
+    return () if isinstance(options.window, SessionWindow) else (_EVENTS, _LATEST)
+
+
+def open_state(options: WindowsOptions, spark: SparkSession, checkpoint: FileSystem) -> OpenState:
+    """
+    The open windows of a checkpoint.
+
+    :raise PipelineError: the state cannot be read.
+    """
+    if isinstance(options.window, SessionWindow):
+        return open_sessions(spark, checkpoint, duration_micros("", options.window.gap))
+    return open_windows(spark, checkpoint)
 
 
 def run(spark: SparkSession, options: WindowsOptions, watch: JobControl | None = None) -> QueryReport:
@@ -232,6 +268,11 @@ def run(spark: SparkSession, options: WindowsOptions, watch: JobControl | None =
             columns=options.columns,
             streams=[options.stream],
             late=late,
-            events=_EVENTS if counts_events(options) else "",
+            held=partial(window_rows, spark, options, late, held=True),
+            open_state=partial(open_state, options),
+            closed_at=options.window.last_end,
+            hidden=hidden_columns(options),
+            # Each event is in exactly one tumbling window.
+            events=_EVENTS if isinstance(options.window, TumblingWindow) else "",
         )
         return run_query(spark, query, options.outputs, options.running, watch or JobControl())

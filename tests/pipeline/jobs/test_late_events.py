@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.durations import duration_micros
+from logbus.pipeline.jobs.event_source import LATE_OPTION, PUNCTUATION_OPTION, EventSource
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.late_events import FEW, LateEvents, TooManyLate, late_count, late_events_message, rounded_up
 from logbus.pipeline.jobs.late_watermark import LateWatermark
-from logbus.pipeline.jobs.late_watermark_source import OPTION, LateWatermarkSource
 from logbus.pipeline.jobs.streaming_query import QueryReport, QuerySettings, _count, offsets_left
 from logbus.pipeline.lake.file_system import LocalFileSystem
 from logbus.pipeline.source.stream_reader import FailingStreamReader
@@ -64,14 +64,13 @@ class ExplainedTests(TestCase):
     def test_advice(self) -> None:
         """The numbers, a watermark that would do, and batches, where there are several."""
         found = LateEvents(events=336_764, late=215_114, behind=duration_micros("", "244 days 23 hours"))
-        told = late_events_message(found, 0.01, HOUR, is_limited=True)
+        told = late_events_message(found, 0.01, HOUR)
         self.assertIn("215114 of the 336764 events were late (63.9%), more than max_late_share 0.01", told)
         self.assertIn("With a watermark of 35 weeks 1 day (--watermark; it is 1 hour) none of them would be", told)
-        self.assertIn("Without maxOffsetsPerTrigger", told)
+        self.assertIn("of what is there when a job starts, nothing is late", told)
         self.assertIn("another checkpoint and other outputs", told)
-        again = late_events_message(found, 0.01, HOUR, is_limited=False, earlier=True)
+        again = late_events_message(found, 0.01, HOUR, earlier=True)
         self.assertIn("events that an earlier run has read were late", again)
-        self.assertNotIn("maxOffsetsPerTrigger", again)
 
     def test_the_error_travels(self) -> None:
         """With its report; it is told without it."""
@@ -92,6 +91,7 @@ class CountTests(TestCase):
     def progress(self, batch: int, dropped: int, left: int = 0, **observed: int) -> dict[str, object]:
         """As Spark tells it."""
         found = {"readable": 100 - observed.get("unreadable", 0), "unreadable": 0, "late": 0, "behind": 0, **observed}
+        found.setdefault("punctuations", 0)
         end = {"t": {"0": 50, "1": 7}, ":ids": {"t": "x"}}
         return {
             "batchId": batch,
@@ -184,8 +184,8 @@ class WatermarkTests(TestCase):
 
     def test_the_source(self) -> None:
         """It has the column, and refuses the options that the other one refuses."""
-        given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", OPTION: "/x"}
-        source = LateWatermarkSource(given)
-        self.assertEqual(source.schema().fieldNames()[-2:], ["timestampType", "_late_watermark"])
-        wrong = LateWatermarkSource({**given, "endingOffsets": "latest"})
+        given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", LATE_OPTION: "/x", PUNCTUATION_OPTION: "/y"}
+        source = EventSource(given)
+        self.assertEqual(source.schema().fieldNames()[-3:], ["timestampType", "_late_watermark", "_punctuation"])
+        wrong = EventSource({**given, "endingOffsets": "latest"})
         self.assertIsInstance(wrong.streamReader(source.schema()), FailingStreamReader)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pickle
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import TestCase
 
 from logbus.pipeline.jobs.job_control import JobControl
+from logbus.pipeline.jobs.open_state import OpenState
 from logbus.pipeline.jobs.record_counts import CountsDiffer, last_commit, parsed_problem, windows_problem
-from logbus.pipeline.jobs.streaming_query import QueryReport, _count_problem
+from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, _count_problem
 from logbus.pipeline.lake.file_system import LocalFileSystem
 
 
@@ -39,14 +40,21 @@ class RecordCountTests(TestCase):
     def test_a_run(self) -> None:
         """Of every query the parsed records are checked; what windows have, unless the run ended within a batch."""
         told: list[str] = []
-        spark: Any = None  # Nothing is read from a state.
+        spark: Any = None
+        query = QueryDefinition(
+            name="windows",
+            rows=cast(Any, None),
+            identity={},
+            columns=[],
+            open_state=lambda spark, files: OpenState(0, [None]),
+        )
         with tempfile.TemporaryDirectory() as kept:
             files = LocalFileSystem(Path(kept))
             files.create("commits/4", b"v1")
 
             def problem(**counts: Any) -> str:
                 report = QueryReport(**counts)
-                return _count_problem(spark, files, report, JobControl(told.append))
+                return _count_problem(spark, files, query, report, JobControl(told.append))
 
             self.assertEqual(problem(rows_in=3, readable=2, unreadable=1), "")
             self.assertIn("3 records were read, and 2 parsed", problem(rows_in=3, readable=2))

@@ -1,0 +1,104 @@
+"""Tests punctuations and what is held back for them, without Spark's Java part."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from unittest import TestCase
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from logbus.model import TopicPartition
+from logbus.pipeline.jobs.backlog import StreamPlan
+from logbus.pipeline.jobs.event_source import EventStreamReader, punctuation, stream_offset
+from logbus.pipeline.jobs.event_stream import EventStream
+from logbus.pipeline.jobs.late_watermark import LateWatermark
+from logbus.pipeline.jobs.windows import SessionWindow, SlidingWindow, TumblingWindow
+from logbus.pipeline.source.options import read_source_options
+
+SOURCE = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+MINUTE = 60_000_000
+
+
+class ReaderTests(TestCase):
+    """The stream's reader, where it is asked for a punctuation."""
+
+    def test_a_batch_of_a_punctuation(self) -> None:
+        """It has one row and no record, whatever there is to read, and comes once."""
+        # As behind the first batch, which also says where it began.
+        start = {"t": {"0": 7}, ":ids": {"t": "00000000-0000-0000-0000-000000000001"}, ":from": {"t": {"0": 2}}}
+        with LateWatermark.made() as late:
+            late.set(5)
+            file = late.punctuation("rows")
+            reader = EventStreamReader(read_source_options(SOURCE, streaming=True), late.path, file)
+            file.set(3000)
+            end = reader.latestOffset(start, ReadAllAvailable())
+            self.assertEqual(end, {"t": {"0": 7}, ":ids": start[":ids"], ":punctuated": 3000})
+            self.assertIs(reader.latestOffset(end, ReadAllAvailable()), end)
+            (part,) = reader.partitions(start, end)
+            # A batch that is repeated has it again, although none is asked for any more.
+            file.clear()
+            self.assertIsNone(file.read())
+            (again,) = reader.partitions(start, end)
+            self.assertEqual(again.value, part.value)
+            (rows,) = reader.read(part)
+        (row,) = rows.to_pylist()
+        self.assertEqual(
+            (row["topic"], row["value"], row["_late_watermark"], row["_punctuation"]), ("", None, 5000, 3000)
+        )
+        self.assertEqual(stream_offset(end).offsets, {TopicPartition("t", 0): 7})
+
+    def test_rows(self) -> None:
+        """They have the columns that rows of records have."""
+        self.assertEqual(punctuation(headers=False, micros=1).num_columns, 7)
+        self.assertEqual(punctuation(headers=True, micros=1).schema.names[-1], "headers")
+
+    def test_files(self) -> None:
+        """Each stream has its own, and they go with the run."""
+        with LateWatermark.made() as late:
+            left, right = late.punctuation("rows"), late.punctuation("right")
+            left.set(-1)
+            self.assertEqual((left.read(), right.read()), (-1, None))
+            directory = late.path.parent
+        self.assertFalse(directory.exists())
+        self.assertNotEqual(Path(tempfile.gettempdir()), directory)
+
+
+class PlanTests(TestCase):
+    """Which backlogs take several batches."""
+
+    def plan(self, end: int, most: int | None, *, is_repeated: bool = False) -> StreamPlan:
+        """Of one partition."""
+        source = SOURCE if most is None else {**SOURCE, "maxOffsetsPerTrigger": str(most)}
+        one = TopicPartition("t", 0)
+        return StreamPlan(EventStream(source=source), {one: 10}, {one: end}, 3, is_repeated)
+
+    def test_long_ones(self) -> None:
+        """Those that are longer than a batch may be, and what follows a batch that is repeated."""
+        self.assertEqual([self.plan(end, 5).is_long for end in (10, 15, 16)], [False, False, True])
+        self.assertFalse(self.plan(10**9, None).is_long)
+        self.assertTrue(self.plan(11, None, is_repeated=True).is_long)
+        self.assertFalse(self.plan(10, None, is_repeated=True).is_long)
+        self.assertEqual(
+            str(self.plan(21, 5)), "t: 11 offsets of 1 partition to read, in 3 batches or more, behind batch 3"
+        )
+
+
+class EndTests(TestCase):
+    """When the last window of an event ends."""
+
+    @given(st.integers(-(10**15), 10**15), st.integers(1, 100), st.integers(1, 100))
+    def test_last_ends(self, time: int, one: int, other: int) -> None:
+        """The window has the event, and the next one does not."""
+        slide, size = sorted((one, other))
+        end = SlidingWindow(f"{size} minutes", f"{slide} minutes").last_end(time)
+        start = end - size * MINUTE
+        self.assertEqual(start % (slide * MINUTE), 0)
+        self.assertTrue(start <= time < start + slide * MINUTE)
+        self.assertEqual(
+            TumblingWindow(f"{size} minutes").last_end(time),
+            SlidingWindow(f"{size} minutes", f"{size} minutes").last_end(time),
+        )
+        self.assertEqual(SessionWindow(f"{size} minutes").last_end(time), time + size * MINUTE)
