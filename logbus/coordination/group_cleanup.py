@@ -11,7 +11,6 @@ from itertools import islice
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
-from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -24,6 +23,7 @@ from logbus.coordination.group_shard import GroupShard
 from logbus.coordination.periodic_scan import PeriodicScan
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+from logbus.net.time_slices import TimeSlice
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 
 OFFSETS_A_GROUP = 50
@@ -84,7 +84,7 @@ class GroupCleanup:
                         if expired or group_id not in shard.groups:
                             left -= GROUP_CHANGED
                         if left <= 0:
-                            await deferLater(self.coordinator.clock, 0)
+                            await TimeSlice(self.coordinator.slices).next()
                             left = GROUPS_A_TURN
                         if expired < EXPIRED_A_TURN:
                             break
@@ -172,7 +172,7 @@ class GroupCleanup:
                     if not self._remove(shard, over):
                         return
                     count += len(over)
-                    await deferLater(self.coordinator.clock, 0)
+                    await TimeSlice(self.coordinator.slices).next()
                     if shard.closed:
                         return
                     left, over = OFFSETS_A_TURN, []

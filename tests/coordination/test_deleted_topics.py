@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from twisted.internet.defer import Deferred, succeed
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -73,11 +75,11 @@ class RemovalTests(TransactionCase):
     def forget(self) -> None:
         """Delete the topic, as far as groups are concerned, and stop after the first turn."""
 
-        def later(clock: object, delay: float) -> Deferred[None]:
+        def later() -> Deferred[None]:
             self.turns.append(Deferred())
             return self.turns[-1]
 
-        self.patch(group_cleanup, "deferLater", later)
+        self.patch(group_cleanup, "TimeSlice", lambda slices: SimpleNamespace(next=later))
         self.server.broker.coordinators.group_cleanup.forget_topics(["u"])
         self.assertEqual(len(self.turns), 1)
 
@@ -162,11 +164,11 @@ class ExpirationTests(TransactionCase):
         self.patch(group_cleanup, "GROUPS_A_TURN", 1)
         left: list[int] = []
 
-        def later(clock: object, delay: float) -> Deferred[None]:
+        def later() -> Deferred[None]:
             left.append(coordinator.committed_count())
             return succeed(None)
 
-        self.patch(group_cleanup, "deferLater", later)
+        self.patch(group_cleanup, "TimeSlice", lambda slices: SimpleNamespace(next=later))
         self.client.turn(2000)
         self.assertEqual(left, [350, 250, 150, 50, 0])
         self.assertEqual(coordinator.metrics.expired, MANY)
