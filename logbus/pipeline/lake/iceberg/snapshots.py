@@ -25,6 +25,11 @@ class Overtaken(Exception):
     """The table has changed since it was looked at; nothing has happened."""
 
 
+def first_line(error: BaseException | None) -> str:
+    """What an error says, without its details; its kind, if it says nothing."""
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
 def name_of(table: Table) -> str:
     """With its namespace, for people."""
     return ".".join(table.name())
@@ -143,7 +148,7 @@ def make_snapshot(
 
 def _check_made(table: Table, snapshot: int, error: Exception) -> None:
     """After an error that leaves open whether the commit was made, such as a lost connection: look."""
-    said = str(error).partition("\n")[0] or type(error).__name__
+    said = first_line(error)
     try:
         metadata = table.refresh().metadata
     except Exception as e:

@@ -20,6 +20,7 @@ from logbus.pipeline.lake.iceberg.snapshots import (
     Overtaken,
     current_of,
     files_of,
+    first_line,
     make_snapshot,
     rows_of,
     snapshots_of,
@@ -42,6 +43,9 @@ PROPERTIES: Mapping[str, str] = {
     "write.parquet.compression-codec": "zstd",
 }
 """Of new tables."""
+
+_CREATIONS = 3
+"""How often the creation of a table is tried, if another job creates it or its namespace at the same time."""
 
 _ATTEMPTS = 20
 """How often a commit is tried that other programs' commits have overtaken."""
@@ -121,6 +125,8 @@ class IcebergTable:
         except NoSuchTableError:
             self._table, self._known, self._notes = None, TableState(), ()
             return self.state
+        except Exception as e:
+            raise LakeError(f"{self.url} cannot be read: {first_line(e)}") from e
         metadata = self._table.metadata
         if metadata.format_version < 2:
             raise LakeError(
@@ -163,27 +169,33 @@ class IcebergTable:
         self.refresh()
 
     def _created(self, identifier: str, schema: Any, directories: Sequence[str], properties: Mapping[str, str]) -> None:
-        """Create a table, unless another job does."""
-        from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError
+        """
+        Create a table, unless another job does at the same time.
 
+        :raise LakeError: the catalog refuses it, or does not answer.
+        """
         time = schemas.hidden(schema, directories)
         columns = schemas.arrow_schema(identifier, schemas.visible(schema, directories))
-        try:
-            self.catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
-            with (
-                self.catalog.create_table_transaction(identifier, columns, properties=dict(properties)) as change,
-                change.update_spec() as spec,
-            ):
-                for source, transform, name in schemas.partition_fields(directories, time):
-                    spec.add_field(source, transform, name)
-        except (TableAlreadyExistsError, CommitFailedException):
-            return
-        except NoSuchNamespaceError as e:
-            raise LakeError(f"{identifier}: {e}") from e
+        problem: Exception | None = None
+        for _ in range(_CREATIONS):
+            try:
+                if self.catalog.table_exists(identifier):
+                    return
+                self.catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
+                with (
+                    self.catalog.create_table_transaction(identifier, columns, properties=dict(properties)) as change,
+                    change.update_spec() as spec,
+                ):
+                    for source, transform, name in schemas.partition_fields(directories, time):
+                        spec.add_field(source, transform, name)
+                return
+            except Exception as e:  # Each catalog has its own for what another job has just created.
+                problem = e
+        raise LakeError(f"{identifier} cannot be created: {first_line(problem)}") from problem
 
     def _evolve(self, table: Table, schema: Mapping[str, Any]) -> None:
         """Add the columns that rows have and the table lacks."""
-        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.exceptions import CommitFailedException, ValidationError
 
         if (table.name(), table.schema().schema_id, schema) in self._fitting:
             return
@@ -196,9 +208,10 @@ class IcebergTable:
                 return
             except CommitFailedException:
                 table.refresh()
+            except (ValueError, TypeError, ValidationError) as e:
+                raise LakeError(f"{self.url}: the rows' columns do not fit the table's: {first_line(e)}") from e
             except Exception as e:
-                said = str(e).partition("\n")[0]
-                raise LakeError(f"{self.url}: the rows' columns do not fit the table's: {said}") from e
+                raise LakeError(f"{self.url}: its schema cannot be changed: {first_line(e)}") from e
         raise LakeError(f"{self.url}: its schema changes so often that rows cannot be written; try again")
 
     def discard(self) -> None:

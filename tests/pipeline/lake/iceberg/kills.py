@@ -90,7 +90,8 @@ def load(directory: Path, end: int, point: str, times: int) -> int:
             return LOST
         except LakeError as e:
             # SQLite's lock, or another loader's quarantine: a supervisor starts it again.
-            return LOST if "locked" in str(e) or "run the load again" in str(e) else 1
+            print(e, flush=True)
+            return LOST if "locked" in str(e) or "again" in str(e) else 1
     return DONE
 
 

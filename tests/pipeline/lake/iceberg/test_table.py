@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("pyiceberg")
 pytest.importorskip("pyspark")
 import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql.types import StructType
 
 from logbus.pipeline.errors import ClaimLost, LakeError, OptionError
@@ -101,6 +102,37 @@ def test_second_loader_during_schema_change() -> None:
     with pytest.raises(ClaimLost):
         first.commit(change(0, 5))
     assert _offsets() == list(range(5))
+
+
+def test_catalog_that_fails() -> None:
+    """While a table is created: another job may have made its namespace just then. Else the error is one line."""
+    create = SqlCatalog.create_namespace_if_not_exists
+    with patch.object(SqlCatalog, "create_namespace_if_not_exists", autospec=True) as namespace:
+        namespace.side_effect = _first_fails(create)
+        assert _claimed().number == 1
+    with (
+        patch.object(SqlCatalog, "load_table", side_effect=OSError("the line is dead\nat 127.0.0.1")),
+        pytest.raises(LakeError, match=r"^lake\.views cannot be read: the line is dead$"),
+    ):
+        _at()
+    with (
+        patch.object(SqlCatalog, "table_exists", side_effect=OSError("the line is dead")),
+        pytest.raises(LakeError, match=r"^lake\.others cannot be created: the line is dead$"),
+    ):
+        IcebergTable.at(None, "lake.others", "test").claim(SCHEMA.jsonValue())
+
+
+def _first_fails(function: Any) -> Any:
+    """The same function, whose first call fails."""
+    calls: list[None] = []
+
+    def call(*arguments: Any) -> Any:
+        calls.append(None)
+        if len(calls) == 1:
+            raise OSError("UNIQUE constraint failed\n[SQL: INSERT]")
+        return function(*arguments)
+
+    return call
 
 
 def test_lost_and_batches() -> None:
