@@ -132,9 +132,6 @@ class JsonPayload:
             "allowSingleQuotes": "false",
             "allowNonNumericNumbers": "false",
         }
-        # from_json ignores text after the first object. In brackets the object must be the only element of an array.
-        # Text that closes the array itself, "{}]", is found by appending an element, which then does not count.
-        follows = (_elements(text, "]") != 1) | (text.contains("]") & (_elements(text, ",0]") != 2))
         event = f.from_json(text, wide, options)
         rows = rows.withColumn("_read", event)
         names = [f.col(f"_read.{quoted_name(name)}").alias(name) for name in kind.names]
@@ -148,7 +145,7 @@ class JsonPayload:
                 .when(~f.is_valid_utf8(f.col("value")), "the value is not UTF-8")
                 .when(f.col("_read").isNull(), "the value is empty")
                 .when(f.col(f"_read.{_CORRUPT}").isNotNull(), "the value is not JSON of the schema")
-                .when(follows, "something follows the JSON object")
+                .when(_is_followed(text), "something follows the JSON object")
                 .when(f.col(TIME).isNull(), f"there is no time in {self.event_time!r}")
                 .otherwise(f.lit(None).cast("string")),
             )
@@ -161,6 +158,21 @@ class JsonPayload:
 
     def _kind(self) -> Any:
         return event_type(self.schema, self.event_time, self.into)
+
+
+def _is_followed(text: Any) -> Any:
+    """
+    Whether something follows the first object of a text, which ``from_json`` ignores.
+
+    Only a text whose first closing brace is not its last character has to be parsed again to know, such as one with
+    nested objects. In brackets the object must be the only element of an array. Text that closes the array itself,
+    "{}]", is found by appending an element, which then does not count.
+    """
+    from pyspark.sql import functions as f
+
+    is_alone = text.startswith("{") & (f.locate("}", text) == f.length(text))
+    in_array = (_elements(text, "]") != 1) | (text.contains("]") & (_elements(text, ",0]") != 2))
+    return f.when(is_alone, f.lit(False)).otherwise(in_array)
 
 
 def _elements(text: Any, ending: str) -> Any:
