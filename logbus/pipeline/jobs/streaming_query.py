@@ -516,6 +516,8 @@ def _count(report: QueryReport, progress: Sequence[Mapping[str, Any]], watch: Jo
         report.late, report.late_share = report.late_events.late, round(report.late_events.share, 6)
         report.left = sum(offsets_left(of.get("endOffset"), of.get("latestOffset")) for of in each.get("sources", ()))
         message = f"batch {number}: {rows} rows read"
+        rate = each.get("processedRowsPerSecond")
+        message += f", {rate:,.1f} rows/s" if rate else ""
         message += f", {unreadable} unreadable" if unreadable else ""
         message += f", {late} late" if late else ""
         message += f"; {report.left} offsets are left" if report.left else ""

@@ -96,6 +96,7 @@ class CountTests(TestCase):
         return {
             "batchId": batch,
             "numInputRows": 100,
+            "processedRowsPerSecond": 1234.56 if left else 0.0,
             "observedMetrics": {"rows": found},
             "stateOperators": [{"numRowsDroppedByWatermark": dropped}],
             "sources": [{"endOffset": json.dumps(end), "latestOffset": {"t": {"0": 50 + left, "1": 7}}}],
@@ -111,7 +112,10 @@ class CountTests(TestCase):
         self.assertEqual(report.late_events, LateEvents(180, 60, 5))
         self.assertEqual(
             told,
-            ["batch 0: 100 rows read; 8 offsets are left", "batch 1: 100 rows read, 20 unreadable, 60 late"],
+            [
+                "batch 0: 100 rows read, 1,234.6 rows/s; 8 offsets are left",
+                "batch 1: 100 rows read, 20 unreadable, 60 late",
+            ],
         )
         self.assertEqual(
             set(report.as_json()),
