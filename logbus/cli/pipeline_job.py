@@ -33,6 +33,10 @@ _NOISY_LOGGERS = (
 """Loggers of Spark that repeat a job's error."""
 
 
+_SHORT = 1_000_000
+"""Offsets: a job that reads no more has little to do once it has started."""
+
+
 class JobReport(Protocol):
     """The report of a job."""
 
@@ -133,13 +137,14 @@ class Job:
     def run(
         self,
         work: Callable[[SparkSession, JobControl], R],
-        check: Callable[[Callable[[str], None]], None] | None = None,
+        check: Callable[[Callable[[str], None]], int | None] | None = None,
     ) -> R:
         """
         Run a job in its own session. The first SIGINT or SIGTERM stops it in order; the second ends the process.
 
         :param work: the job, with its options bound.
-        :param check: checks what needs no Spark before that is started, and is given a function for messages.
+        :param check: checks what needs no Spark before that is started, and is given a function for messages. It
+            returns the number of offsets to read; None: it is not known, or has no end.
         :returns: its report, which is also written to the file, even if the job failed after making it.
         :raise LogbusError: the job failed.
         """
@@ -159,14 +164,21 @@ class Job:
 
         before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            if check is not None:
-                check(watch.tell)
+            to_read = None if check is None else check(watch.tell)
             # In the main thread Spark would install its own handler, which calls Java in the middle of another call.
             with ThreadPoolExecutor(1) as other:
                 name = f"logbus {self.name}"
                 watch.tell("starts Spark")
                 # Spark's own error is only of use to debug Spark.
-                spark = other.submit(session, name, master=self.master, settings=settings, quiet=True).result()
+                spark = other.submit(
+                    session,
+                    name,
+                    master=self.master,
+                    settings=settings,
+                    quiet=True,
+                    is_short=to_read is not None and to_read <= _SHORT,
+                    has_end=True,
+                ).result()
                 keep_on_sigterm(spark)
             has_begun = True
             pages = spark.sparkContext.uiWebUrl
@@ -194,16 +206,18 @@ def _print_report(spark: SparkSession, work: Callable[[SparkSession, JobControl]
 
     from logbus.pipeline.error_text import short_message
     from logbus.pipeline.errors import PipelineError
-    from logbus.pipeline.session import java_exit_message
+    from logbus.pipeline.session import end_java, java_exit_message
 
     try:
         _silence_spark(spark)
-        return work(spark, watch)
+        done = work(spark, watch)
     except (PySparkException, Py4JError, ConnectionError) as e:
         raise PipelineError(java_exit_message(spark, 0.5) or short_message(str(e))) from e
     finally:
         if not java_exit_message(spark):
             spark.stop()
+    end_java(spark)  # Not of a job that failed, which may have needed few of the classes.
+    return done
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:

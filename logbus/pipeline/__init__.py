@@ -13,6 +13,7 @@ Rows go from brokers through ``blocking`` and ``source`` to Spark, and from Spar
 brokers, or, by ``jobs``, to tables of the ``lake``.
 
 * ``session``: creates the Spark session of a job
+* ``class_archive``: the archive from which Spark's Java starts in half the time
 * ``datasource``: the data source ``format("logbus")``
 * ``source``: its readers
 * ``sink``: its writers

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logbus.pipeline import Missing, check_packages, register
+from logbus.pipeline.class_archive import ClassArchive, class_archive
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
 
@@ -32,6 +33,11 @@ def check_java(environ: Mapping[str, str] = os.environ) -> int:
 
     :raise Missing: there is none, or it is too old.
     """
+    return _runtime(environ)[0]
+
+
+def _runtime(environ: Mapping[str, str]) -> tuple[int, str]:
+    """The version of the Java runtime, and all that identifies it. See :func:`check_java`."""
     if home := environ.get("JAVA_HOME"):
         java: str | None = str(Path(home) / "bin" / "java")
         if not os.access(str(java), os.X_OK):
@@ -50,7 +56,7 @@ def check_java(environ: Mapping[str, str] = os.environ) -> int:
     version = int(found[1])
     if version < MIN_JAVA:
         raise Missing(f"Spark needs Java {MIN_JAVA} or newer: {java} is Java {version}; {_INSTALL_JAVA}")
-    return version
+    return version, f"{Path(java).resolve()} {said.stderr}{said.stdout}"
 
 
 def check_master(master: str) -> None:
@@ -66,7 +72,13 @@ def check_master(master: str) -> None:
 
 
 def session(
-    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, quiet: bool = False
+    name: str,
+    *,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    quiet: bool = False,
+    is_short: bool = False,
+    has_end: bool = False,
 ) -> SparkSession:
     """
     A session in which ``format("logbus")`` is known: the running one, or a new one.
@@ -76,6 +88,9 @@ def session(
         else all cores of this machine.
     :param settings: Spark's own, such as ``{"spark.driver.memory": "2g"}``; they take precedence over the defaults.
     :param quiet: have a new session log errors only.
+    :param is_short: whether it will have little to do: Java compiles code less well then, which takes a third of the
+        processor time, and Spark has no web pages.
+    :param has_end: whether the caller will call :func:`end_java`: Java may write an archive of its classes then.
     :raise Missing: pyspark or Java is not installed.
     :raise OptionError: Spark knows no such master.
     :raise PipelineError: Spark does not start.
@@ -87,7 +102,7 @@ def session(
     for one in (master, given.get("spark.master")):
         if one is not None:
             check_master(one)
-    check_java()
+    _, java = _runtime(os.environ)
     # Spark starts its workers as 'python3' by default, which may be a Python without logbus.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master is None and "spark.master" not in given and "PYSPARK_GATEWAY_PORT" not in os.environ:
@@ -96,6 +111,7 @@ def session(
     if master is not None and master.startswith("local["):
         # Spark's default of 200 is for clusters: on one machine most of the time would go to empty tasks.
         defaults["spark.sql.shuffle.partitions"] = "8"
+    defaults |= _cheap_start(given, java, is_short, has_end)
     if quiet and not os.environ.get("LOGBUS_DEBUG"):
         if "PYSPARK_GATEWAY_PORT" in os.environ:
             defaults["spark.log.level"] = "ERROR"
@@ -109,6 +125,75 @@ def session(
     if master is not None:
         builder = builder.master(master)
     return _started(builder)
+
+
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a Java that runs for a short time: no optimizing compiler, and no threads for collecting garbage."""
+
+_DEFAULT_JAVA = "spark.driver.defaultJavaOptions"
+"""Those that a user gives come behind them, and take precedence."""
+
+_drafted: list[ClassArchive] = []
+"""The archive that Java writes as it ends."""
+
+
+def _cheap_start(given: Mapping[str, str], java: str, is_short: bool, has_end: bool) -> dict[str, str]:
+    """Settings of a session that starts with less processor time; ``given``: those of the user."""
+    from pyspark import SparkContext
+
+    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None:
+        return {}  # Java runs already.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _QUICK)
+    found: dict[str, str] = {}
+    options = [_QUICK] if is_short else []
+    if is_short and not any(name.startswith("spark.ui.") and name != "spark.ui.showConsoleProgress" for name in given):
+        found["spark.ui.enabled"] = "false"
+    if (archive := _class_archive(given, java)) and (archive.exists or has_end):
+        options.append(archive.java_options)
+        if not archive.exists:
+            _drafted.append(archive)
+    if options and _DEFAULT_JAVA not in given:
+        found[_DEFAULT_JAVA] = " ".join(options)
+    return found
+
+
+def _class_archive(given: Mapping[str, str], java: str) -> ClassArchive | None:
+    """The archive that Java is to use or to write; None: the user's settings are of other classes or archives."""
+    if any("-Xshare" in text or "Archive" in text or name.endswith("ClassPath") for name, text in given.items()):
+        return None
+    home = os.environ.get("SPARK_HOME")
+    if home is None:
+        import pyspark
+
+        home = str(Path(pyspark.__file__).parent)
+    if os.environ.keys() & {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR"} or Path(home, "conf").is_dir():
+        return None  # Java makes no archive if there are directories among its classes.
+    return class_archive(os.environ, java, Path(home, "jars"), os.getpid())
+
+
+def end_java(spark: SparkSession, patience: float = 120.0) -> None:
+    """
+    End the Java process that this process started, if it writes an archive of its classes as it ends, and keep that.
+
+    Without this call Java ends when this process does. The session must be stopped.
+
+    :param patience: seconds: an archive that takes longer to write is not kept.
+    """
+    gateway: Any = spark.sparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if process is None or not _drafted:
+        return
+    archive = _drafted.pop()
+    gateway.shutdown()
+    process.stdin.close()
+    try:
+        status = process.wait(patience)
+    except subprocess.TimeoutExpired:
+        return
+    from pyspark import SparkContext
+
+    SparkContext._gateway = SparkContext._jvm = None  # The next session starts another.
+    archive.keep(status)
 
 
 def _started(builder: SparkSession.Builder) -> SparkSession:

@@ -26,6 +26,7 @@ from logbus.pipeline.jobs.audit_tables import TableCount, count_table, open_tabl
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.cancellation import stoppable
 from logbus.pipeline.jobs.job_control import JobControl
+from logbus.pipeline.jobs.slow_workers import retried
 from logbus.pipeline.jobs.time_text import time_text
 from logbus.pipeline.source.options import read_source_options as read_options
 
@@ -94,14 +95,19 @@ class AuditOptions:
             if not name or not url:
                 raise OptionError(f"{name!r}={url!r} is no table: it takes a name, and a directory or URL")
 
-    def check(self, tell: Callable[[str], None]) -> None:
+    def check(self, tell: Callable[[str], None]) -> int | None:
         """
         Check that the topic of the monitoring events exists; see :func:`.check_topics`.
 
         :raise PipelineError: it does not.
         """
+        offsets = self.to_read(tell)
+        return None if self.tables else offsets
+
+    def to_read(self, tell: Callable[[str], None]) -> int | None:
+        """The number of offsets of monitoring events. See :meth:`check`."""
         try:
-            check_topics(read_options(self.source, streaming=False), tell)
+            return check_topics(read_options(self.source, streaming=False), tell)
         except ApiError as e:
             raise PipelineError(f"the monitoring events cannot be read: {e}") from e
 
@@ -221,8 +227,9 @@ class _Audit:
         )
 
     def read_events(self, spark: SparkSession) -> None:
-        self.options.check(self.watch.tell)
-        report, found = self.report, sum_events(spark, self.options.source, self.options.registry, self.options.topics)
+        self.watch.tell(f"{self.options.to_read(self.watch.tell)} offsets of monitoring events to read")
+        options, report = self.options, self.report
+        found = retried(lambda: sum_events(spark, options.source, options.registry, options.topics), self.watch)
         for event in found.sums:
             self.ledger.add(event)
             for topic in {*event.counts, *event.failed}:

@@ -16,9 +16,11 @@ PATIENCE = 5.0
 
 def check_topics(
     options: SourceOptions, tell: Callable[[str], None], *, is_new: bool = True, patience: float = PATIENCE
-) -> None:
+) -> int | None:
     """
     Check that brokers answer, and that what is to be read exists.
+
+    :returns: the number of offsets to read now; None: reading does not begin at the options' position.
 
     :param tell: is called with a message if no broker answers for some time.
     :param is_new: reading begins at the options' position; else at offsets that only Spark can read, and topics that
@@ -33,9 +35,11 @@ def check_topics(
         with _telling_of_silence(options.settings, tell, patience):
             offset_reader.brokers.metadata(())
         partitions = offset_reader.partitions(offset_reader.topics(() if is_new else None))
-        if is_new:
-            offset_reader.resolve(options.starting, partitions, ending=False)
-            offset_reader.resolve(options.ending, partitions, ending=True)
+        if not is_new:
+            return None
+        starts = offset_reader.resolve(options.starting, partitions, ending=False)
+        ends = offset_reader.resolve(options.ending, partitions, ending=True)
+        return sum(max(0, ends[each] - start) for each, start in starts.items())
     finally:
         offset_reader.brokers.release()
 

@@ -26,6 +26,7 @@ from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.load_planner import LoadPlan, LoadPlanner
 from logbus.pipeline.jobs.progress import count_noun, plan_line, rates, report_progress
+from logbus.pipeline.jobs.slow_workers import retried
 from logbus.pipeline.jobs.wanted_offsets import WantedOffsets, next_batch
 from logbus.pipeline.lake.compaction import MIN_FILES
 from logbus.pipeline.lake.formats import check_format, table_at
@@ -100,9 +101,10 @@ class LoadOptions:
         if not 0 <= self.late_after < _LONGEST:
             raise OptionError(f"late_after is {self.late_after}; it takes seconds, from 0")
 
-    def check(self, tell: Callable[[str], None]) -> None:
+    def check(self, tell: Callable[[str], None]) -> int | None:
         """See :func:`.check_topics`."""
-        check_topics(self.reading, tell)
+        offsets = check_topics(self.reading, tell)
+        return offsets if self.follow is None else None
 
 
 _LONGEST = 1e11
@@ -285,7 +287,7 @@ class _Load:
     def load_batch(self, ranges: Mapping[TopicPartition, Range], ids: Mapping[str, str], left: int) -> None:
         """Load ranges; ``left`` is the number of planned offsets after them."""
         began = self.clock()
-        written = self.batches.write(ranges)
+        written = retried(lambda: self.batches.write(ranges), self.watch)
         self.planner.check_ids({name: ids.get(name, "") for name, _ in ranges})
         commit = self.table.commit(
             LoadChange(

@@ -20,7 +20,16 @@ from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.cancellation import stoppable
 from logbus.pipeline.jobs.job_control import JobControl
-from logbus.pipeline.jobs.mirror_record_counts import SIDES, examples_of, hashed_records, record_counts, totals_of
+from logbus.pipeline.jobs.mirror_record_counts import (
+    SIDES,
+    Place,
+    examples_of,
+    hashed_records,
+    record_counts,
+    totals_of,
+)
+from logbus.pipeline.jobs.progress import count_noun
+from logbus.pipeline.jobs.slow_workers import retried
 from logbus.pipeline.jobs.time_text import time_text
 from logbus.pipeline.source.offset_reader import OffsetReader
 from logbus.pipeline.source.options import SourceOptions, Subscribe, SubscribePattern
@@ -84,15 +93,17 @@ class MirrorOptions:
         if len(set(copies)) < len(copies):
             raise OptionError("two topics cannot have the same name in the copy")
 
-    def check(self, tell: Callable[[str], None]) -> None:
+    def check(self, tell: Callable[[str], None]) -> int:
         """
         Check topics and offsets of both sides without Spark; see :func:`.check_topics`.
 
         :raise PipelineError: names the side.
         """
+        offsets = 0
         for side, reading in self.reading.items():
             with _errors_of(side, reading):
-                check_topics(reading, tell)
+                offsets += check_topics(reading, tell) or 0
+        return offsets
 
     def _check_numbers(self) -> None:
         if self.examples < 0:
@@ -193,20 +204,24 @@ def run(spark: SparkSession, options: MirrorOptions, watch: JobControl | None = 
     names = sorted({*partitions["source"], *partitions["mirror"]})
     if not names:
         raise PipelineError("there is no topic to compare, on either side")
-    watch.tell(f"{len(names)} topics")
+    watch.tell(f"{count_noun(len(names), 'topic')}, {options.check(watch.tell)} offsets of both sides to read")
     with stoppable(spark, watch):
         what = {"partitions": options.partitions, "timestamps": options.timestamps, "compacted": options.compacted}
         span = (options.since_ms, options.until_ms)
-        both = record_counts(
-            hashed_records(spark, options.source, span, {}, **what),
-            hashed_records(spark, options.mirror, span, ours, **what),
-        ).persist()
-        try:
-            totals = totals_of(both)
-            has_differences = any(each["missing"] or each["extra"] for each in totals.values())
-            examples = examples_of(both, options.examples) if has_differences and options.examples else {}
-        finally:
-            both.unpersist()
+
+        def compare() -> tuple[dict[str, dict[str, int]], dict[tuple[str, str], list[Place]]]:
+            both = record_counts(
+                hashed_records(spark, options.source, span, {}, **what),
+                hashed_records(spark, options.mirror, span, ours, **what),
+            ).persist()
+            try:
+                totals = totals_of(both)
+                has_differences = any(each["missing"] or each["extra"] for each in totals.values())
+                return totals, examples_of(both, options.examples) if has_differences and options.examples else {}
+            finally:
+                both.unpersist()
+
+        totals, examples = retried(compare, watch)
     nothing = {"source": 0, "mirror": 0, "missing": 0, "extra": 0}
     found = tuple(
         TopicMirror(
