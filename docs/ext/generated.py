@@ -228,6 +228,7 @@ EXTRAS = {
     "protobuf": "Protobuf in the schema registry of a broker, and its values in the console",
     "zookeeper": "Clusters of several machines, whose metadata are in ZooKeeper",
     "spark": "The data pipeline; Java 17 or newer besides",
+    "delta": "Tables of Delta Lake, for the data pipeline",
     "iceberg": "Tables of Apache Iceberg, for the data pipeline",
     "tls": "TLS on listeners, among brokers, and in clients",
     "oauth": "Logins by JSON web tokens (OAUTHBEARER)",
