@@ -41,6 +41,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from logbus.attrs_code import kept_attrs_code
+
 if TYPE_CHECKING:
     from logbus.client.admin.admin_client import AdminClient, NewTopic
     from logbus.client.admin.group_admin import GroupDescription, GroupMember, ListedGroup
@@ -166,4 +168,5 @@ def __getattr__(name: str) -> object:
     """Import a public name at first use, so that importing the package is fast."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    with kept_attrs_code():
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

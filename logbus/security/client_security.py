@@ -12,9 +12,9 @@ from attrs import frozen
 
 from logbus.errors import ConfigError
 from logbus.extras import install_hint
-from logbus.security.sasl.client_login import ClientLogin, Token
 
 if TYPE_CHECKING:
+    from logbus.security.sasl.client_login import ClientLogin, Token
     from logbus.security.tls.client_tls import ClientTls
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -81,7 +81,7 @@ class ClientSecurity:
             if useless and not has:
                 raise ConfigError(f"{useless[0]}: no use with security.protocol={protocol}; is it {wanted}?")
         return cls(
-            _client_tls(properties) if has_tls else None, ClientLogin.of(properties, token) if has_login else None
+            _client_tls(properties) if has_tls else None, _client_login(properties, token) if has_login else None
         )
 
 
@@ -97,6 +97,12 @@ def split_properties(properties: Mapping[str, str]) -> tuple[dict[str, str], lis
 
 def _others(names: Iterable[str], ours: Mapping[str, str]) -> list[str]:
     return sorted(name for name in names if name not in ours)
+
+
+def _client_login(properties: Mapping[str, str], token: Token | None) -> ClientLogin:
+    from logbus.security.sasl.client_login import ClientLogin  # most clients do not log in
+
+    return ClientLogin.of(properties, token)
 
 
 def _client_tls(properties: Mapping[str, str]) -> ClientTls:

@@ -12,7 +12,6 @@ from typing_extensions import Unpack
 
 from logbus.client.aio.awaiting import outcome
 from logbus.client.aio.event_loop import EventLoop, current
-from logbus.client.aio.log_events import forward
 from logbus.client.aio.transport import LoopEndpoint
 from logbus.client.cluster import cluster as core
 from logbus.client.retry import Backoff
@@ -69,7 +68,6 @@ class Cluster:
         """
         current(self.event_loop)
         if self._is_closed:
-            forward()
             await outcome(self.core.refresh())
             self._is_closed = False
         return self

@@ -12,6 +12,8 @@ from twisted.internet.error import AlreadyCalled, AlreadyCancelled
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from zope.interface import implementer
 
+from logbus.client.aio.log_events import forward
+
 
 @implementer(IReactorTime)
 class EventLoop:
@@ -32,6 +34,7 @@ class EventLoop:
         """
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
+            forward()
         return self._loop
 
     @property

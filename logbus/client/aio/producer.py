@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
 from logbus.client.aio.awaiting import outcome
 from logbus.client.aio.cluster import Cluster, ClusterArguments
 from logbus.client.aio.lifetime import Client
-from logbus.client.aio.transaction import Transaction
 from logbus.client.interceptors import ProducerInterceptor
 from logbus.client.producer import producer as core
 from logbus.client.producer.partitioner import Partitioner
@@ -21,6 +20,9 @@ from logbus.client.producer.producer_record import RecordMetadata
 from logbus.client.serializers import Serializer
 from logbus.records.batch import Headers
 from logbus.records.compression import Codec
+
+if TYPE_CHECKING:
+    from logbus.client.aio.transaction import Transaction
 
 
 class ProducerArguments(ClusterArguments, total=False):
@@ -165,6 +167,8 @@ class Producer(Client):
 
         :raises InvalidOption: the producer has no transactional id.
         """
+        from logbus.client.aio.transaction import Transaction
+
         return Transaction(self._core.transaction())
 
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - it is no error

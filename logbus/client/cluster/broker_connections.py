@@ -19,7 +19,6 @@ from logbus.client.retry import Unreachable
 from logbus.errors import ApiError, ErrorCode, LogbusError, RequestTimedOut
 from logbus.net.channel import Channel
 from logbus.net.connect import connect, negotiate
-from logbus.net.sasl_client import LOGIN_ERRORS, log_in
 from logbus.security.client_security import ClientSecurity
 from logbus.timers import Timers
 
@@ -156,6 +155,7 @@ class BrokerConnections:
 
             endpoint = TLSClientEndpoint(endpoint, security.tls, host, self._reactor)
         if (login := security.login) is not None:
+            from logbus.net.sasl_client import log_in  # most clients do not log in
 
             async def begin(channel: Channel) -> None:
                 await negotiate(channel)
@@ -183,6 +183,8 @@ class BrokerConnections:
 def refusal(host: str, port: int, error: BaseException | None) -> ApiError | None:
     """The error of a broker that refuses our login, or of one that we do not trust; None: of another kind."""
     if isinstance(error, ApiError):
+        from logbus.net.sasl_client import LOGIN_ERRORS
+
         return error if error.code in LOGIN_ERRORS else None
     cause = None if error is None else error.__cause__
     if cause is None or type(cause).__module__.partition(".")[0] not in ("OpenSSL", "service_identity"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
@@ -13,10 +13,12 @@ from twisted.python.failure import Failure
 from logbus.client.consumer.delivered_offsets import DeliveredOffsets
 from logbus.client.group_metadata import CommittedOffset, GroupMetadata
 from logbus.client.interceptors import ConsumerInterceptors
-from logbus.client.membership import CommitFailed, GroupOffsets, Membership
-from logbus.client.membership.offset_requests import commit_failure
+from logbus.client.membership import CommitFailed
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
+
+if TYPE_CHECKING:
+    from logbus.client.membership import GroupOffsets, Membership
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
 
@@ -207,6 +209,8 @@ class Committer:
 
     def _failure(self, lost: Offsets, others: Mapping[TopicPartition, ApiError]) -> CommitFailed:
         """The error for lost partitions with uncommitted records, and for others that failed."""
+        from logbus.client.membership.offset_requests import commit_failure
+
         if self.membership is not None:
             member, errors = self.membership.last_metadata, dict(self.membership.unassigned_errors(lost))
         else:

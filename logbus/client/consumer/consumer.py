@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from attrs import evolve, fields
 from twisted.internet.defer import Deferred
@@ -39,17 +39,16 @@ from logbus.client.membership import (
     GroupArguments,
     GroupListener,
     GroupMetadata,
-    GroupOffsets,
     GroupOptions,
-    Membership,
     Subscription,
-    membership_of,
 )
-from logbus.client.membership.assignors import assignors_by_name
 from logbus.client.serializers import Deserializer
 from logbus.coroutines import returns_deferred
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
+
+if TYPE_CHECKING:
+    from logbus.client.membership import Membership
 
 __all__ = ["AtTime", "Consumer", "Isolation", "Position", "Reset"]
 
@@ -127,6 +126,8 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         group = None
         require_stable = False
         if self._group_options is not None:
+            from logbus.client.membership.group_offsets import GroupOffsets  # as all of groups, where there is one
+
             group = GroupOffsets(cluster, self._group_options.group_id, self._group_options.request_timeout)
             require_stable = self._group_options.require_stable
         self._fetcher = Fetcher(cluster, self._options.fetching)
@@ -423,6 +424,8 @@ class Consumer(OffsetsByTime, Generic[K, V]):
     # Internals.
 
     def _join(self, options: GroupOptions) -> Membership:
+        from logbus.client.membership.protocol_choice import membership_of
+
         return membership_of(self._cluster, options, self._listener)
 
     def _subscribe(self, membership: Membership, wanted: Subscription, listener: GroupListener | None) -> None:
@@ -462,6 +465,8 @@ def _group_options(group_id: str | None, client_rack: str | None, options: dict[
     if unknown:
         raise TypeError(f"a consumer has no option {', '.join(unknown)}")
     found = GroupOptions(group_id, **{"client_rack": client_rack, **options})
+    from logbus.client.membership.assignors import assignors_by_name
+
     assignors_by_name(found.assignors)
     return found
 

@@ -49,8 +49,9 @@ listener. The membership executes them and reports the results to the state mach
 
 from __future__ import annotations
 
-from logbus.client.membership.base_membership import Membership
-from logbus.client.membership.group_offsets import GroupOffsets
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from logbus.client.membership.interface import (
     CommitFailed,
     GroupArguments,
@@ -59,8 +60,12 @@ from logbus.client.membership.interface import (
     GroupOptions,
     MembershipFailed,
 )
-from logbus.client.membership.protocol_choice import membership_of
 from logbus.client.membership.subscription import Subscription
+
+if TYPE_CHECKING:
+    from logbus.client.membership.base_membership import Membership
+    from logbus.client.membership.group_offsets import GroupOffsets
+    from logbus.client.membership.protocol_choice import membership_of
 
 __all__ = [
     "CommitFailed",
@@ -74,3 +79,12 @@ __all__ = [
     "Subscription",
     "membership_of",
 ]
+
+_MODULES = {"GroupOffsets": "group_offsets", "Membership": "base_membership", "membership_of": "protocol_choice"}
+
+
+def __getattr__(name: str) -> object:
+    """Import what only members need at first use, so that others start faster."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

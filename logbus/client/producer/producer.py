@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as DeferredTimeout
@@ -43,13 +43,15 @@ from logbus.client.producer.record_accumulator import BatchOutcome, ProducerBatc
 from logbus.client.producer.record_builder import RecordBuilder
 from logbus.client.producer.record_router import RecordRouter
 from logbus.client.producer.sender import Sender
-from logbus.client.producer.transaction import Transaction
-from logbus.client.producer.transaction_manager import TransactionManager
 from logbus.client.serializers import Serializer
 from logbus.client.validators import InvalidOption, shown
 from logbus.coroutines import returns_deferred
 from logbus.records.batch import Headers
 from logbus.records.compression import Codec
+
+if TYPE_CHECKING:
+    from logbus.client.producer.transaction import Transaction
+    from logbus.client.producer.transaction_manager import TransactionManager
 
 
 class Producer:
@@ -152,6 +154,8 @@ class Producer:
         if options.transactional_id is None:
             identity = ProducerIdentity(cluster, options.is_idempotent)
         else:
+            from logbus.client.producer.transaction_manager import TransactionManager
+
             identity = self._transactions = TransactionManager(cluster, options, self.flush, self._drop_unsent)
         self._delivery_reports = DeliveryReports(hooks, identity.failed)
         self._sender = Sender(cluster, self._accumulator, identity, options, self.metrics)
@@ -319,6 +323,8 @@ class Producer:
         """
         if self._transactions is None:
             raise InvalidOption("a producer needs a transactional_id for transactions")
+        from logbus.client.producer.transaction import Transaction
+
         return Transaction(self._transactions)
 
     # Appending to batches.
