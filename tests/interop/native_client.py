@@ -6,15 +6,15 @@ A call fails if it leaves anything behind there: a timer, or a connection.
 
 from __future__ import annotations
 
-import random
-import time
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.task import deferLater
 
-from logbus.client import Cluster, Consumer, Producer
+from logbus.client import Cluster, Consumer, Producer, aio
+from logbus.client.aio.awaiting import outcome
 from logbus.model import TopicPartition
 from logbus.records.compression import Codec
 from logbus.testing.private_reactor import close_reactor, private_reactor
@@ -61,9 +61,21 @@ def run(bootstrap: str, work: Work[T], seconds: float = SECONDS) -> T:
     return results[0]
 
 
+def run_on_asyncio(bootstrap: str, work: Work[T], seconds: float = SECONDS) -> T:
+    """As :func:`run`, on asyncio's event loop, by the client for it."""
+
+    async def whole() -> T:
+        async with asyncio.timeout(seconds), aio.Cluster(bootstrap) as cluster:
+            result = await outcome(Deferred.fromCoroutine(work(cluster.core)))
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return result
+
+    return asyncio.run(whole())
+
+
 def a_producer(cluster: Cluster, **options: Any) -> Producer:
     """With what no test cares for."""
-    return Producer(cluster, wall_clock=time.time, random=random.Random(), **options)
+    return Producer(cluster, **options)
 
 
 async def take(consumer: Consumer, count: int, seconds: float = SECONDS) -> list[Any]:

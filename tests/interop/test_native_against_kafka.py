@@ -1,5 +1,6 @@
 """
-Runs one list of scenarios with the client of logbus, against Apache Kafka and against logbus.
+Runs one list of scenarios with the client of logbus, on Twisted's reactor and on asyncio's event loop, against Apache
+Kafka and against logbus.
 
 Kafka is one KRaft node with its own defaults, but that groups begin at once; its jars come from Maven Central, once.
 """
@@ -25,7 +26,7 @@ from logbus.model import TopicPartition
 from logbus.records.compression import Codec
 from logbus.testing import Broker
 from tests.interop.java_client import CACHE
-from tests.interop.native_client import a_producer, run, take
+from tests.interop.native_client import a_producer, run, run_on_asyncio, take
 
 T = TypeVar("T")
 Scenario = Callable[[Cluster, str], Coroutine[Deferred[Any], Any, None]]
@@ -321,7 +322,8 @@ SCENARIOS: tuple[Scenario, ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("on", [run, run_on_asyncio], ids=["twisted", "asyncio"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.__name__)
-def test_scenario(bootstrap: str, topic: str, scenario: Scenario) -> None:
-    """Everything in it holds with this broker."""
-    run(bootstrap, lambda cluster: scenario(cluster, topic), seconds=60)
+def test_scenario(bootstrap: str, topic: str, scenario: Scenario, on: Callable[..., None]) -> None:
+    """Everything in it holds with this broker, on either event loop."""
+    on(bootstrap, lambda cluster: scenario(cluster, topic), seconds=60)
