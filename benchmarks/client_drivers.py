@@ -182,6 +182,81 @@ def logbus_latency(bootstrap: str, topic: str, count: int, size: int, rate: floa
     logbus(job, bootstrap)
 
 
+# logbus.client.aio
+
+
+def aio_producer(bootstrap: str, linger: float = LINGER) -> Any:
+    from logbus.client.aio import Producer
+
+    return Producer(bootstrap, acks=1, batch_bytes=BATCH, linger=linger)
+
+
+def aio_consumer(bootstrap: str, topic: str, at_end: bool) -> Any:
+    from logbus.client.aio import Consumer
+
+    return Consumer(bootstrap, topic, auto_offset_reset="latest" if at_end else "earliest")
+
+
+def aio_produce(bootstrap: str, topic: str, count: int, size: int) -> None:
+    async def job() -> None:
+        async with aio_producer(bootstrap) as producer:
+            value = b"x" * size
+            sent = []
+
+            async def send(number: int) -> None:
+                for _ in range(number):
+                    sent.append(await producer.send(topic, value))  # noqa: PERF401 - as one sends
+                await producer.flush()
+
+            await send(WARMING)
+            watch = Stopwatch()
+            await send(count)
+            watch.say(count)
+            assert all(each.result().offset >= 0 for each in sent)
+
+    asyncio.run(job())
+
+
+def aio_consume(bootstrap: str, topic: str, count: int, size: int) -> None:
+    async def job() -> None:
+        seen = 0
+        async with aio_consumer(bootstrap, topic, False) as consumer:
+            async for record in consumer:
+                if seen == WARMING:
+                    watch = Stopwatch()
+                seen += len(record.value) == size
+                if seen == WARMING + count:
+                    break
+            watch.say(count)
+
+    asyncio.run(job())
+
+
+def aio_latency(bootstrap: str, topic: str, count: int, size: int, rate: float, linger: float) -> None:
+    async def job() -> None:
+        found: list[float] = []
+        async with aio_producer(bootstrap, linger) as producer, aio_consumer(bootstrap, topic, True) as consumer:
+
+            async def read() -> None:
+                async for record in consumer:
+                    found.append(time.perf_counter() - _stamp.unpack_from(record.value)[0])
+                    if len(found) == count:
+                        break
+
+            reading = asyncio.ensure_future(read())
+            await asyncio.sleep(1)
+            watch, padding = Stopwatch(), b"x" * (size - 8)
+            for when in due(count, rate):
+                wait = when - time.perf_counter()
+                if wait > 0:
+                    await asyncio.sleep(wait)
+                await producer.send(topic, _stamp.pack(time.perf_counter()) + padding)
+            await reading
+            watch.say(count, **latencies(found))
+
+    asyncio.run(job())
+
+
 # aiokafka
 
 
@@ -350,6 +425,7 @@ def kafka_python_latency(bootstrap: str, topic: str, count: int, size: int, rate
 
 DRIVERS: dict[str, dict[str, Callable[..., None]]] = {
     "logbus": {"produce": logbus_produce, "consume": logbus_consume, "latency": logbus_latency},
+    "logbus.client.aio": {"produce": aio_produce, "consume": aio_consume, "latency": aio_latency},
     "aiokafka": {"produce": aiokafka_produce, "consume": aiokafka_consume, "latency": aiokafka_latency},
     "kafka-python": {
         "produce": kafka_python_produce,

@@ -1,5 +1,6 @@
 """
-Compares the Twisted client with aiokafka (with its compiled extension) and kafka-python, on one broker::
+Compares the clients for Twisted and asyncio with aiokafka (with its compiled extension) and kafka-python, on one
+broker::
 
     python -m benchmarks.clients [--rounds 3] [--records 100000] [--sizes 100,1000] [--jobs produce,consume,latency]
         [--rate 1000] [--linger 0.005]
