@@ -126,12 +126,19 @@ def partitions(values: object) -> tuple[TopicPartition, ...]:
     return found
 
 
-def offsets(values: object) -> None:
+def mapping_of_offsets(values: object) -> None:
     """
-    :raises InvalidOption: it is not a mapping of partitions to offsets that can be committed.
+    :raises InvalidOption: it is not a mapping.
     """
     if not isinstance(values, Mapping):
         raise InvalidOption(f"offsets are {shown(values)}; give a mapping of TopicPartition to the next offset to read")
+
+
+def offsets(values: Any) -> None:
+    """
+    :raises InvalidOption: it is not a mapping of partitions to offsets that can be committed.
+    """
+    mapping_of_offsets(values)
     for each, at in values.items():
         partition(each)
         offset = getattr(at, "offset", at)

@@ -32,12 +32,15 @@ class Copier:
 
     :ivar polls: how often it polls for one transaction.
     :ivar work: seconds that it takes for one poll's records.
+    :ivar gives_consumer: its transactions find the offsets themselves, and have the consumer go back after an abort.
     :ivar aborted: why transactions were aborted.
     """
 
-    def __init__(self, clock: Any, consumer: Consumer, producer: Producer, polls: int, work: float) -> None:
+    def __init__(
+        self, clock: Any, consumer: Consumer, producer: Producer, polls: int, work: float, gives_consumer: bool
+    ) -> None:
         self.clock, self.consumer, self.producer = clock, consumer, producer
-        self.polls, self.work = polls, work
+        self.polls, self.work, self.gives_consumer = polls, work, gives_consumer
         self.aborted: list[LogbusError] = []
         self.copied = 0
         self.over = False
@@ -49,13 +52,15 @@ class Copier:
                 await self.copy()
             except (TransactionAborted, OutcomeUnknown) as e:
                 self.aborted.append(e)
-                await self.consumer.seek_to_committed()
+                if not self.gives_consumer:
+                    await self.consumer.seek_to_committed()
         await self.consumer.close()
         await self.producer.close()
 
     async def copy(self) -> None:
         positions: dict[TopicPartition, int] = {}
-        async with self.producer.transaction() as transaction:
+        consumer = self.consumer if self.gives_consumer else None
+        async with self.producer.transaction(consumer) as transaction:
             for _ in range(self.polls):
                 found = await self.consumer.poll(0.3, max_records=7)
                 for partition, records in found.items():
@@ -64,7 +69,10 @@ class Copier:
                     positions[partition] = records[-1].offset + 1
                 if found and self.work:
                     await deferLater(self.clock, self.work)
-            await transaction.send_offsets(positions, self.consumer.group_metadata())
+            if self.gives_consumer:
+                await transaction.send_offsets(self.consumer)
+            else:
+                await transaction.send_offsets(positions, self.consumer.group_metadata())
         self.copied += len(positions)
 
 
@@ -72,6 +80,7 @@ class CopyingCase(MembershipCase):
     """Copiers and their topics."""
 
     options: dict[str, Any] = {}
+    gives_consumer = True
 
     def setUp(self) -> None:
         super().setUp()
@@ -118,7 +127,7 @@ class CopyingCase(MembershipCase):
             transaction_timeout=100.0,
         )
         self.addCleanup(producer.abort)
-        copier = Copier(self.cluster.clock, consumer, producer, polls, work)
+        copier = Copier(self.cluster.clock, consumer, producer, polls, work, self.gives_consumer)
         self.copiers.append(copier)
         copier.ended = Deferred.fromCoroutine(copier.run())
         # One that works to the end of the test fails as its producer is closed.
@@ -231,6 +240,7 @@ class RangeTests(CopyingCase):
 class CooperativeTests(RangeTests):
     """The classic protocol, in which members keep what they go on to read."""
 
+    gives_consumer = False
     options = {"assignors": ["cooperative-sticky"]}
 
 

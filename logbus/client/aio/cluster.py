@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Self, TypedDict
+from typing import Self
 
 from typing_extensions import Unpack
 
@@ -14,19 +14,7 @@ from logbus.client.aio.awaiting import outcome
 from logbus.client.aio.event_loop import EventLoop, current
 from logbus.client.aio.transport import LoopEndpoint
 from logbus.client.cluster import cluster as core
-from logbus.client.retry import Backoff
-from logbus.security.client_security import ClientSecurity
-
-
-class ClusterArguments(TypedDict, total=False):
-    """Options of :class:`logbus.client.Cluster`."""
-
-    client_id: str
-    timeout: float
-    connect_timeout: float
-    patience: float
-    backoff: Backoff | None
-    security: ClientSecurity | Mapping[str, str] | None
+from logbus.client.cluster.cluster import ClusterArguments
 
 
 class Cluster:

@@ -6,7 +6,8 @@ import warnings
 from types import TracebackType
 from typing import Any, Self
 
-from logbus.client.aio.cluster import Cluster, ClusterArguments
+from logbus.client.aio.cluster import Cluster
+from logbus.client.cluster.cluster import ClusterArguments
 
 
 class Client:

@@ -3,51 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from random import Random
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
 from logbus.client.aio.awaiting import outcome
-from logbus.client.aio.cluster import Cluster, ClusterArguments
+from logbus.client.aio.cluster import Cluster
 from logbus.client.aio.lifetime import Client
-from logbus.client.interceptors import ProducerInterceptor
+from logbus.client.cluster.cluster import ClusterArguments
 from logbus.client.producer import producer as core
-from logbus.client.producer.partitioner import Partitioner
 from logbus.client.producer.producer_metrics import ProducerMetrics
 from logbus.client.producer.producer_record import RecordMetadata
-from logbus.client.serializers import Serializer
 from logbus.records.batch import Headers
-from logbus.records.compression import Codec
 
 if TYPE_CHECKING:
+    from logbus.client.aio.consumer import Consumer
     from logbus.client.aio.transaction import Transaction
 
 
-class ProducerArguments(ClusterArguments, total=False):
+class ProducerArguments(ClusterArguments, core.ProducerArguments, total=False):
     """Options of :class:`logbus.client.Producer`, and of the cluster."""
-
-    wall_clock: Callable[[], float]
-    random: Random | None
-    acks: int | str
-    codec: Codec | str
-    level: int | None
-    batch_bytes: int
-    linger: float
-    delivery_timeout: float
-    request_timeout: float
-    request_bytes: int
-    buffer_bytes: int
-    create_topics: bool
-    metadata_max_age: float
-    partitioner: Partitioner | None
-    enable_idempotence: bool | None
-    transactional_id: str | None
-    transaction_timeout: float
-    key_serializer: Serializer | None
-    value_serializer: Serializer | None
-    interceptors: Sequence[ProducerInterceptor]
 
 
 class _Delivery(asyncio.Future[RecordMetadata]):
@@ -155,21 +131,23 @@ class Producer(Client):
         """Send everything now, and wait until all outcomes are known, failures included."""
         await outcome(self._core.flush())
 
-    def transaction(self) -> Transaction:
+    def transaction(self, consumer: Consumer[Any, Any] | None = None) -> Transaction:
         """
         Start a transaction: consumers of committed records see all records sent in its block, or none.
 
         .. code-block:: python
 
-            async with producer.transaction() as transaction:
-                await producer.send("totals", b"12", key=b"orders")
-                await transaction.send_offsets({TopicPartition("orders", 0): 3}, consumer.group_metadata())
+            async with producer.transaction(consumer) as transaction:
+                for records in (await consumer.getmany()).values():
+                    await producer.send("totals", b"%d" % len(records), key=b"orders")
+                await transaction.send_offsets(consumer)
 
+        :param consumer: after an abort it goes back to its committed offsets, and delivers the records again.
         :raises InvalidOption: the producer has no transactional id.
         """
         from logbus.client.aio.transaction import Transaction
 
-        return Transaction(self._core.transaction())
+        return Transaction(self._core.transaction(None if consumer is None else consumer._core))
 
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - it is no error
         """

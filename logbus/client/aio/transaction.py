@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from logbus.client.aio.awaiting import outcome, run
 from logbus.client.group_metadata import CommittedOffset, GroupMetadata
 from logbus.client.producer import transaction as core
 from logbus.model import TopicPartition
+
+if TYPE_CHECKING:
+    from logbus.client.aio.consumer import Consumer
 
 
 class Transaction:
@@ -39,17 +43,23 @@ class Transaction:
         await run(self._core.__aexit__(kind, error, traceback))
 
     async def send_offsets(
-        self, offsets: Mapping[TopicPartition, int | CommittedOffset], group: GroupMetadata | str
+        self,
+        offsets: Mapping[TopicPartition, int | CommittedOffset] | Consumer[Any, Any],
+        group: GroupMetadata | str | None = None,
     ) -> None:
         """
         Commit a group's offsets with the transaction.
 
-        :param offsets: the next offset to read, for each partition.
-        :param group: the result of :meth:`.Consumer.group_metadata`, taken when all records of the transaction had been
-            delivered; so a consumer that lost its partitions cannot commit for them. A group id alone skips this check.
+        :param offsets: a consumer: the offsets after the records that it delivered since the last transaction, by the
+            member that it was then. If one of their partitions was revoked since, the transaction is aborted. After an
+            abort the consumer goes back to the committed offsets. Or the next offset to read, for each partition.
+        :param group: of offsets that are given: the result of :meth:`.Consumer.group_metadata`, taken when all records
+            of the transaction had been delivered; so a consumer that lost its partitions cannot commit for them. A
+            group id alone skips this check.
         :raises TransactionAborted: the offsets were refused; the message has the cause. If other members may read the
             partitions now, go back with :meth:`.Consumer.seek_to_committed`.
         :raises Fenced: the producer is fenced.
         :raises TransactionError: no transaction is open.
         """
-        await outcome(self._core.send_offsets(offsets, group))
+        source: Any = offsets if isinstance(offsets, Mapping) else getattr(offsets, "_core", offsets)
+        await outcome(self._core.send_offsets(source, group))

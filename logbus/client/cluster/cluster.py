@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from twisted.internet.defer import Deferred
 
@@ -37,6 +37,17 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "Node", "PartitionMetadata", "TopicMetadata"]
 
 _RETRIED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+
+
+class ClusterArguments(TypedDict, total=False):
+    """Options of :class:`Cluster`, but for how it connects."""
+
+    client_id: str
+    timeout: float
+    connect_timeout: float
+    patience: float
+    backoff: Backoff | None
+    security: ClientSecurity | Mapping[str, str] | None
 
 
 class Cluster(MetadataCache):

@@ -249,6 +249,18 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         self.poller.stop()
         return self._delivered_offsets.metadata(now)
 
+    def transaction_offsets(self) -> tuple[dict[TopicPartition, CommittedOffset | None], GroupMetadata]:
+        """
+        What a transaction commits of this consumer: the offsets after the records delivered since the last call, or
+        None where a partition was revoked meanwhile; and the identity that the member had.
+
+        :meth:`.Transaction.send_offsets` calls it.
+
+        :raises LogbusError: there is no group.
+        """
+        delivered, positions = self._delivered_offsets.in_transaction, self.poller.offsets(False)
+        return {each: positions.get(each) for each in delivered}, self.group_metadata()
+
     # Records.
 
     def __aiter__(self) -> RecordPoller[K, V]:

@@ -81,6 +81,11 @@ class DeliveredOffsets:
         lost, self.lost = self.lost, {}
         return lost
 
+    @property
+    def in_transaction(self) -> frozenset[TopicPartition]:
+        """The partitions of which records were delivered since :meth:`metadata` were taken."""
+        return frozenset() if self._metadata_taken else frozenset(self._in_transaction)
+
     def metadata(self, now: GroupMetadata) -> GroupMetadata:
         """
         The group metadata to commit with, for all records delivered since the last call.

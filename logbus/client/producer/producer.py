@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as DeferredTimeout
@@ -50,8 +50,33 @@ from logbus.records.batch import Headers
 from logbus.records.compression import Codec
 
 if TYPE_CHECKING:
-    from logbus.client.producer.transaction import Transaction
+    from logbus.client.producer.transaction import OffsetSource, Transaction
     from logbus.client.producer.transaction_manager import TransactionManager
+
+
+class ProducerArguments(TypedDict, total=False):
+    """Options of :class:`Producer`."""
+
+    wall_clock: Callable[[], float]
+    random: Random | None
+    acks: int | str
+    codec: Codec | str
+    level: int | None
+    batch_bytes: int
+    linger: float
+    delivery_timeout: float
+    request_timeout: float
+    request_bytes: int
+    buffer_bytes: int
+    create_topics: bool
+    metadata_max_age: float
+    partitioner: Partitioner | None
+    enable_idempotence: bool | None
+    transactional_id: str | None
+    transaction_timeout: float
+    key_serializer: Serializer | None
+    value_serializer: Serializer | None
+    interceptors: Sequence[ProducerInterceptor]
 
 
 class Producer:
@@ -309,23 +334,25 @@ class Producer:
 
     # Transactions.
 
-    def transaction(self) -> Transaction:
+    def transaction(self, consumer: OffsetSource | None = None) -> Transaction:
         """
         Start a transaction: consumers of committed records see all records sent in its block, or none.
 
         .. code-block:: python
 
-            async with producer.transaction() as transaction:
-                await producer.send("totals", b"12", key=b"orders")
-                await transaction.send_offsets({TopicPartition("orders", 0): 3}, consumer.group_metadata())
+            async with producer.transaction(consumer) as transaction:
+                for records in (await consumer.poll()).values():
+                    await producer.send("totals", b"%d" % len(records), key=b"orders")
+                await transaction.send_offsets(consumer)
 
+        :param consumer: after an abort it goes back to its committed offsets, and delivers the records again.
         :raises InvalidOption: the producer has no transactional id.
         """
         if self._transactions is None:
             raise InvalidOption("a producer needs a transactional_id for transactions")
         from logbus.client.producer.transaction import Transaction
 
-        return Transaction(self._transactions)
+        return Transaction(self._transactions, consumer)
 
     # Appending to batches.
 

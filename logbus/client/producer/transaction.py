@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
+from typing import Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.client.group_metadata import CommittedOffset, GroupMetadata
-from logbus.client.producer.transaction_errors import ProducerUnusable
+from logbus.client.producer.transaction_errors import ProducerUnusable, TransactionError
 from logbus.client.producer.transaction_manager import TransactionManager
+from logbus.client.validators import InvalidOption
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
+
+
+class OffsetSource(Protocol):
+    """A consumer, as a transaction sees it."""
+
+    def transaction_offsets(self) -> tuple[dict[TopicPartition, CommittedOffset | None], GroupMetadata]:
+        """The offsets after the delivered records, and the identity of the member that got them."""
+
+    def seek_to_committed(self) -> Deferred[None]:
+        """Go back to the committed offsets."""
 
 
 class Transaction:
@@ -24,8 +36,9 @@ class Transaction:
 
     _log = Logger()
 
-    def __init__(self, manager: TransactionManager) -> None:
+    def __init__(self, manager: TransactionManager, consumer: OffsetSource | None = None) -> None:
         self._manager = manager
+        self._consumers = [] if consumer is None else [consumer]
 
     async def __aenter__(self) -> Transaction:
         await self._manager.begin()
@@ -35,7 +48,11 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is None:
-            await self._manager.end(commit=True)
+            try:
+                await self._manager.end(commit=True)
+            except TransactionError:
+                await self._go_back()
+                raise
             return
         if not self._manager.is_open:
             return
@@ -51,22 +68,49 @@ class Transaction:
                 # The error in the block followed from this one.
                 raise e from error
             self._log.info("the transaction is left to its timeout: {error}", error=e)
+        await self._go_back()
+
+    async def _go_back(self) -> None:
+        """Have consumers deliver again what is not committed."""
+        for each in self._consumers:
+            try:
+                # What was delivered does not belong to the next transaction.
+                each.transaction_offsets()
+                await each.seek_to_committed()
+            except LogbusError as e:
+                self._log.warn("a consumer cannot go back after an aborted transaction: {error}", error=e)
 
     def _not_aborted(self, failure: Failure) -> None:
         self._log.info("the transaction is left to its timeout: {error}", error=failure.value)
 
     def send_offsets(
-        self, offsets: Mapping[TopicPartition, int | CommittedOffset], group: GroupMetadata | str
+        self,
+        offsets: Mapping[TopicPartition, int | CommittedOffset] | OffsetSource,
+        group: GroupMetadata | str | None = None,
     ) -> Deferred[None]:
         """
         Commit a group's offsets with the transaction.
 
-        :param offsets: the next offset to read, for each partition.
-        :param group: the result of :meth:`.Consumer.group_metadata`, taken when all records of the transaction had been
-            delivered; so a consumer that lost its partitions cannot commit for them. A group id alone skips this check.
+        :param offsets: a consumer: the offsets after the records that it delivered since the last transaction, by the
+            member that it was then. If one of their partitions was revoked since, the transaction is aborted. After an
+            abort the consumer goes back to the committed offsets (as the one given to :meth:`.Producer.transaction`).
+            Or the next offset to read, for each partition.
+        :param group: of offsets that are given: the result of :meth:`.Consumer.group_metadata`, taken when all records
+            of the transaction had been delivered; so a consumer that lost its partitions cannot commit for them. A
+            group id alone skips this check.
         :raises TransactionAborted: (in the Deferred, as all of these) the offsets were refused; the message has the
             cause. If other members may read the partitions now, go back with :meth:`.Consumer.seek_to_committed`.
         :raises Fenced: the producer is fenced.
         :raises TransactionError: no transaction is open.
         """
-        return Deferred.fromCoroutine(self._manager.send_offsets(offsets, group))
+        if not callable(getattr(offsets, "transaction_offsets", None)):
+            return Deferred.fromCoroutine(self._manager.send_offsets(offsets, group))  # type: ignore[arg-type]
+        return Deferred.fromCoroutine(self._send_offsets_of(offsets, group))  # type: ignore[arg-type]
+
+    async def _send_offsets_of(self, consumer: OffsetSource, group: object) -> None:
+        if group is not None:
+            raise InvalidOption("a consumer knows its group: give send_offsets the consumer alone")
+        if consumer not in self._consumers:
+            self._consumers.append(consumer)
+        self._manager.check_open()
+        await self._manager.send_offsets(*consumer.transaction_offsets())

@@ -199,10 +199,16 @@ class TransactionManager(ProducerIdentity):
         self.changed()
 
     async def send_offsets(
-        self, offsets: Mapping[TopicPartition, int | CommittedOffset], group: GroupMetadata | str
+        self, offsets: Mapping[TopicPartition, int | CommittedOffset | None], group: GroupMetadata | str
     ) -> None:
-        """See :meth:`Transaction.send_offsets`."""
-        check.offsets(offsets)
+        """
+        See :meth:`Transaction.send_offsets`.
+
+        :param offsets: None for a partition that was revoked since its records were delivered.
+        """
+        check.mapping_of_offsets(offsets)
+        known = {each: at for each, at in offsets.items() if at is not None}
+        check.offsets(known)
         if not isinstance(group, GroupMetadata) and (not isinstance(group, str) or not group):
             raise check.InvalidOption(
                 f"group is {check.shown(group)}; give consumer.group_metadata(), or the name of a group"
@@ -213,11 +219,12 @@ class TransactionManager(ProducerIdentity):
             # A transaction that sends nothing but an empty set of offsets needs no EndTxn.
             return
         try:
-            foreign = () if group.assignment is None else sorted(offsets.keys() - group.assignment)
+            owned = known.keys() if group.assignment is None else known.keys() & group.assignment
+            foreign = sorted(offsets.keys() - owned)
             if foreign:
                 code = ErrorCode.ILLEGAL_GENERATION
                 raise ApiError(code, f"{foreign[0]} is not assigned to this member of group {group.group_id!r}")
-            await self._send_offsets(offsets, group)
+            await self._send_offsets(known, group)
         except LogbusError as e:
             if isinstance(e, ApiError) and e.code in MOVED_ON:
                 e = ApiError(

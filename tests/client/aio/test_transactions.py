@@ -86,6 +86,37 @@ def test_consume_and_produce(bootstrap: str, topic: str) -> None:
     run(work())
 
 
+def test_consumer_goes_back(bootstrap: str, topic: str) -> None:
+    """
+    A consumer given to a transaction has its offsets committed with it, and after an abort delivers the records again.
+    """
+
+    async def work() -> None:
+        await fill(bootstrap, topic, b"1", b"2", b"3")
+        await make(bootstrap, f"{topic}-out")
+        async with (
+            Consumer(
+                bootstrap, topic, group_id=topic, auto_offset_reset="earliest", enable_auto_commit=False
+            ) as consumer,
+            Producer(bootstrap, transactional_id=topic) as producer,
+        ):
+            for attempt in range(3):
+                try:
+                    async with producer.transaction(consumer) as transaction:
+                        record = await consumer.getone()
+                        await producer.send(f"{topic}-out", record.value)
+                        if attempt == 0:
+                            raise KeyError
+                        await transaction.send_offsets(consumer)
+                        with pytest.raises(InvalidOption, match="knows its group"):
+                            await transaction.send_offsets(consumer, topic)
+                except KeyError:
+                    assert attempt == 0
+        assert await values_of(bootstrap, f"{topic}-out", 2, isolation_level="read_committed") == [b"1", b"2"]
+
+    run(work())
+
+
 def test_fenced(bootstrap: str, topic: str) -> None:
     """Only one producer at a time has a transactional id; one without any is told what to do."""
 
