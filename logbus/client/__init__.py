@@ -15,6 +15,7 @@ Sub-packages:
 
 Modules that these share:
 
+* ``services``: ClusterService and ConsumerService
 * ``serializers``: bytes, text, JSON
 * ``interceptors``: hooks of producers and consumers
 * ``client_metrics``: metrics as numbers and for Prometheus
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
         TransactionError,
     )
     from logbus.client.retry import Unreachable
+    from logbus.client.services import ClusterService, ConsumerService
     from logbus.client.validators import InvalidOption
 
 __all__ = [
@@ -85,11 +87,13 @@ __all__ = [
     "BlackList",
     "BufferFull",
     "Cluster",
+    "ClusterService",
     "CommitFailed",
     "CommittedOffset",
     "Consumer",
     "ConsumerConnector",
     "ConsumerRecord",
+    "ConsumerService",
     "DeliveryFailed",
     "EARLIEST",
     "Fenced",
@@ -159,6 +163,7 @@ _NAMES = {
         "TransactionError",
     ),
     "retry": ("Unreachable",),
+    "services": ("ClusterService", "ConsumerService"),
     "validators": ("InvalidOption",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
