@@ -24,7 +24,7 @@ class AdminClient(Client):
         async with AdminClient("127.0.0.1:9092") as admin:
             answers = await admin.create_topics([NewTopic("orders", partitions=3)])
 
-    :param cluster: ``HOST:PORT``, or several, or a :class:`.Cluster`.
+    :param cluster: ``HOST:PORT``, or several, or a :class:`~logbus.client.aio.Cluster`.
     :param request_timeout: seconds the brokers may take for a request.
     :param options: of the cluster, if it is not shared.
     """

@@ -57,7 +57,7 @@ class Consumer(Client, Generic[K, V]):
     A consumer is read by one loop. A record counts as processed when the loop asks for the next one. Automatic commits
     cover processed records only, so a record whose processing fails, or is cancelled, is read again.
 
-    :param cluster: ``HOST:PORT``, or several, or a :class:`.Cluster`.
+    :param cluster: ``HOST:PORT``, or several, or a :class:`~logbus.client.aio.Cluster`.
     :param topics: topics to read from :meth:`start` on: as a member of the group; without a group, all partitions that
         they have then. More about both: :meth:`subscribe` and :meth:`assign`.
     :param group_id: the group to join, or to commit for; None: the application keeps offsets itself.

@@ -14,7 +14,8 @@ class Client:
     """
     A client of a cluster. It begins with :meth:`start` and ends with :meth:`close`, or both with ``async with``.
 
-    :param cluster: where the brokers are, or a :class:`.Cluster` that clients share, which its owner closes.
+    :param cluster: where the brokers are, or a :class:`~logbus.client.aio.Cluster` that clients share, which its owner
+        closes.
     :param options: of the cluster, if it is the client's own.
     """
 

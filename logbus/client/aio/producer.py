@@ -53,7 +53,7 @@ class Producer(Client):
             print((await sent).offset)                                # it is written
             await producer.send_and_wait("orders", b"...")            # both
 
-    :param cluster: ``HOST:PORT``, or several, or a :class:`.Cluster`.
+    :param cluster: ``HOST:PORT``, or several, or a :class:`~logbus.client.aio.Cluster`.
     :param options: of :class:`logbus.client.Producer`, which see; and of the cluster, if it is not shared.
 
     :raises ConfigError: an option is wrong.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Transaction:
     """
     One transaction, for ``async with``: committed at the end of the block, or aborted if the block is left with an
-    error or cancelled. :meth:`.Producer.transaction` makes it.
+    error or cancelled. :meth:`~logbus.client.aio.Producer.transaction` makes it.
     """
 
     def __init__(self, transaction: core.Transaction) -> None:
@@ -53,11 +53,11 @@ class Transaction:
         :param offsets: a consumer: the offsets after the records that it delivered since the last transaction, by the
             member that it was then. If one of their partitions was revoked since, the transaction is aborted. After an
             abort the consumer goes back to the committed offsets. Or the next offset to read, for each partition.
-        :param group: of offsets that are given: the result of :meth:`.Consumer.group_metadata`, taken when all records
-            of the transaction had been delivered; so a consumer that lost its partitions cannot commit for them. A
-            group id alone skips this check.
+        :param group: of offsets that are given: the result of :meth:`~logbus.client.aio.Consumer.group_metadata`,
+            taken when all records of the transaction had been delivered; so a consumer that lost its
+            partitions cannot commit for them. A group id alone skips this check.
         :raises TransactionAborted: the offsets were refused; the message has the cause. If other members may read the
-            partitions now, go back with :meth:`.Consumer.seek_to_committed`.
+            partitions now, go back with :meth:`~logbus.client.aio.Consumer.seek_to_committed`.
         :raises Fenced: the producer is fenced.
         :raises TransactionError: no transaction is open.
         """

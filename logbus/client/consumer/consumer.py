@@ -254,7 +254,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         What a transaction commits of this consumer: the offsets after the records delivered since the last call, or
         None where a partition was revoked meanwhile; and the identity that the member had.
 
-        :meth:`.Transaction.send_offsets` calls it.
+        :meth:`~logbus.client.producer.transaction.Transaction.send_offsets` calls it.
 
         :raises LogbusError: there is no group.
         """

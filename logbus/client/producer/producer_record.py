@@ -49,7 +49,8 @@ class DeliveryFailed(LogbusError):
 
 class BufferFull(LogbusError):
     """
-    Too many records wait for room in the buffer: the caller awaits neither their Deferreds nor :meth:`.Producer.room`.
+    Too many records wait for room in the buffer: the caller awaits neither their Deferreds nor
+    :meth:`~logbus.client.Producer.room`.
     """
 
 

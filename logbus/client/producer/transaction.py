@@ -93,13 +93,15 @@ class Transaction:
 
         :param offsets: a consumer: the offsets after the records that it delivered since the last transaction, by the
             member that it was then. If one of their partitions was revoked since, the transaction is aborted. After an
-            abort the consumer goes back to the committed offsets (as the one given to :meth:`.Producer.transaction`).
+            abort the consumer goes back to the committed offsets (as the one given to
+            :meth:`~logbus.client.Producer.transaction`).
             Or the next offset to read, for each partition.
-        :param group: of offsets that are given: the result of :meth:`.Consumer.group_metadata`, taken when all records
-            of the transaction had been delivered; so a consumer that lost its partitions cannot commit for them. A
-            group id alone skips this check.
+        :param group: of offsets that are given: the result of :meth:`~logbus.client.Consumer.group_metadata`,
+            taken when all records of the transaction had been delivered; so a consumer that lost its
+            partitions cannot commit for them. A group id alone skips this check.
         :raises TransactionAborted: (in the Deferred, as all of these) the offsets were refused; the message has the
-            cause. If other members may read the partitions now, go back with :meth:`.Consumer.seek_to_committed`.
+            cause. If other members may read the partitions now, go back with
+            :meth:`~logbus.client.Consumer.seek_to_committed`.
         :raises Fenced: the producer is fenced.
         :raises TransactionError: no transaction is open.
         """
