@@ -37,7 +37,7 @@ class _Delivery(asyncio.Future[RecordMetadata]):
 class _TransactionalDelivery(_Delivery):
     """That of a record in a transaction. Nobody need look at it, since the transaction's end raises the error, too."""
 
-    def errback(self, error: Exception) -> None:
+    def errback(self, error: type | BaseException, /) -> None:
         self.set_exception(error)
         self.exception()
 

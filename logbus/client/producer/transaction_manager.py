@@ -219,7 +219,7 @@ class TransactionManager(ProducerIdentity):
             # A transaction that sends nothing but an empty set of offsets needs no EndTxn.
             return
         try:
-            owned = known.keys() if group.assignment is None else known.keys() & group.assignment
+            owned = set(known) if group.assignment is None else known.keys() & group.assignment
             foreign = sorted(offsets.keys() - owned)
             if foreign:
                 code = ErrorCode.ILLEGAL_GENERATION
