@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from pyspark.errors import AnalysisException, StreamingQueryException
 
 from logbus.pipeline.source.arrow import SCHEMA, SCHEMA_WITH_HEADERS
+from logbus.pipeline.source.lag import lag_of
 from logbus.pipeline.source.schema import source_schema
 from logbus.testing import Broker
 from tests.pipeline.query_fixtures import to_the_end
@@ -288,7 +289,9 @@ def test_restarted_stream(spark: SparkSession, broker: Broker, tmp_path: Path) -
     fill(broker, topic, [b"x"] * 90)
     fill(broker, topic, [b"x"] * 30, 1)
     stream = Stream(spark, broker, tmp_path, subscribePattern=f"^{tmp_path.name}-", maxOffsetsPerTrigger=50)
-    assert [each.numInputRows for each in stream.run()] == [50, 50, 20]
+    batches = stream.run()
+    assert [each.numInputRows for each in batches] == [50, 50, 20]
+    assert [str(lag_of(each.sources[0])).split()[0] for each in batches] == ["70", "20", "not"]
     assert stream.places() == offsets(topic, 90, 30)
     fill(broker, topic, [b"y"] * 3)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
