@@ -208,7 +208,12 @@ class CommandTests(TestCase):
         sized = (*one, "--size", "1 hour")
         tabled = ("windows", "views", "--checkpoint", "c", "--to-table", "t", "--size", "1 hour")
         self.refused("2.0 is not in the range 0<=x<=1", *sized, "--max-late-share", "2")
-        self.refused("--partition-by is for --to-table", *sized, "--partition-by", "page")
+        self.refused(
+            "--partition-by, --format, --catalog and --store-option are for --to-table",
+            *sized,
+            "--partition-by",
+            "page",
+        )
         self.refused("--sink and --tasks are for --to-topic", *tabled, "--sink", "includeHeaders=true")
         self.refused("--sink and --tasks are for --to-topic", *tabled, "--tasks", "2")
         self.refused("option 'kafka.acks': deliveryGuarantee exactly-once needs", *sized, "--sink", "kafka.acks=1")
