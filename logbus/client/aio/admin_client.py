@@ -9,9 +9,8 @@ from typing_extensions import Unpack
 
 from logbus.client.admin import admin_client as core
 from logbus.client.aio.awaiting import awaited
-from logbus.client.aio.cluster import Cluster
+from logbus.client.aio.cluster import Cluster, ClusterArguments
 from logbus.client.aio.lifetime import Client
-from logbus.client.cluster.cluster import ClusterArguments
 
 
 class AdminClient(Client):

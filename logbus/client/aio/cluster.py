@@ -16,6 +16,8 @@ from logbus.client.aio.transport import LoopEndpoint
 from logbus.client.cluster import cluster as core
 from logbus.client.cluster.cluster import ClusterArguments
 
+__all__ = ["Cluster", "ClusterArguments"]
+
 
 class Cluster:
     """

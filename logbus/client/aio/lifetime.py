@@ -6,8 +6,7 @@ import warnings
 from types import TracebackType
 from typing import Any, Self
 
-from logbus.client.aio.cluster import Cluster
-from logbus.client.cluster.cluster import ClusterArguments
+from logbus.client.aio.cluster import Cluster, ClusterArguments
 
 
 class Client:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Unpack
 
 from logbus.client.aio.awaiting import outcome
-from logbus.client.aio.cluster import Cluster
+from logbus.client.aio.cluster import Cluster, ClusterArguments
 from logbus.client.aio.lifetime import Client
-from logbus.client.cluster.cluster import ClusterArguments
 from logbus.client.producer import producer as core
 from logbus.client.producer.producer_metrics import ProducerMetrics
 from logbus.client.producer.producer_record import RecordMetadata
