@@ -20,6 +20,13 @@ def payload_options(command: F) -> F:
     """Add the options for the format of values; see :func:`payload_of`."""
     for option in (
         click.option(
+            "--metadata-as",
+            metavar="columns|NAME",
+            default="",
+            help="The record's topic, partition, offset, timestamp and key: columns, or one of this name with all of "
+            "them; default: as the table has them; else columns, or if the event has a field of such a name, kafka.",
+        ),
+        click.option(
             "--into", metavar="COLUMN", default="", help="One column for the whole event instead of one per field."
         ),
         click.option("--event-time", metavar="FIELD", default="", help="The event's time; default: the record's time."),
@@ -65,8 +72,8 @@ def payload_of(topics: Sequence[str], given: Mapping[str, Any]) -> Payload:
     if kind != "avro" and (given["registry"] or given["subject"]):
         raise click.UsageError("--registry and --subject are for --payload avro")
     if kind == "raw":
-        if schema or given["event_time"] or given["into"]:
-            raise click.UsageError("--schema, --event-time and --into are for --payload json and avro")
+        if schema or given["event_time"] or given["into"] or given["metadata_as"]:
+            raise click.UsageError("--schema, --event-time, --into and --metadata-as are for --payload json and avro")
         from logbus.pipeline.payloads.payload import RawPayload
 
         return RawPayload()
@@ -75,7 +82,12 @@ def payload_of(topics: Sequence[str], given: Mapping[str, Any]) -> Payload:
             raise click.UsageError("--payload json needs --schema, such as 'user STRING, at TIMESTAMP'")
         from logbus.pipeline.payloads.payload import JsonPayload
 
-        return JsonPayload(schema=text_of(schema), event_time=given["event_time"], into=given["into"])
+        return JsonPayload(
+            schema=text_of(schema),
+            event_time=given["event_time"],
+            into=given["into"],
+            metadata=given["metadata_as"],
+        )
     return _avro(topics, given)
 
 
@@ -96,6 +108,7 @@ def _avro(topics: Sequence[str], given: Mapping[str, Any]) -> Payload:
         subject="" if schema else subject,
         event_time=given["event_time"],
         into=given["into"],
+        metadata=given["metadata_as"],
     )
 
 

@@ -6,6 +6,7 @@ A row whose offset another row has is counted separately: else a duplicate would
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from attrs import field, frozen
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.lake.formats import table_at
 from logbus.pipeline.lake.load_state import LoadState
+from logbus.pipeline.payloads.record_metadata import metadata_of, metadata_struct
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -114,6 +116,7 @@ def _rows(spark: SparkSession, table: LoadTarget) -> DataFrame | None:
         found.append(table.read())
     if table.has_quarantine:
         found.append(table.read_quarantine())
+    found = [_flat(rows) for rows in found]
     for rows in found:
         if missing := [name for name in _WANTED if name not in rows.columns]:
             raise OptionError(
@@ -124,6 +127,12 @@ def _rows(spark: SparkSession, table: LoadTarget) -> DataFrame | None:
         return None
     some = [rows.select(*_WANTED) for rows in found]
     return some[0] if len(some) == 1 else some[0].unionByName(some[1])
+
+
+def _flat(rows: DataFrame) -> DataFrame:
+    """Rows whose metadata may be in a struct, with the metadata as columns."""
+    struct = metadata_struct((), metadata_of(json.loads(rows.schema.json())))
+    return rows.select(f"{struct}.*") if struct else rows
 
 
 def _topics(state: LoadState) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from logbus.pipeline.lake import schema_evolution
 from logbus.pipeline.lake.layout import DATE, HOUR, TIME_OF, Layout, layout_for
 from logbus.pipeline.lake.offset_set import Range
 from logbus.pipeline.lake.parquet import gathered
-from logbus.pipeline.payloads.payload import Payload, check_taken, raw_columns
+from logbus.pipeline.payloads.payload import Payload, raw_columns
+from logbus.pipeline.payloads.record_metadata import check_taken, metadata_of, metadata_struct
 from logbus.pipeline.source.offsets_json import offsets_to_json
 from logbus.pipeline.source.schema import source_schema
 
@@ -81,6 +82,7 @@ class BatchLoader:
         :raise LakeError: it does not fit the table's, or the directories do not.
         """
         self.layout = layout_for(self.table.url, self.table.directories, self.partition_by, DEFAULT_LAYOUT)
+        self.payload = self._like_table(self.payload)
         self.payload.check()
         parsed = self.payload.parsed(self.spark.createDataFrame([], source_schema(self.headers)))
         events = parsed.select(*self.payload.columns(parsed))
@@ -133,7 +135,7 @@ class BatchLoader:
         )
         schema = self._schema(good)
         directories = self.layout.directories
-        found = self.table.stage(gathered(good, directories, _ORDER), directories)
+        found = self.table.stage(gathered(good, directories, self._order(good)), directories)
         counts = seen.get
         expected = counts["records"] - counts["odd"]
         if found != expected:
@@ -148,6 +150,22 @@ class BatchLoader:
         columns = self.payload.columns(good)
         time_of = time_column(self.payload, json.loads(good.select(*columns).schema.json()))
         return _dated(good, self.payload.time, columns, self.layout.of_times, time_of)
+
+    def _like_table(self, payload: Payload) -> Payload:
+        """The payload with the record's own columns as the table has them."""
+        there = metadata_of(self.table.state.schema)
+        if not there:
+            return payload
+        if payload.own_columns and payload.metadata not in ("", there):
+            raise LakeError(
+                f"{self.table.url}: it has the records' metadata as {there}, and not as {payload.metadata}; leave out "
+                "--metadata-as, or load into a table of its own"
+            )
+        return payload.with_metadata(there)
+
+    def _order(self, rows: DataFrame) -> list[str]:
+        struct = metadata_struct((), metadata_of(json.loads(rows.schema.json())))
+        return [f"{struct}.{name}" if struct else name for name in _ORDER]
 
     def _schema(self, rows: DataFrame) -> Any:
         return schema_evolution.merged_schema(self.table.url, self.table.state.schema, json.loads(rows.schema.json()))

@@ -34,7 +34,8 @@ from logbus.pipeline.lake.layout import Layout
 from logbus.pipeline.lake.load_state import LoadChange, TopicOffsets
 from logbus.pipeline.lake.offset_set import OffsetSet, Range
 from logbus.pipeline.lake.parquet import TARGET_BYTES, parquet_settings
-from logbus.pipeline.payloads.payload import Payload, RawPayload, check_taken
+from logbus.pipeline.payloads.payload import Payload, RawPayload
+from logbus.pipeline.payloads.record_metadata import check_taken
 from logbus.pipeline.source.options import SourceOptions
 from logbus.pipeline.source.options import read_source_options as read_options
 

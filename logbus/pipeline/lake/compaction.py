@@ -8,6 +8,7 @@ for a moment while it happens, but see none twice.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from logbus.pipeline.lake.layout import QUARANTINE
 from logbus.pipeline.lake.parquet import TARGET_BYTES, parquet_settings, staged_rows, write_parquet
 from logbus.pipeline.lake.table import Table
 from logbus.pipeline.lake.target import CompactionReport
+from logbus.pipeline.payloads.record_metadata import metadata_of, metadata_struct
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +84,8 @@ def _rewrite(
     rows = spark.read.option("basePath", root).option("mergeSchema", "true").parquet(*paths)
     directories = next(iter(found)).split("/")
     by = [name for name, equals, _ in (each.partition("=") for each in directories) if equals]
-    order = [name for name in _SORTED_BY if name in rows.columns]
+    struct = metadata_struct((), metadata_of(json.loads(rows.schema.json())))
+    order = [f"{struct}.{name}" if struct else name for name in _SORTED_BY if struct or name in rows.columns]
     most = max(sum(each.size for each in files) for files in found.values())
     parts = -(-most // target_bytes)  # of the largest directory
     spread = [f.col(name) for name in by]

@@ -15,7 +15,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # Spark reads a function's types from the module's names.
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from logbus.client.schema.schema_frame import unframe
 from logbus.pipeline.arrow_types import arrow_type
@@ -44,6 +44,7 @@ class AvroPayload:
     :ivar subject: by convention ``<topic>-value``.
     :ivar event_time: the field with the event's time; "": the record's time.
     :ivar into: the name of one column for the whole event; "": a column for each field.
+    :ivar metadata: how rows have the record's own columns: see :func:`.metadata_struct`.
     :raise OptionError: the schema is invalid, or has types that columns cannot have.
     :raise RegistryFailed: the registry does not have it, or does not answer.
     """
@@ -53,6 +54,7 @@ class AvroPayload:
     subject: str = ""
     event_time: str = ""
     into: str = ""
+    metadata: str = ""
     reason = REASON
     time = TIME
     columns_schema: dict[str, Any] = field(init=False, repr=False)
@@ -63,7 +65,7 @@ class AvroPayload:
         text = self.schema or self.registry.latest(self.subject)
         object.__setattr__(self, "schema", text)
         object.__setattr__(self, "columns_schema", spark_schema(_decoded(text)))
-        check_names(self.columns_schema, self.event_time, self.into)
+        check_names(self.columns_schema, self.event_time, self.into, self.metadata)
 
     @property
     def own_columns(self) -> Sequence[str]:
@@ -90,7 +92,11 @@ class AvroPayload:
 
     def columns(self, rows: DataFrame) -> list[Any]:
         """See :class:`.Payload`."""
-        return event_columns(rows, [each["name"] for each in self.columns_schema["fields"]], self.into)
+        return event_columns(rows, [each["name"] for each in self.columns_schema["fields"]], self.into, self.metadata)
+
+    def with_metadata(self, metadata: str) -> AvroPayload:
+        """See :class:`.Payload`."""
+        return evolve(self, subject="", metadata=metadata)
 
 
 def _decoded(text: str) -> Any:

@@ -7,14 +7,23 @@ which is null if it could. :meth:`Payload.check` finds errors before anything is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.payloads.ddl import EXAMPLE, fields_of
+from logbus.pipeline.payloads.record_metadata import (
+    COLUMNS,
+    HEADERS,
+    METADATA,
+    RECORD_COLUMNS,
+    check_metadata,
+    check_taken,
+    metadata_struct,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,13 +31,6 @@ if TYPE_CHECKING:
 REASON = "_reason"
 EVENT = "_event"
 TIME = "_time"
-METADATA = ("topic", "partition", "offset", "timestamp", "key")
-"""The source's columns that are kept with the event's."""
-
-HEADERS = "headers"
-RECORD_COLUMNS = (*METADATA, HEADERS, "timestampType")
-"""Column names that are reserved for the record's own columns."""
-
 _CORRUPT = "_corrupt"
 
 
@@ -63,6 +65,17 @@ class Payload(Protocol):
     def own_columns(self) -> Sequence[str]:
         """The columns of the event, if they are known before Spark runs."""
 
+    @property
+    def metadata(self) -> str:
+        """How rows have the record's own columns: see :func:`.metadata_struct`."""
+
+    def with_metadata(self, metadata: str) -> Payload:
+        """
+        The same payload with the record's own columns as a table has them.
+
+        :raise OptionError: the event has a column of such a name.
+        """
+
 
 @frozen
 class RawPayload:
@@ -71,6 +84,11 @@ class RawPayload:
     reason = REASON
     time = "timestamp"
     own_columns = ()
+    metadata = COLUMNS
+
+    def with_metadata(self, metadata: str) -> RawPayload:
+        """The same: there is no event whose names could be taken."""
+        return self
 
     def check(self) -> None:
         """Does nothing."""
@@ -94,12 +112,14 @@ class JsonPayload:
     :ivar schema: in Spark's DDL, such as ``user STRING, at TIMESTAMP``.
     :ivar event_time: the field with the event's time; "": the record's time.
     :ivar into: the name of one column for the whole event; "": a column for each field.
+    :ivar metadata: how rows have the record's own columns: see :func:`.metadata_struct`.
     :raise OptionError: the schema is invalid, has a reserved name, or lacks the field ``event_time``.
     """
 
     schema: str
     event_time: str = ""
     into: str = ""
+    metadata: str = ""
     reason = REASON
     time = TIME
 
@@ -107,7 +127,11 @@ class JsonPayload:
         if not self.schema.strip():
             raise OptionError(f"JSON needs a schema, such as {EXAMPLE}")
         if (fields := fields_of(self.schema)) is not None:
-            check_names({"fields": fields}, self.event_time, self.into)
+            check_names({"fields": fields}, self.event_time, self.into, self.metadata)
+
+    def with_metadata(self, metadata: str) -> JsonPayload:
+        """See :class:`Payload`."""
+        return evolve(self, metadata=metadata)
 
     @property
     def own_columns(self) -> Sequence[str]:
@@ -154,10 +178,10 @@ class JsonPayload:
 
     def columns(self, rows: DataFrame) -> list[Any]:
         """See :class:`Payload`."""
-        return event_columns(rows, self._kind().names, self.into)
+        return event_columns(rows, self._kind().names, self.into, self.metadata)
 
     def _kind(self) -> Any:
-        return event_type(self.schema, self.event_time, self.into)
+        return event_type(self.schema, self.event_time, self.into, self.metadata)
 
 
 def _is_followed(text: Any) -> Any:
@@ -192,11 +216,13 @@ def quoted_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def event_columns(rows: DataFrame, names: list[str], into: str) -> list[Any]:
+def event_columns(rows: DataFrame, names: list[str], into: str, metadata: str = "") -> list[Any]:
     """The columns of a table of events."""
     from pyspark.sql import functions as f
 
-    own = [each for each in (*METADATA, HEADERS) if each in rows.columns]
+    own: list[Any] = [each for each in (*METADATA, HEADERS) if each in rows.columns]
+    if struct := metadata_struct([into] if into else names, metadata):
+        own = [f.struct(*own).alias(struct)]
     if into:
         return [*own, f.col(EVENT).alias(into)]
     return [*own, *(f.col(f"{EVENT}.{quoted_name(name)}").alias(name) for name in names)]
@@ -210,7 +236,7 @@ def raw_columns(rows: DataFrame) -> list[Any]:
     return [*own, f.col(REASON).alias("reason")]
 
 
-def event_type(schema: str, event_time: str, into: str) -> Any:
+def event_type(schema: str, event_time: str, into: str, metadata: str = "") -> Any:
     """
     The Spark type of events.
 
@@ -225,21 +251,27 @@ def event_type(schema: str, event_time: str, into: str) -> Any:
         raise OptionError(f"{schema!r} is no schema such as {EXAMPLE}: {short_message(str(e))}") from e
     if not isinstance(kind, StructType):
         raise OptionError(f"{schema!r} is no schema such as {EXAMPLE}")
-    check_names(kind.jsonValue(), event_time, into)
+    check_names(kind.jsonValue(), event_time, into, metadata)
     return kind
 
 
-def check_names(schema: Mapping[str, Any], event_time: str, into: str) -> None:
+def check_names(schema: Mapping[str, Any], event_time: str, into: str, metadata: str = "") -> None:
     """
     Check that an event's columns do not clash with the record's, and that the time is one of them.
 
     :param schema: Spark's JSON.
+    :param metadata: how rows have the record's own columns: see :func:`.metadata_struct`.
     :raise OptionError: a name is reserved, or there is no such time field.
     """
     names = [each["name"] for each in schema["fields"]]
     if not names:
         raise OptionError("the schema has no field")
-    check_taken([into] if into else names, RECORD_COLUMNS, "one of the record's own columns", into)
+    check_metadata(metadata)
+    columns = [into] if into else names
+    if struct := metadata_struct(columns, metadata):
+        check_taken(columns, [struct], "the column of the record's metadata (--metadata-as)", into)
+    else:
+        check_taken(columns, RECORD_COLUMNS, "one of the record's own columns", into)
     lower = [name.lower() for name in names]
     if twice := [name for name in names if lower.count(name.lower()) > 1 or name.lower() == _CORRUPT]:
         raise OptionError(
@@ -255,24 +287,3 @@ def check_names(schema: Mapping[str, Any], event_time: str, into: str) -> None:
         inner = known[name]
     if inner not in ("timestamp", "timestamp_ntz", "date"):
         raise OptionError(f"the event's time {event_time!r} is of type {inner}; it must be a timestamp")
-
-
-def check_taken(names: Iterable[str], taken: Sequence[str], what: str, into: str = "") -> None:
-    """
-    Check that no column of an event has a reserved name.
-
-    :param what: what the reserved names are, for the error.
-    :param into: the name of the one column of the event, if there is one.
-    :raise OptionError: one has.
-    """
-    lower = {each.lower() for each in taken}
-    for name in names:
-        if name.lower() not in lower:
-            continue
-        of = f"the name of {what} ({', '.join(sorted(taken))})"
-        if into:
-            raise OptionError(f"the event's column {into!r} has {of}: take another name (--into)")
-        raise OptionError(
-            f"the event's field {name!r} has {of}: put the event into a column of its own, such as --into event, where "
-            f"the field is event.{name}"
-        )

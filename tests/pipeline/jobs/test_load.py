@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from attrs import evolve
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 from pyspark.sql import functions as f
 
 from logbus.errors import ApiError
 from logbus.pipeline.errors import ClaimLost, DataLossFound, LakeError, OptionError, Unreachable
+from logbus.pipeline.jobs.audit_tables import count_table, open_table
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.load import LoadOptions, remaining, run
 from logbus.pipeline.lake import parquet_table
@@ -147,6 +149,31 @@ def test_json(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     assert odd(spark, tmp_path) == dict(enumerate(bad.values(), len(good)))
     kept = spark.read.parquet(str(tmp_path / "_quarantine")).where("offset = 6").collect()[0]
     assert (kept["value"], str(kept["date"])) == (b"nonsense", "2023-11-14")
+
+
+def test_fields_with_names_of_metadata(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """They are columns, beside a struct with the record's own; an audit finds those, and a table stays as it is."""
+    topic = make(broker)
+    fill(broker, topic, [b'{"key": "k", "hour": 5, "offset": 7, "topic": "t", "timestamp": "2024-05-01T00:00:00Z"}'])
+    schema = "key STRING, hour INT, offset INT, topic STRING, timestamp TIMESTAMP"
+    payload = JsonPayload(schema=schema, event_time="timestamp")
+    load(spark, broker, tmp_path, topic, payload=payload, partition_by="none")
+    fill(broker, topic, [b'{"hour": 6}'])
+    hours = JsonPayload(schema="hour INT")
+    load(spark, broker, tmp_path, topic, payload=hours, partition_by="")
+    rows = spark.read.parquet(str(tmp_path)).orderBy("kafka.offset").collect()
+    assert [(row["kafka"]["topic"], row["kafka"]["offset"], row["hour"]) for row in rows] == [
+        (topic, 0, 5),
+        (topic, 1, 6),
+    ]
+    first = rows[0].asDict()
+    assert [first[name] for name in ("key", "offset", "topic")] == ["k", 7, "t"]
+    assert count_table(spark, open_table(spark, str(tmp_path)), {}, HOUR).windows == {(topic, BASE // HOUR * HOUR): 2}
+    with pytest.raises(LakeError, match="it has the records' metadata as kafka, and not as columns; leave out --meta"):
+        load(spark, broker, tmp_path, topic, payload=evolve(hours, metadata="columns"), partition_by="")
+    load(spark, broker, tmp_path / "columns", topic, payload=hours, partition_by="none")
+    with pytest.raises(OptionError, match="the event's field 'key' has the name of one of the record's own columns"):
+        load(spark, broker, tmp_path / "columns", topic, payload=payload, partition_by="")
 
 
 def test_unusual_names(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
@@ -471,7 +498,7 @@ def test_errors_before_a_table_is_created(spark: SparkSession, broker: Broker, t
         ("", {}, "JSON needs a schema"),
         ("user STRNG", {}, "'user STRNG' is no schema such as 'user STRING, at TIMESTAMP'"),
         ("STRING", {}, "'STRING' is no schema"),
-        ("Topic STRING", {}, "the event's field 'Topic' has the name of one of the record's own"),
+        ("Topic STRING", {"metadata": "columns"}, "the event's field 'Topic' has the name of one of the record's own"),
         ("a INT", {"into": "date"}, "the event's column 'date' has the name of a directory (date, hour)"),
         ("a INT, A INT", {}, "field 'a': names must differ in more than case"),
         ("a INT", {"event_time": "b"}, "the schema has no field 'b' for the event's time"),

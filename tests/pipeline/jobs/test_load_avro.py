@@ -77,7 +77,7 @@ def test_avro(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     fill(broker, topic, [later, whole])
     payload = AvroPayload(registry=registry, subject=f"{topic}-value", event_time="at", into="view")
     with pytest.raises(OptionError, match="the event's column 'key' has the name of one of the record's own"):
-        AvroPayload(registry=registry, subject=f"{topic}-value", into="key")
+        AvroPayload(registry=registry, subject=f"{topic}-value", into="key", metadata="columns")
     payload = AvroPayload(registry=registry, subject=f"{topic}-value", event_time="at")
     load(spark, broker, tmp_path, topic, payload=payload)
     rows = spark.read.option("mergeSchema", "true").parquet(str(tmp_path)).orderBy("offset").collect()

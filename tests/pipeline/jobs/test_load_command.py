@@ -93,7 +93,7 @@ def test_refused(broker: Broker, tmp_path: Path, command: Callable[..., tuple[in
         ([topic, "--pattern", "x"], "say which topics: their names, or --pattern"),
         (["nowhere"], "there is no topic 'nowhere', which is to be read"),
         (["--pattern", "("], "option 'subscribePattern'"),
-        ([topic, "--schema", "a INT"], "--schema, --event-time and --into are for --payload json and avro"),
+        ([topic, "--schema", "a INT"], "--into and --metadata-as are for --payload json and avro"),
         ([topic, "--registry", "http://h"], "--registry and --subject are for --payload avro"),
         ([topic, "--payload", "json"], "--payload json needs --schema, such as 'user STRING, at TIMESTAMP'"),
         ([topic, "--payload", "json", "--schema", "a NONSENSE"], "'a NONSENSE' is no schema such as"),

@@ -239,14 +239,22 @@ class CommandTests(TestCase):
         join = ("join", "views", "users", *out, "--on", "key=key", "--select", "a=l.a")
         for command in (windows, load, (*join, "--left-schema"), (*join, "--right-schema")):
             self.refused("'a STRNG' is no schema such as 'user STRING, at TIMESTAMP': there is no", *command, "a STRNG")
-            into = "--into" if "--schema" in command else command[-1].replace("schema", "into")
+        for command in (windows, load):
             for name in ("Key", "offset", "timestamp", "topic"):
                 self.refused(
                     f"the event's field {name!r} has the name of one of the record's own columns (headers, key, "
                     f"offset, partition, timestamp, timestampType, topic): put the event into a column of its own, "
-                    f"such as {into} event, where the field is event.{name}",
-                    *(*command, f"a INT, {name} STRING"),
+                    f"such as --into event, where the field is event.{name}",
+                    *(*command, f"a INT, {name} STRING", "--metadata-as", "columns"),
                 )
+            self.refused(
+                "the event's field 'Meta' has the name of the column of the record's metadata (--metadata-as) (meta)",
+                *(*command, "Meta STRING", "--metadata-as", "meta"),
+            )
+            self.refused(
+                "metadata is 'a b'; it takes columns, or the name of a column of letters, digits and _, such as kafka",
+                *(*command, "a INT", "--metadata-as", "a b"),
+            )
         by_hour = (*load[:-1], "--partition-by", "hour", "--schema")
         for name in ("hour", "date"):
             self.refused(
@@ -254,7 +262,8 @@ class CommandTests(TestCase):
                 "its own, such as --into event",
                 *(*by_hour, f"a INT, {name} STRING"),
             )
-        self.refused("'key' has the name of one of the record's own", *load, "a INT", "--into", "key")
+        columns = ("--metadata-as", "columns")
+        self.refused("'key' has the name of one of the record's own", *load, "a INT", "--into", "key", *columns)
         self.refused("'hour' has the name of a directory", *by_hour, "a INT", "--into", "hour")
         self.refused("no field 'at' for the event's time", *load, "a INT", "--event-time", "at")
         self.refused("'at' is of type string; it must be a timestamp", *load, "at STRING", "--event-time", "at")
@@ -285,7 +294,7 @@ class CommandTests(TestCase):
     def test_loads(self) -> None:
         """They share what is said of values."""
         one = ("load", "views", "--table", "lake")
-        self.refused("--schema, --event-time and --into are for --payload json and avro", *one, "--into", "event")
+        self.refused("--into and --metadata-as are for --payload json and avro", *one, "--into", "event")
         self.refused("--registry and --subject are for --payload avro", *one, "--subject", "views-value")
         self.refused("--payload avro needs --registry", *one, "--payload", "avro")
         registry = ("--payload", "avro", "--registry", "http://127.0.0.1:8080/registry")
