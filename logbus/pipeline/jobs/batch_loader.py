@@ -236,6 +236,8 @@ def time_column(payload: Payload, schema: Mapping[str, Any]) -> str:
     """
     event_time, into = getattr(payload, "event_time", ""), getattr(payload, "into", "")
     path = ".".join(each for each in (into, event_time) if each) if event_time else "timestamp"
+    if not event_time and (struct := metadata_struct((), metadata_of(schema))):
+        path = f"{struct}.timestamp"
     kind: Any = schema
     for name in path.split("."):
         kind = next(each["type"] for each in kind["fields"] if each["name"] == name)
