@@ -346,6 +346,7 @@ class Producer:
                 await transaction.send_offsets(consumer)
 
         :param consumer: after an abort it goes back to its committed offsets, and delivers the records again.
+        :rtype: logbus.client.producer.transaction.Transaction
         :raises InvalidOption: the producer has no transactional id.
         """
         if self._transactions is None:
