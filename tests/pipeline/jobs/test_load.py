@@ -161,7 +161,7 @@ def test_fields_with_names_of_metadata(spark: SparkSession, broker: Broker, tmp_
     fill(broker, topic, [b'{"hour": 6}'])
     hours = JsonPayload(schema="hour INT")
     load(spark, broker, tmp_path, topic, payload=hours, partition_by="")
-    rows = spark.read.parquet(str(tmp_path)).orderBy("kafka.offset").collect()
+    rows = spark.read.option("mergeSchema", "true").parquet(str(tmp_path)).orderBy("kafka.offset").collect()
     assert [(row["kafka"]["topic"], row["kafka"]["offset"], row["hour"]) for row in rows] == [
         (topic, 0, 5),
         (topic, 1, 6),
