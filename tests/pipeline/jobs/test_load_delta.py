@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from logbus.pipeline.errors import ClaimLost, DataLossFound, LakeError
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.lake.formats import table_at
+from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker
 from tests.pipeline.load_fixtures import BASE, HOUR, ask, fill, load, make
 
@@ -43,6 +44,62 @@ def readers(spark: SparkSession, table: Path) -> dict[str, list[tuple[int, int]]
         "logbus": [tuple(row) for row in table_at(spark, str(table)).read().select("partition", "offset").collect()],
     }
     return {name: sorted(rows) for name, rows in found.items()}
+
+
+def test_read_while_it_is_written(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """
+    After each commit, and after a compaction, all readers find the same rows, each record once; records that cannot be
+    read are in a table beside it, with the reasons; filters on times and numbers find what is there.
+    """
+    table = tmp_path / "lake"
+    topic = make(broker, 2, **{"message.timestamp.after.max.ms": str(2**62)})
+    far = 400_000_000_000_000
+    at = "2024-05-01T23:30:00.123456Z"
+    values = [_json(user="ü", at=at, e=number) if number % 4 else b"odd" for number in range(12)]
+    for partition in range(2):
+        fill(broker, topic, values, partition, lambda number: far if number == 7 else BASE + number * HOUR)
+    seen: list[int] = []
+
+    def tell(line: str) -> None:
+        if line.startswith("commit "):
+            them = readers(spark, table)
+            rows = them["delta-rs"]
+            assert len(set(rows)) == len(rows)
+            assert all(each == rows for each in them.values()), them
+            seen.append(len(rows))
+
+    payload = JsonPayload(schema=SCHEMA, event_time="at")
+    report = load(
+        spark, broker, table, topic, JobControl(tell), payload=payload, batch_offsets=12, format="delta", compact=2
+    )
+    assert (report.batches, report.records, report.quarantined) == (2, 24, 6)
+    assert seen[-1] == 18
+    assert readers(spark, table)["duckdb"] == [(p, o) for p in range(2) for o in range(12) if o % 4]
+    odd = DeltaTable(str(table / "_quarantine")).to_pyarrow_table()
+    assert sorted(zip(odd["offset"].to_pylist(), odd["partition"].to_pylist(), strict=True)) == [
+        (o, p) for o in (0, 4, 8) for p in range(2)
+    ]
+    assert set(odd["reason"].to_pylist()) == {"the value is not JSON of the schema"}
+    opened = table_at(spark, str(table))
+    assert sorted(opened.read_quarantine().toPandas()["offset"]) == [0, 0, 4, 4, 8, 8]
+    for where, count in (
+        ("e = 7", 2),
+        ("e > 10", 2),
+        ("at = TIMESTAMP '2024-05-01T23:30:00.123456Z'", 18),
+        ("timestamp < TIMESTAMP '2023-11-15T00:13:20Z'", 2),
+    ):
+        assert opened.read().where(where).count() == count, where
+        assert polars.scan_delta(str(table)).filter(polars.sql_expr("e > 10")).collect().height == 2
+    fill(broker, topic, [_json(user="v", page={"x": ["y"]})])
+    wider = JsonPayload(schema="page STRUCT<x: ARRAY<STRING>>, user STRING")
+    assert load(spark, broker, table, topic, payload=wider).records == 1, "the format is recognized"
+    pages = [row["page"] for row in polars.read_delta(str(table)).to_dicts()]
+    assert sorted(pages, key=str)[-1] == {"x": ["y"]}
+    assert len(pages) == 19
+    with pytest.raises(LakeError, match="column 'user' is string in the table and integer in the new rows"):
+        load(spark, broker, table, topic, payload=JsonPayload(schema="user INT"))
+    with pytest.raises(LakeError, match="is a table of the format delta, and not parquet; load into a table of its"):
+        load(spark, broker, table, topic, payload=wider, format="parquet")
 
 
 def test_loaders_and_topics(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
