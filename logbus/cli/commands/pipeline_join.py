@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options, kafka_options
@@ -45,11 +46,17 @@ if TYPE_CHECKING:
 )
 @click.option("--after", metavar="DURATION", default="1 hour", show_default=True, help="How much later RIGHT may be.")
 @click.option(
+    "--as-of",
+    metavar="DURATION",
+    default="",
+    help="Instead of --before and --after: only the latest RIGHT, which is at most this much earlier.",
+)
+@click.option(
     "--kind",
-    type=click.Choice(["inner", "left"]),
+    type=click.Choice(["inner", "left", "right", "full"]),
     default="inner",
     show_default=True,
-    help="left: also LEFT without a match.",
+    help="left, right: also LEFT, or RIGHT, without a match; full: both.",
 )
 @click.option(
     "--watermark", metavar="DURATION", default="10 minutes", show_default=True, help="How late events may be."
@@ -74,6 +81,7 @@ def join(
     select: tuple[str, ...],
     before: str,
     after: str,
+    as_of: str,
     kind: str,
     watermark: str,
     key: tuple[str, ...],
@@ -98,9 +106,12 @@ def join(
       logbus pipeline join views users --table --left-schema 'user STRING' --right-schema 'id STRING, name STRING' \\
           --on user=id --kind left --select user=l.user --select name=r.name \\
           --to-table lake/named --checkpoint lake/named-checkpoint
+      logbus pipeline join flights weather --left-schema 'origin STRING, dest STRING' \\
+          --right-schema 'origin STRING, wind DOUBLE' --on origin=origin --as-of '2 hours' --kind left \\
+          --select dest=l.dest --select wind=r.wind --to-topic windy --checkpoint lake/windy-checkpoint
     """
-    if close_open:
-        raise click.UsageError("--close-open is for windows")
+    if as_of and {"before", "after"} & _given():
+        raise click.UsageError("--as-of says how much earlier RIGHT may be; it takes no --before and --after")
     from logbus.pipeline.jobs.event_stream import EventStream
     from logbus.pipeline.jobs.joins import JoinOptions, TableTopic, run
     from logbus.pipeline.jobs.streaming_query import QuerySettings
@@ -127,12 +138,19 @@ def join(
         select=columns,
         before=before,
         after=after,
+        as_of=as_of,
         kind=kind,
         outputs=outputs_of(given, kafka, key),
-        running=QuerySettings(checkpoint, every, max_late_share),
+        running=QuerySettings(checkpoint, every, max_late_share, close_open),
     )
     done = job.run(lambda spark, watch: run(spark, options, watch), options.check)
     print_json(done.as_json())
+
+
+def _given() -> set[str]:
+    """The options on the command line."""
+    context = click.get_current_context()
+    return {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
 
 
 def _payload(side: str, schema: str | None, time: str, into: str) -> Payload:

@@ -21,6 +21,7 @@ Windows and joins, from ``event_source`` through ``streaming_query`` to ``output
 
 * ``windows``: the windows job
 * ``joins``: the join job
+* ``join_estimate``: estimates the rows of a join from samples
 * ``event_stream``: a topic as a stream of events with a watermark
 * ``event_source``: the data source of such streams
 * ``punctuation``: rows that only advance a watermark

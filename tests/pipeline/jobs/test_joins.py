@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from logbus.pipeline.jobs.outputs import ToTable
 from logbus.pipeline.jobs.streaming_query import QuerySettings
 from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker
-from tests.pipeline.query_fixtures import Seen, event, in_table, put, stream, to_topic, topics, written
+from tests.pipeline.query_fixtures import Seen, event, in_table, nycflights, put, stream, to_topic, topics, written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +91,7 @@ def test_two_streams(spark: SparkSession, broker: Broker, tmp_path: Path) -> Non
 
 
 def test_rows_without_a_partner(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    """It is there once it can have none any more."""
+    """It is there once it can have none any more, or at the end of a run that is told so."""
     fill(broker, "left-views", "left-buys")
     topics(broker, "joined")
     asked = streams(
@@ -101,6 +102,74 @@ def test_rows_without_a_partner(spark: SparkSession, broker: Broker, tmp_path: P
     assert written(broker, "joined") == sorted([*FOUND, *alone], key=repr)
     with pytest.raises(OptionError, match="another query: its kind is 'left', and now it is 'inner'"):
         run(spark, streams(broker, "left-views", "left-buys", tmp_path, outputs=asked.outputs))
+    # Of both sides, of which each is read in several batches.
+    seen, full = Seen({}), tmp_path / "full"
+    limits = {
+        "left": stream(broker, "left-views", VIEW, maxOffsetsPerTrigger="3"),
+        "right": stream(broker, "left-buys", BUY, maxOffsetsPerTrigger="4"),
+        "running": QuerySettings(str(full), close_open=True),
+    }
+    select = {"user": "l.user", "who": "r.who", "price": "r.price"}
+    report = run(
+        spark, streams(broker, "left-views", "left-buys", full, outputs=[seen], kind="full", select=select, **limits)
+    )
+    assert report.late == 0
+    matches = [("ann", "ann", 1), ("ann", "ann", 2), ("ben", "ben", 4)]
+    views = [("cid", None, None), (None, None, None), ("end", None, None)]
+    buys = [("ann", 3), ("ben", 5), ("dan", 6), (None, 7), ("other end", None)]
+    wanted = [*matches, *views, *((None, *buy) for buy in buys)]
+    assert sorted((row for rows in seen.batches.values() for row in rows), key=repr) == sorted(wanted, key=repr)
+
+
+def test_as_of(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each flight has the last weather report before it, as pandas finds it; a key of three values is told of."""
+    import pandas as pd
+
+    flights, weather = nycflights("flights"), nycflights("weather")
+    flights = flights[(flights["month"] == 1) & (flights["day"] < 8)].iloc[::10].copy()
+    flights["at"] = flights["time_hour"] + pd.to_timedelta(flights["minute"], unit="min")
+    weather = weather[(weather["month"] == 1) & (weather["day"] < 9)].sample(frac=0.3, random_state=1)
+    weather = weather.rename(columns={"time_hour": "at"})
+    topics(broker, "flights", "weather")
+    for topic, frame in (
+        ("flights", flights[["origin", "flight", "at"]].sample(frac=1, random_state=2)),
+        ("weather", weather[["origin", "wind_speed", "at"]]),
+    ):
+        times = frame["at"].dt.strftime("%Y-%m-%dT%H:%M:%SZ")
+        put(broker, topic, (json.dumps(row).encode() for row in frame.assign(at=times).to_dict("records")))
+    monkeypatch.setattr("logbus.pipeline.jobs.joins.LEAST_PAIRS", 0)
+    monkeypatch.setattr("logbus.pipeline.jobs.join_estimate.MANY", 1)
+    told: list[str] = []
+    seen = Seen({})
+    report = run(
+        spark,
+        JoinOptions(
+            left=stream(broker, "flights", "origin STRING, flight INT, at TIMESTAMP", maxOffsetsPerTrigger="300"),
+            right=stream(broker, "weather", "origin STRING, wind_speed DOUBLE, at TIMESTAMP"),
+            on={"origin": "origin"},
+            as_of="4 hours",
+            kind="left",
+            select={"at": "l.event_time", "origin": "l.origin", "flight": "l.flight", "wind": "r.wind_speed"},
+            outputs=[seen],
+            running=QuerySettings(str(tmp_path / "checkpoint"), close_open=True),
+        ),
+        JobControl(told.append),
+    )
+    assert (report.late, report.rows_out) == (0, len(flights))
+    by_pandas = pd.merge_asof(
+        flights.sort_values("at"),
+        weather[["origin", "at", "wind_speed"]].sort_values("at"),
+        on="at",
+        by="origin",
+        tolerance=pd.Timedelta("4h"),
+    )
+    wanted = by_pandas.assign(at=by_pandas["at"].dt.tz_localize(None))[["at", "origin", "flight", "wind_speed"]]
+    assert 0 < wanted["wind_speed"].isna().sum() < len(wanted) / 2
+    rows = [(at, *rest, None if pd.isna(wind) else wind) for at, *rest, wind in wanted.itertuples(index=False)]
+    found = [row for rows in seen.batches.values() for row in rows]
+    assert sorted(found, key=repr) == sorted(((at.to_pydatetime(), *rest) for at, *rest in rows), key=repr)
+    (warned,) = [line for line in told if line.startswith("warning: ")]
+    assert "for each event: origin=origin has 3 different values among" in warned
 
 
 def test_changing_table(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:

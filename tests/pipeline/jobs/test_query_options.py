@@ -123,6 +123,9 @@ class OptionTests(TestCase):
             "the column 'Count' is there twice", lambda: windows(by={"count": "page"}, aggregates={"Count": ""})
         )
         self.refused("'window_start' is there twice", lambda: windows(by={"window_start": "page"}))
+        self.refused(
+            "closed at the end of a run that has one", lambda: QuerySettings("checkpoint", every=1, close_open=True)
+        )
         self.refused("the column '_events' is of this job's own", lambda: windows(by={"_Events": "page"}))
         same = windows(window=TumblingWindow("60 minutes"), running=QuerySettings("c", every=1))
         self.assertEqual(same.identity, windows().identity)
@@ -148,7 +151,12 @@ class OptionTests(TestCase):
             }
             return JoinOptions(**{**given, **more})
 
-        self.refused("the kind of a join is inner or left, not 'right'", lambda: join(kind="right"))
+        self.refused("the kind of a join with a table is inner or left, not 'right'", lambda: join(kind="right"))
+        self.refused("the kind of a join is inner, left, right, full, not 'outer'", lambda: join(kind="outer"))
+        self.refused("an as-of join is one of two streams", lambda: join(as_of="1 hour"))
+        views = EventStream(source=SOURCE)
+        self.refused("the kind of an as-of join is", lambda: join(right=views, as_of="1 hour", kind="full"))
+        self.refused("as_of is 'soon'", lambda: join(right=views, as_of="soon"))
         self.refused("what must be equal on both sides, such as user=user", lambda: join(on={}))
         self.refused("which columns the join has, such as user=l.user", lambda: join(select={}))
         self.refused("the column 'A' is there twice", lambda: join(select={"a": "l.key", "A": "r.key"}))
@@ -229,7 +237,8 @@ class CommandTests(TestCase):
         self.refused("--key name: there is no such --select; there are user", *two, "--key", "name")
         self.refused("--left-time at needs --left-schema, with a field of this name", *two, "--left-time", "at")
         self.refused("after is 'soon'", *two, "--after", "soon")
-        self.refused("'right' is not one of 'inner', 'left'", *two, "--kind", "right")
+        self.refused("'outer' is not one of 'inner', 'left', 'right', 'full'", *two, "--kind", "outer")
+        self.refused("it takes no --before and --after", *two, "--as-of", "1 hour", "--after", "1 hour")
 
     def test_schemas(self) -> None:
         """Types that there are not, and names that are taken: with what would be right."""
