@@ -37,7 +37,9 @@ def readers(spark: SparkSession, table: Path) -> dict[str, list[tuple[int, int]]
     delta = DeltaTable(str(table))
     dataset = delta.to_pyarrow_dataset()
     found = {
-        "delta-rs": [(row["partition"], row["offset"]) for row in dataset.to_table().to_pylist()],
+        "delta-rs": [
+            (row["partition"], row["offset"]) for row in dataset.to_table(columns=["partition", "offset"]).to_pylist()
+        ],
         "duckdb": duckdb.sql('SELECT "partition", "offset" FROM dataset').fetchall(),
         "polars": polars.read_delta(str(table)).select("partition", "offset").rows(),
         "Spark": [tuple(row) for row in spark.read.parquet(*delta.file_uris()).select("partition", "offset").collect()],
