@@ -1,9 +1,10 @@
 """
 An archive of Spark's classes (class data sharing, JEP 350), from which its Java starts in half the processor time.
 
-The first session of a user has Java write the archive as it ends; later ones map it into memory. The file's name
-depends on the runtime and on the jars, so that others get an archive of their own, and Java itself ignores an archive
-that does not fit. It is in the user's cache directory: nobody else may write what a Java process takes for its code.
+A session that is asked to has Java write the archive as it ends, which takes longer than one start saves; later ones
+map it into memory. The file's name depends on the runtime and on the jars, so that others get an archive of their own,
+and Java itself ignores an archive that does not fit. It is in the user's cache directory: nobody else may write what a
+Java process takes for its code.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class ClassArchive:
             self.draft.replace(self.path)
 
 
-def class_archive(environ: Mapping[str, str], java: str, jars: Path, process: int) -> ClassArchive | None:
+def archive_for(environ: Mapping[str, str], java: str, jars: Path, process: int) -> ClassArchive | None:
     """
     The archive for a Java runtime and a directory of jars.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logbus.pipeline import Missing, check_packages, register
-from logbus.pipeline.class_archive import ClassArchive, class_archive
+from logbus.pipeline.class_archive import ClassArchive, archive_for
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
 
@@ -78,7 +78,7 @@ def session(
     settings: Mapping[str, str] | None = None,
     quiet: bool = False,
     is_short: bool = False,
-    has_end: bool = False,
+    class_archive: bool = False,
 ) -> SparkSession:
     """
     A session in which ``format("logbus")`` is known: the running one, or a new one.
@@ -90,7 +90,8 @@ def session(
     :param quiet: have a new session log errors only.
     :param is_short: whether it will have little to do: Java compiles code less well then, which takes a third of the
         processor time, and Spark has no web pages.
-    :param has_end: whether the caller will call :func:`end_java`: Java may write an archive of its classes then.
+    :param class_archive: whether to have Java write an archive of its classes, if there is none, when the caller calls
+        :func:`end_java`. One that is there is used in any case.
     :raise Missing: pyspark or Java is not installed.
     :raise OptionError: Spark knows no such master.
     :raise PipelineError: Spark does not start.
@@ -111,7 +112,7 @@ def session(
     if master is not None and master.startswith("local["):
         # Spark's default of 200 is for clusters: on one machine most of the time would go to empty tasks.
         defaults["spark.sql.shuffle.partitions"] = "8"
-    defaults |= _cheap_start(given, java, is_short, has_end)
+    defaults |= _cheap_start(given, java, is_short, class_archive)
     if quiet and not os.environ.get("LOGBUS_DEBUG"):
         if "PYSPARK_GATEWAY_PORT" in os.environ:
             defaults["spark.log.level"] = "ERROR"
@@ -137,7 +138,7 @@ _drafted: list[ClassArchive] = []
 """The archive that Java writes as it ends."""
 
 
-def _cheap_start(given: Mapping[str, str], java: str, is_short: bool, has_end: bool) -> dict[str, str]:
+def _cheap_start(given: Mapping[str, str], java: str, is_short: bool, write_archive: bool) -> dict[str, str]:
     """Settings of a session that starts with less processor time; ``given``: those of the user."""
     from pyspark import SparkContext
 
@@ -148,7 +149,7 @@ def _cheap_start(given: Mapping[str, str], java: str, is_short: bool, has_end: b
     options = [_QUICK] if is_short else []
     if is_short and not any(name.startswith("spark.ui.") and name != "spark.ui.showConsoleProgress" for name in given):
         found["spark.ui.enabled"] = "false"
-    if (archive := _class_archive(given, java)) and (archive.exists or has_end):
+    if (archive := _class_archive(given, java)) and (archive.exists or write_archive):
         options.append(archive.java_options)
         if not archive.exists:
             _drafted.append(archive)
@@ -168,7 +169,7 @@ def _class_archive(given: Mapping[str, str], java: str) -> ClassArchive | None:
         home = str(Path(pyspark.__file__).parent)
     if os.environ.keys() & {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR"} or Path(home, "conf").is_dir():
         return None  # Java makes no archive if there are directories among its classes.
-    return class_archive(os.environ, java, Path(home, "jars"), os.getpid())
+    return archive_for(os.environ, java, Path(home, "jars"), os.getpid())
 
 
 def end_java(spark: SparkSession, patience: float = 120.0) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from unittest import TestCase
 from unittest.mock import patch
 
-from logbus.pipeline.class_archive import ClassArchive, class_archive
+from logbus.pipeline.class_archive import ClassArchive, archive_for
 from logbus.pipeline.session import _class_archive
 
 NOBODY = 2**22 + 1
@@ -28,7 +28,7 @@ class ClassArchiveTests(TestCase):
 
     def archive(self, java: str = "java 17") -> ClassArchive:
         """The archive in a cache of this test."""
-        found = class_archive({"XDG_CACHE_HOME": str(self.root / "cache")}, java, self.jars, os.getpid())
+        found = archive_for({"XDG_CACHE_HOME": str(self.root / "cache")}, java, self.jars, os.getpid())
         assert found is not None
         return found
 
@@ -78,7 +78,7 @@ class ClassArchiveTests(TestCase):
         """What is there may be code of theirs."""
         self.archive().path.parent.chmod(0o777)
         environ = {"XDG_CACHE_HOME": str(self.root / "cache")}
-        self.assertIsNone(class_archive(environ, "java 17", self.jars, 1))
+        self.assertIsNone(archive_for(environ, "java 17", self.jars, 1))
 
     def test_no_cache(self) -> None:
         """Without a home, with one that cannot be written or that Java's options cannot name, there is no archive."""
@@ -90,7 +90,7 @@ class ClassArchiveTests(TestCase):
             {"HOME": str(self.root / "file")},
             {"HOME": f"{self.root}/a b"},
         ):
-            self.assertIsNone(class_archive(environ, "java 17", self.jars, 1), environ)
+            self.assertIsNone(archive_for(environ, "java 17", self.jars, 1), environ)
 
     def test_settings_of_the_user(self) -> None:
         """Other classes, and archives of the user's own, take precedence."""
