@@ -80,12 +80,17 @@ class ForkServer:
                 pass
 
     def _serve(self) -> bool:
-        ready, _, _ = select.select([self._control, self._wake[0]], [], [])
-        if self._wake[0] in ready:
+        # Not select(), which knows no descriptors above 1,023.
+        looking = select.poll()
+        control, wake = self._control.fileno(), self._wake[0].fileno()
+        for descriptor in (control, wake):
+            looking.register(descriptor, select.POLLIN)
+        ready = {descriptor for descriptor, _ in looking.poll()}
+        if wake in ready:
             with contextlib.suppress(BlockingIOError):
                 self._wake[0].recv(4096)
             self._reap()
-        return self._control not in ready or self._take()
+        return control not in ready or self._take()
 
     def _take(self) -> bool:
         """Fork for the next plan; False: there are no more."""

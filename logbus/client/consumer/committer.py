@@ -62,6 +62,7 @@ class Committer:
     membership: Membership | None = None
     _committed: dict[TopicPartition, int] = field(factory=dict, init=False)
     _interval: float | None = field(default=None, init=False)
+    _started: float = field(default=0.0, init=False)
     _timer: Any = field(default=None, init=False)
     _under_way: _Round | None = field(default=None, init=False)
     _next: _Round | None = field(default=None, init=False)
@@ -120,14 +121,13 @@ class Committer:
         self._committed.clear()
 
     def start(self, interval: float) -> None:
-        """Commit every ``interval`` seconds what is processed."""
+        """Commit every ``interval`` seconds what is processed, from the first call on until :meth:`stop`."""
         if self._interval is None:
-            self._interval = interval
-            self._arm()
+            self._interval, self._started = interval, self.clock.seconds()
+            self._arm(interval)
 
     def stop(self) -> None:
-        """Stop the periodic commits."""
-        self._interval = None
+        """Stop the periodic commits, for good."""
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
 
@@ -220,11 +220,13 @@ class Committer:
         assert failure is not None
         return failure
 
-    def _arm(self) -> None:
-        if self._interval is not None:
-            self._timer = self.clock.callLater(self._interval, self._commit_if_idle)
+    def _arm(self, interval: float) -> None:
+        # At multiples of the interval, however late the clock calls.
+        self._timer = self.clock.callLater(
+            interval - (self.clock.seconds() - self._started) % interval, self._commit_if_idle, interval
+        )
 
-    def _commit_if_idle(self) -> None:
-        self._arm()
+    def _commit_if_idle(self, interval: float) -> None:
+        self._arm(interval)
         if self._under_way is None:
             self.commit_nowait(done=True)
