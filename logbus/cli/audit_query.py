@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from attrs import frozen
 
-from logbus.cli.options import parse_pairs, timestamp_ms
+from logbus.cli.options import max_share_option, parse_pairs, timestamp_ms
 from logbus.cli.output import print_table
 from logbus.pipeline.jobs.audit_limits import AuditLimits
 
@@ -70,22 +70,8 @@ def audit_options(command: F) -> F:
         return command(query=query, **given)
 
     for option in (
-        click.option(
-            "--max-duplicate-share",
-            type=click.FloatRange(0, 1),
-            metavar="SHARE",
-            default=0.0,
-            show_default=True,
-            help="Fail if more than this share of the counted records is there more than once; 1: never.",
-        ),
-        click.option(
-            "--max-unreadable-share",
-            type=click.FloatRange(0, 1),
-            metavar="SHARE",
-            default=0.0,
-            show_default=True,
-            help="Fail if more than this share of the records in the topic are no monitoring events; 1: never.",
-        ),
+        max_share_option("--max-duplicate-share", 0.0, "of the counted records is there more than once"),
+        max_share_option("--max-unreadable-share", 0.0, "of the records in the topic are no monitoring events"),
         click.option(
             "--expect",
             "expected",

@@ -47,6 +47,22 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(command)
 
 
+def max_share_option(name: str, default: float, what: str) -> Callable[[F], F]:
+    """
+    An option for the share of something bad, from 0 to 1, with more of which a command fails.
+
+    :param what: of what the share is, such as "of the events is late".
+    """
+    return click.option(
+        name,
+        type=click.FloatRange(0, 1),
+        metavar="SHARE",
+        default=default,
+        show_default=True,
+        help=f"Fail if more than this share {what}; 1: never.",
+    )
+
+
 def parse_pairs(values: Iterable[str], option: str, example: str = "retention.ms=60000") -> dict[str, str]:
     """
     Parse ``NAME=VALUE`` arguments.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from logbus.cli.options import parse_pairs
+from logbus.cli.options import max_share_option, parse_pairs
 
 if TYPE_CHECKING:
     from logbus.pipeline.jobs.outputs import Output
@@ -159,14 +159,7 @@ def query_options(command: F) -> F:
             is_flag=True,
             help="At the end, also write what is still open, as if later events had come.",
         ),
-        click.option(
-            "--max-late-share",
-            type=click.FloatRange(0, 1),
-            metavar="SHARE",
-            default=0.01,
-            show_default=True,
-            help="Fail if more than this share of the events is late, and so dropped; 1: never.",
-        ),
+        max_share_option("--max-late-share", 0.01, "of the events is late, and so dropped"),
         click.option(
             "--checkpoint",
             required=True,

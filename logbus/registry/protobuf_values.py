@@ -14,6 +14,7 @@ from typing import Any
 
 from attrs import define
 
+from logbus.client.schema.message_place import read_place
 from logbus.registry.protobuf_schema import pool_of
 
 MOST_BYTES = 131_072
@@ -43,7 +44,7 @@ def message_reader(files: list[Any]) -> Callable[[bytes], Any]:
     def read(data: bytes) -> Any:
         if len(data) > MOST_BYTES:
             raise ValueError(f"it has more than {MOST_BYTES} bytes")
-        indexes, at = message_indexes(data)
+        indexes, at = read_place(data)
         kind = GetMessageClass(pool.FindMessageTypeByName(message_name(file, indexes)))
         return _json(_parsed(kind, data[at:]), pool)
 
@@ -69,23 +70,6 @@ def known_files(name: str) -> list[Any]:
     return [*(found for each in file.dependency for found in known_files(each)), file]
 
 
-def message_indexes(data: bytes) -> tuple[list[int], int]:
-    """
-    Read the place of a message in its file: the indexes of messages, from the outer to the inner ones.
-
-    :return: also where the message begins.
-    :raise ValueError: the bytes are none.
-    """
-    count, at = _number(data, 0)
-    if not 0 <= count <= DEEPEST:
-        raise ValueError(f"its message is nested {count} deep in the schema")
-    indexes = list[int]()
-    for _ in range(count):
-        index, at = _number(data, at)
-        indexes.append(index)
-    return indexes or [0], at
-
-
 def message_name(file: Any, indexes: list[int]) -> str:
     """
     Return the full name of the message at a place in a FileDescriptorProto.
@@ -100,18 +84,6 @@ def message_name(file: Any, indexes: list[int]) -> str:
         names.append(messages[index].name)
         messages = messages[index].nested_type
     return ".".join(names)
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    found = 0
-    for shift in range(0, 35, 7):
-        if at >= len(data):
-            raise ValueError(f"it ends at byte {len(data)}, before its message")
-        found |= (data[at] & 0x7F) << shift
-        at += 1
-        if data[at - 1] < 0x80:
-            return (found >> 1) ^ -(found & 1), at
-    raise ValueError("a number before its message has more than five bytes")
 
 
 def _parsed(kind: Any, data: bytes) -> Any:

@@ -11,13 +11,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.client.schema.message_place import read_place
 from logbus.registry.protobuf_compiler import compiled
 from logbus.registry.protobuf_schema import pool_of
 from logbus.registry.protobuf_values import (
     MOST_BYTES,
     MOST_VALUES,
     known_files,
-    message_indexes,
     message_name,
     message_reader,
 )
@@ -109,7 +109,7 @@ class ReadTests(SynchronousTestCase):
         """The place of a message: the first one has a short form."""
         self.assertEqual(read(b"\x02\x02\x08\x05"), {"number": -3})
         self.assertEqual(read(b"\x02\x00\x08\x05"), {"id": "5"})
-        self.assertEqual(message_indexes(b"\x04\x02\x80\x02rest"), ([1, 128], 4))
+        self.assertEqual(read_place(b"\x04\x02\x80\x02rest"), ([1, 128], 4))
         order = FILES[-1].message_type[0]
         line = [each.name for each in order.nested_type].index("Line")
         self.assertEqual(message_name(FILES[-1], [0, line, 0]), "shop.Order.Line.Deep")

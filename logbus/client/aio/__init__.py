@@ -8,6 +8,7 @@ It is the client of :mod:`logbus.client` on another event loop: no reactor is in
 * ``transaction``: Transaction
 * ``consumer``: Consumer
 * ``admin_client``: AdminClient
+* ``cluster_client``: what producers, consumers and admin clients have in common
 * ``lifetime``: ``async with``, and the warning about clients that were not closed
 * ``event_loop``: the loop's time as a reactor's
 * ``transport``: the loop's connections as a reactor's

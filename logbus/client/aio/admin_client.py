@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 from logbus.client.admin import admin_client as core
 from logbus.client.aio.awaiting import awaited
 from logbus.client.aio.cluster import Cluster, ClusterArguments
-from logbus.client.aio.lifetime import Client
+from logbus.client.aio.cluster_client import Client
 
 
 class AdminClient(Client):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Self
 
 from typing_extensions import Unpack
 
 from logbus.client.aio.awaiting import outcome
 from logbus.client.aio.event_loop import EventLoop, current
+from logbus.client.aio.lifetime import Lifetime
 from logbus.client.aio.transport import LoopEndpoint
 from logbus.client.cluster import cluster as core
 from logbus.client.cluster.cluster import ClusterArguments
@@ -19,7 +18,7 @@ from logbus.client.cluster.cluster import ClusterArguments
 __all__ = ["Cluster", "ClusterArguments"]
 
 
-class Cluster:
+class Cluster(Lifetime):
     """
     A cluster whose connections and metadata several clients share.
 
@@ -37,7 +36,6 @@ class Cluster:
     """
 
     def __init__(self, bootstrap: str | Iterable[str], **options: Unpack[ClusterArguments]) -> None:
-        self._is_closed = True
         self.told_of = False
         self.event_loop = event_loop = EventLoop()
         self.core = core.Cluster(
@@ -67,27 +65,9 @@ class Cluster:
         self._is_closed = True
         await outcome(self.core.close())
 
-    async def __aenter__(self) -> Self:
-        try:
-            return await self.start()
-        except BaseException:
-            await self.close()
-            raise
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
     def __del__(self) -> None:
-        if not getattr(self, "_is_closed", True) and not self.told_of:
-            self._is_closed = True
-            warnings.warn(
-                f"{self!r} was not closed; use 'async with', or await its close()",
-                ResourceWarning,
-                stacklevel=2,
-                source=self,
-            )
+        if not self._is_closed and not self.told_of:
+            self._warn_unclosed(repr(self))
             self.soon(self.core.close)
 
     def soon(self, fn: Callable[[], object]) -> None:

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 from logbus.client import validators as check
 from logbus.client.aio.awaiting import awaited, deferred_of, outcome, run
 from logbus.client.aio.cluster import Cluster, ClusterArguments
-from logbus.client.aio.lifetime import Client
+from logbus.client.aio.cluster_client import Client
 from logbus.client.consumer import consumer as core
 from logbus.client.consumer.batch_delivery import BatchDelivery
 from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched, K, V

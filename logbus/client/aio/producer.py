@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from logbus.client.aio.awaiting import outcome
 from logbus.client.aio.cluster import Cluster, ClusterArguments
-from logbus.client.aio.lifetime import Client
+from logbus.client.aio.cluster_client import Client
 from logbus.client.producer import producer as core
 from logbus.client.producer.producer_metrics import ProducerMetrics
 from logbus.client.producer.producer_record import RecordMetadata

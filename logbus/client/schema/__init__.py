@@ -4,6 +4,7 @@ A client of a schema registry, and serializers that use it.
 * ``schema_registry``: SchemaRegistry: registers and looks up schemas, with a cache
 * ``avro``: AvroSerializer, AvroDeserializer; needs the extra ``avro``
 * ``schema_frame``: the frame with the schema id before a value
+* ``message_place``: the place of a Protobuf message, behind that frame
 * ``registry_http``: HTTP requests with retries over several URLs
 * ``http_body``: request bodies, and responses of limited size
 * ``lru_cache``: LruCache

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from logbus.client.schema.message_place import read_place, written_place
 from logbus.client.schema.schema_frame import frame, unframe
 from logbus.client.serializers import SerializationError
 from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClient
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.functions.column_function import Convert, Malformed, column_function
-from logbus.pipeline.functions.protobuf_files import TYPE, ProtobufFiles, protobuf_files, read_place, written_place
+from logbus.pipeline.functions.protobuf_files import TYPE, ProtobufFiles, protobuf_files
 from logbus.pipeline.functions.protobuf_types import reader_of, spark_type, writer_of
 from logbus.pipeline.functions.reading_schema import (
     FAILFAST,
@@ -173,7 +174,10 @@ class ProtobufDecoder:
         except SerializationError:
             raise Malformed(f"{data[:8]!r} does not begin with a byte 0 and a schema's id in four bytes") from None
         writer = self._writers.get(schema_id, lambda: self._requested(schema_id))
-        place, at = read_place(data, _ID_BYTES)
+        try:
+            place, at = read_place(data, _ID_BYTES)
+        except ValueError as e:
+            raise Malformed(str(e)) from None
         name = writer.name_at(place)
         if name != self.name:
             raise Malformed(f"it is a message {name} of schema {schema_id}, not {self.name}")

@@ -1,9 +1,4 @@
-"""
-The files of a Protobuf schema, and the place of a message in them.
-
-A value in the registry's wire format has, behind the schema's id, the place of its message: the indexes of messages
-from the outer to the inner ones, preceded by their number, as zigzag varints. A single 0 stands for the first message.
-"""
+"""The files of a Protobuf schema, and their messages by place (:mod:`logbus.client.schema.message_place`)."""
 
 from __future__ import annotations
 
@@ -112,37 +107,6 @@ def protobuf_files(registry: RegistryClient, found: RegisteredSchema) -> Protobu
     return ProtobufFiles(found.schema_id, tuple(files.values()))
 
 
-def read_place(data: bytes, start: int) -> tuple[list[int], int]:
-    """
-    Read the place of a message.
-
-    :return: also where the message begins.
-    :raise Malformed: the bytes are none.
-    """
-    count, at = _varint(data, start)
-    if not 0 <= count <= _DEEPEST:
-        raise Malformed(f"its message would be nested {count} deep in the schema")
-    indexes = []
-    for _ in range(count):
-        index, at = _varint(data, at)
-        indexes.append(index)
-    return indexes or [0], at
-
-
-def written_place(indexes: list[int]) -> bytes:
-    """What :func:`read_place` reads."""
-    if indexes == [0]:
-        return b"\0"
-    written = bytearray()
-    for each in [len(indexes), *indexes]:
-        number = each << 1
-        while number > 0x7F:
-            written.append(number & 0x7F | 0x80)
-            number >>= 7
-        written.append(number)
-    return bytes(written)
-
-
 def _add(registry: RegistryClient, found: RegisteredSchema, name: str, files: dict[str, bytes], depth: int) -> None:
     if depth > _DEEPEST:
         raise OptionError(f"schema {found.schema_id} imports files more than {_DEEPEST} deep")
@@ -191,15 +155,3 @@ def _file(data: bytes) -> Any:
         return FileDescriptorProto.FromString(data)
     except DecodeError as e:
         raise ValueError(str(e)) from None
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    found = 0
-    for shift in range(0, 35, 7):
-        if at >= len(data):
-            raise Malformed(f"it ends at byte {len(data)}, before its message")
-        found |= (data[at] & 0x7F) << shift
-        at += 1
-        if data[at - 1] < 0x80:
-            return (found >> 1) ^ -(found & 1), at
-    raise Malformed("a number before its message has more than five bytes")

@@ -1,4 +1,4 @@
-"""Tests Protobuf values without Spark: types, places of messages, and values in both directions."""
+"""Tests Protobuf values without Spark: types, and values in both directions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_type
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.client.schema.message_place import written_place
 from logbus.pipeline.blocking.schema_registry import (
     NoSuchSchema,
     RegisteredSchema,
@@ -22,7 +21,7 @@ from logbus.pipeline.blocking.schema_registry import (
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.functions.column_function import Malformed, MalformedValue, converted, python_of
 from logbus.pipeline.functions.protobuf import ProtobufDecoder, protobuf_encoder
-from logbus.pipeline.functions.protobuf_files import protobuf_files, read_place, written_place
+from logbus.pipeline.functions.protobuf_files import protobuf_files
 from logbus.pipeline.functions.protobuf_types import spark_type
 from logbus.registry.protobuf_compiler import compiled
 
@@ -193,10 +192,3 @@ class ProtobufValuesTests(SynchronousTestCase):
             protobuf_files(self.registry, bare)
         with self.assertRaisesRegex(OptionError, "schema 7 is no descriptor in base64"):
             protobuf_files(self.registry, RegisteredSchema(7, "PROTOBUF", "syntax"))
-
-
-@given(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=40), st.binary())
-def test_places(indexes: list[int], following: bytes) -> None:
-    """A place that was written is read again, and the message behind it begins where it should."""
-    written = written_place(indexes)
-    assert read_place(b"12345" + written + following, 5) == (indexes, 5 + len(written))
