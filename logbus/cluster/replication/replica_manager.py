@@ -301,7 +301,8 @@ class ReplicaManager:
     ) -> PartitionErrors:
         time_slice = TimeSlice(self.slices)
         stray: dict[TopicPartition, None] = {}
-        names = itertools.chain((log.partition for log in list(self.logs)), (each.topic_partition for each in self))
+        # As they are now: others may come while this waits.
+        names = [*(log.partition for log in self.logs), *(each.topic_partition for each in self)]
         for count, name in enumerate(names, 1):
             if name not in topic_partitions and name.topic not in unreadable:
                 stray[name] = None
