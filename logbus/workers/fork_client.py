@@ -99,7 +99,9 @@ class ForkClient:
             return
         if self._silent is None:
             self._silent = 0.0
-            self._control.sendall(HEADER.pack(PING))
+            # One that has ended is heard of soon, and one that takes no more bytes is silent.
+            with suppress(OSError):
+                self._control.sendall(HEADER.pack(PING))
             return
         self._silent += passed
         if self._silent >= patience:

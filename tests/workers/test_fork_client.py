@@ -83,3 +83,10 @@ class PingTests(SynchronousTestCase):
         self.assertEqual(self.lost, [None])
         self.client.ping(1.0, 3.0)
         self.assertFalse(self.client.running)
+
+    def test_it_was_killed(self) -> None:
+        """A ping before that is known is no error: it would end the watch over the workers."""
+        self.reactor.server._control.close()
+        self.client.ping(1.0, 3.0)
+        self.reactor.processes[0].processEnded(Failure(ProcessTerminated(signal=9)))
+        self.assertEqual(self.lost, [None])
