@@ -1,5 +1,5 @@
 """
-Leaves an archive of Spark's classes in the user's cache, from which all Sparks of a test run start in half the processor time.
+Leaves an archive of Spark's classes in the user's cache, from which the Sparks of a test run start in half the time.
 
 ``python -m tests.pipeline.write_class_archive``: it loads a few records, so that the classes of a load are among them.
 """
@@ -22,8 +22,9 @@ def main() -> int:
         for number in range(100):
             producer.produce("numbers", f'{{"number": {number}}}')
         producer.flush(60)
-        where = ["--bootstrap", broker.bootstrap, "--master", "local[2]", "--payload", "json", "--schema", "number BIGINT"]
-        return run_app(["pipeline", "load", *where, "--class-archive", "--quiet", "numbers", "--table", f"{lake}/numbers"])
+        where = ["--bootstrap", broker.bootstrap, "--master", "local[2]", "--table", f"{lake}/numbers"]
+        what = ["--payload", "json", "--schema", "number BIGINT", "--class-archive", "--quiet"]
+        return run_app(["pipeline", "load", "numbers", *where, *what])
 
 
 if __name__ == "__main__":
