@@ -6,6 +6,7 @@ A test kit that ships with the product: real brokers for any test.
 * :mod:`~logbus.testing.cluster`: :class:`Cluster`, brokers and a ZooKeeper, to be killed, frozen and cut off.
 * :mod:`~logbus.testing.zookeeper`: a real ZooKeeper.
 * :mod:`~logbus.testing.schema_registry`: a schema registry in memory.
+* :mod:`~logbus.testing.memory`: brokers in memory, on a virtual clock.
 * :mod:`~logbus.testing.pytest_plugin`: the fixtures ``logbus_broker``, ``logbus_cluster`` and others.
 * :mod:`~logbus.testing.simulation`: whole clusters in one process, on virtual time.
 
