@@ -220,6 +220,18 @@ def option_of_catalog(command: F) -> F:
     )(command)
 
 
+def option_of_vacuum(command: F) -> F:
+    """Add the option for the age at which files of old versions of a table are deleted."""
+    return click.option(
+        "--vacuum",
+        type=click.FloatRange(min=0),
+        default=0,
+        metavar="DAYS",
+        help="Delete files, and expire Iceberg's snapshots, that only readers of versions older than this need, from "
+        "1; 0: never.",
+    )(command)
+
+
 def store_options(command: F) -> F:
     """Add the option for an object store; see :func:`store_of`."""
     return click.option(

@@ -9,11 +9,15 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from logbus.testing.store_view import WaitTimedOut
+from logbus.errors import LogbusError
 
 T = TypeVar("T")
 
 READ_SECONDS = 5.0
+
+
+class WaitTimedOut(LogbusError):
+    """A condition did not become true in time."""
 
 
 class ZooKeeperView:

@@ -8,7 +8,7 @@ import click
 
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options
-from logbus.cli.pipeline_options import option_of_catalog, store_of, store_options
+from logbus.cli.pipeline_options import option_of_catalog, option_of_vacuum, store_of, store_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     help="Merge if there are this many small files.",
 )
 @click.option("--target-mb", type=click.IntRange(min=1), default=128, show_default=True, help="Size of the new files.")
+@option_of_vacuum
 @store_options
 @option_of_catalog
 @job_options
@@ -38,6 +39,7 @@ def compact(
     store_settings: tuple[str, ...],
     catalog: str,
     target_mb: int,
+    vacuum: float,
     job: Job,
 ) -> None:
     """Merge small files of a table into large ones. Of the format parquet this makes a running load of the same table
@@ -46,14 +48,19 @@ def compact(
     \b
     Example:
       logbus pipeline compact --table lake/events
+      logbus pipeline compact --table lake.views --catalog demo --vacuum 7
     """
     from logbus.pipeline.lake.formats import existing_table
+    from logbus.pipeline.lake.vacuum import check_vacuum, vacuum_table
+
+    check_vacuum(vacuum)
 
     def work(spark: SparkSession, watch: JobControl) -> CompactionReport:
         found = existing_table(spark, table, store_of(store_settings), catalog)
         if found.optimizes_by_claim:
             found.claim()
-        return found.optimize(min_files=min_files, target_bytes=target_mb << 20)
+        done = found.optimize(min_files=min_files, target_bytes=target_mb << 20)
+        return done.after_vacuum(vacuum_table(found, vacuum)) if vacuum else done
 
     done = job.run(work)
     print_json(done.as_json())

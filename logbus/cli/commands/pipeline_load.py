@@ -10,7 +10,14 @@ import click
 from logbus.cli.options import timestamp_ms
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options, kafka_options
-from logbus.cli.pipeline_options import payload_of, payload_options, store_of, subscription, table_options
+from logbus.cli.pipeline_options import (
+    option_of_vacuum,
+    payload_of,
+    payload_options,
+    store_of,
+    subscription,
+    table_options,
+)
 
 
 @click.command()
@@ -61,6 +68,7 @@ from logbus.cli.pipeline_options import payload_of, payload_options, store_of, s
     metavar="BATCHES",
     help="Merge small files after this many batches, and at the end; 0: never.",
 )
+@option_of_vacuum
 @click.option(
     "--late-after",
     type=click.FloatRange(min=0),
@@ -92,6 +100,7 @@ def load(
     partition_by: str,
     min_partitions: int | None,
     compact: int,
+    vacuum: float,
     follow: float | None,
     late_after: float,
     allow_data_loss: bool,
@@ -138,6 +147,7 @@ def load(
         batch_offsets=batch_offsets,
         partition_by=partition_by,
         compact=compact,
+        vacuum=vacuum,
         follow=follow,
         late_after=late_after,
     )

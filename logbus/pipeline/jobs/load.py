@@ -34,6 +34,7 @@ from logbus.pipeline.lake.layout import Layout
 from logbus.pipeline.lake.load_state import LoadChange, TopicOffsets
 from logbus.pipeline.lake.offset_set import OffsetSet, Range
 from logbus.pipeline.lake.parquet import TARGET_BYTES, parquet_settings
+from logbus.pipeline.lake.vacuum import check_vacuum, vacuum_table
 from logbus.pipeline.payloads.payload import Payload, RawPayload
 from logbus.pipeline.payloads.record_metadata import check_taken
 from logbus.pipeline.source.options import SourceOptions
@@ -57,6 +58,8 @@ class LoadOptions:
     :ivar batch_offsets: the approximate number of offsets of a batch.
     :ivar follow: when all is loaded, wait this many seconds and look for more; None: end.
     :ivar compact: compact the table after this many batches, and at the end; 0: never.
+    :ivar vacuum: days: what only readers of older versions of the table need is deleted at the end, and every hour
+        while the load runs; 0: never.
     :ivar late_after: seconds: an event is counted as late if it is older than its record by more. It is stored by its
         time, like any other.
     :ivar partition_by: the table's directories (:class:`.Layout`); "": as the table's, and none for a new one.
@@ -74,6 +77,7 @@ class LoadOptions:
     batch_offsets: int = 1_000_000
     follow: float | None = None
     compact: int = 0
+    vacuum: float = 0.0
     late_after: float = 3600.0
     partition_by: str = ""
     format: str = ""
@@ -97,6 +101,7 @@ class LoadOptions:
             raise OptionError(f"batch_offsets is {self.batch_offsets}; it takes a number of offsets, from 1")
         if self.compact < 0:
             raise OptionError(f"compact is {self.compact}; it takes a number of batches, or 0 for never")
+        check_vacuum(self.vacuum)
         if self.follow is not None and not self.follow > 0:
             raise OptionError(f"follow is {self.follow}; it takes seconds, more than 0")
         if not 0 <= self.late_after < _LONGEST:
@@ -107,6 +112,9 @@ class LoadOptions:
         offsets = check_topics(self.reading, tell)
         return offsets if self.follow is None else None
 
+
+_VACUUM_EVERY = 3600.0
+"""Seconds between vacuums while a load runs: each lists the table's files."""
 
 _LONGEST = 1e11
 """Seconds: about 3000 years."""
@@ -121,6 +129,7 @@ class LoadReport:
     :ivar offsets: committed offsets, some of which have no record.
     :ivar files: written files;  ``bytes``: their size.
     :ivar compacted: files that were replaced by larger ones.
+    :ivar deleted: files that no version of the table has any more.
     :ivar lost: ranges that were gone, by partition: the first offset, and the one after the last.
     :ivar stopped: whether the job was asked to stop.
     """
@@ -134,6 +143,7 @@ class LoadReport:
     files: int = 0
     bytes: int = 0
     compacted: int = 0
+    deleted: int = 0
     seconds: float = 0.0
     lost: dict[str, list[list[int]]] = field(factory=dict)
     stopped: bool = False
@@ -208,6 +218,7 @@ class _Load:
     planner: LoadPlanner = field(init=False)
     batches: BatchLoader = field(init=False)
     reported: set[str] = field(factory=set, init=False)
+    vacuumed: float = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         options = self.options
@@ -224,13 +235,15 @@ class _Load:
         )
 
     def run(self) -> LoadReport:
-        began = self.clock()
+        self.vacuumed = began = self.clock()
         while True:
             self.load(self.make_plan())
             if self.watch.is_stopping or self.options.follow is None or self.watch.wait(self.options.follow):
                 break
         if self.options.compact and not self.watch.is_stopping:
             self.compact()
+        if self.options.vacuum and not self.watch.is_stopping:
+            self.vacuum()
         self.report.stopped = self.watch.is_stopping
         self.report.seconds = round(self.clock() - began, 3)
         return self.report
@@ -284,6 +297,8 @@ class _Load:
             wanted = self.shrunk(wanted)
             if self.options.compact and self.report.batches % self.options.compact == 0:
                 self.compact()
+            if self.options.vacuum and self.clock() - self.vacuumed > _VACUUM_EVERY:
+                self.vacuum()
 
     def load_batch(self, ranges: Mapping[TopicPartition, Range], ids: Mapping[str, str], left: int) -> None:
         """Load ranges; ``left`` is the number of planned offsets after them."""
@@ -320,6 +335,14 @@ class _Load:
         self.report.compacted += done.files_before
         if done.files_before:
             self.watch.tell(f"{done.files_before} files made {done.files_after}")
+
+    def vacuum(self) -> None:
+        self.vacuumed = self.clock()
+        done = vacuum_table(self.table, self.options.vacuum)
+        self.report.deleted += done.files
+        if done.files or done.snapshots:
+            expired = f", {count_noun(done.snapshots, 'snapshot')} expired" if done.snapshots else ""
+            self.watch.tell(f"vacuum: {count_noun(done.files, 'file')} deleted{expired}")
 
 
 def _count(ranges: Mapping[TopicPartition, Range]) -> int:

@@ -20,6 +20,7 @@ A job claims a table, stages files, and commits them together with their offsets
 * ``part_files``: data files that Spark's tasks write directly to where they stay
 * ``object_store``: the places that they are written to: a local directory, S3, Google's and Azure's stores
 * ``compaction``: many small files rewritten as few large ones
+* ``vacuum``: what only readers of old versions need, deleted after a number of days
 * ``file_system``: the file system a table is on: atomic creation, moves and syncs; local files
 * ``hadoop_file_system``: the same through Hadoop
 """

@@ -66,7 +66,8 @@ _HISTORY = 100
 """Versions that are looked through for other programs' changes."""
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """Milliseconds since 1970."""
     return int(time.time() * 1000)
 
 
@@ -101,7 +102,7 @@ class DeltaLog:
 
     url: str
     given: Mapping[str, str] = field(factory=dict, repr=False)
-    _clock: Callable[[], int] = _now_ms
+    _clock: Callable[[], int] = now_ms
     store: ArrowStore = field(init=False)
     state: DeltaState = field(init=False)
     position: Position = field(default=NOWHERE, init=False)

@@ -11,16 +11,18 @@ from attrs import define, field, frozen
 
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake.delta_actions import KIND, AddedFile, Quarantined
-from logbus.pipeline.lake.delta_log import DeltaLog
+from logbus.pipeline.lake.delta_log import DeltaLog, now_ms
 from logbus.pipeline.lake.layout import QUARANTINE
 from logbus.pipeline.lake.load_state import LoadChange, LoadState
 from logbus.pipeline.lake.object_store import ArrowStore
 from logbus.pipeline.lake.part_files import PartFile, PartWriter, delete_parts, write_parts
-from logbus.pipeline.lake.target import CommitReport, CompactionReport
+from logbus.pipeline.lake.target import CommitReport, CompactionReport, VacuumReport
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
+
+_HOUR_MS = 3_600_000
 
 _READING_TASKS = 4
 """For each of Spark's cores."""
@@ -162,6 +164,34 @@ class DeltaLakeTable:
                 report = _added(report, _compacted(table, target_bytes))
         self.refresh()
         return report
+
+    def vacuum(self, *, before_ms: int) -> VacuumReport:
+        """See :class:`.LoadTarget`: it is delta-rs' ``vacuum``, which leaves files of the last hour alone."""
+        from deltalake import CommitProperties
+        from deltalake.exceptions import DeltaError
+
+        self.refresh()
+        odd = self.log.quarantine()
+        if self.log.unsettled(odd):
+            odd = None  # It lacks files that the table's last commit names.
+        hours = max(1, -(-(now_ms() - before_ms) // _HOUR_MS))
+        properties = CommitProperties(custom_metadata={KIND: "vacuum"})
+        files = 0
+        try:
+            for table in (self.log.table, odd):
+                if table is not None:
+                    gone = table.vacuum(
+                        hours,
+                        dry_run=False,
+                        enforce_retention_duration=False,
+                        commit_properties=properties,
+                        full=True,  # Also what jobs left that were killed before the last checkpoint.
+                    )
+                    files += len(gone)
+        except (DeltaError, OSError) as e:
+            raise LakeError(f"{self.url}: old files cannot be deleted: {e}") from e
+        self.refresh()
+        return VacuumReport(files=files)
 
 
 def has_small_files(table: DeltaTable, min_files: int, target_bytes: int) -> bool:

@@ -14,7 +14,7 @@ from logbus.pipeline.lake.layout import QUARANTINE, directories_of
 from logbus.pipeline.lake.load_state import LoadChange, LoadState
 from logbus.pipeline.lake.parquet import staged_rows, write_parquet
 from logbus.pipeline.lake.table import Table
-from logbus.pipeline.lake.target import CommitReport, CompactionReport
+from logbus.pipeline.lake.target import CommitReport, CompactionReport, VacuumReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,6 +116,10 @@ class ParquetTable:
     def optimize(self, *, min_files: int, target_bytes: int) -> CompactionReport:
         """See :func:`.compact`."""
         return compact(self.spark, self.table, min_files=min_files, target_bytes=target_bytes)
+
+    def vacuum(self, *, before_ms: int) -> VacuumReport:
+        """See :class:`.LoadTarget`: there is nothing to do, as commits and claims delete what they replace."""
+        return VacuumReport()
 
 
 def _paths(state: TableState, *, quarantine: bool) -> list[str]:

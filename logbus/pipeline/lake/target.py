@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import asdict, frozen
+from attrs import asdict, evolve, frozen
 
 from logbus.pipeline.lake.load_state import LoadChange, LoadState
 
@@ -30,8 +30,26 @@ class CommitReport:
 
 
 @frozen
+class VacuumReport:
+    """
+    :ivar snapshots: that expired: readers cannot go back to them;  ``files``: that were deleted.
+    """
+
+    snapshots: int = 0
+    files: int = 0
+
+    def with_more(self, other: VacuumReport) -> VacuumReport:
+        """Both in one."""
+        return VacuumReport(self.snapshots + other.snapshots, self.files + other.files)
+
+
+@frozen
 class CompactionReport:
-    """Files and bytes before and after, of the directories that were rewritten."""
+    """
+    Files and bytes before and after, of the directories that were rewritten.
+
+    :ivar deleted: files that no version of the table has any more;  ``expired``: snapshots.
+    """
 
     table: str
     directories: int
@@ -39,6 +57,23 @@ class CompactionReport:
     files_after: int
     bytes_before: int
     bytes_after: int
+    deleted: int = 0
+    expired: int = 0
+
+    def after_vacuum(self, done: VacuumReport) -> CompactionReport:
+        """The same with what a vacuum did after it."""
+        return evolve(self, deleted=done.files, expired=done.snapshots)
+
+    def with_more(self, other: CompactionReport) -> CompactionReport:
+        """Both in one."""
+        return CompactionReport(
+            self.table,
+            self.directories + other.directories,
+            self.files_before + other.files_before,
+            self.files_after + other.files_after,
+            self.bytes_before + other.bytes_before,
+            self.bytes_after + other.bytes_after,
+        )
 
     def as_json(self) -> dict[str, Any]:
         """All of it."""
@@ -143,4 +178,14 @@ class LoadTarget(Protocol):
         :param target_bytes: of a new file.
         :raise OptionError: a limit is not positive.
         :raise ClaimLost: another job has claimed the table; nothing has happened.
+        """
+
+    def vacuum(self, *, before_ms: int) -> VacuumReport:
+        """
+        Delete what only readers of old versions need, and what killed jobs have left.
+
+        Files that are newer stay in any case: another job may be about to commit them.
+
+        :param before_ms: versions that were replaced before this time can go; milliseconds since 1970.
+        :raise LakeError: the table cannot be read.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -372,3 +373,32 @@ class ObjectStoreTests(TestCase):
                 found = DeltaTable(place, storage_options=delta_log.storage_options(place, server.options))
                 self.assertEqual(sorted(found.to_pyarrow_table()["offset"].to_pylist()), expected)
             self.assertGreater(server.failed, 5)
+
+
+def test_vacuum(tmp_path: Path) -> None:
+    """
+    Old files that no version has go, of the table and of its quarantine; those of the last hour stay, and so do those
+    that the quarantine does not have yet.
+    """
+    pytest.importorskip("pyspark")
+    from logbus.pipeline.lake.delta_table import DeltaLakeTable
+
+    log = DeltaLog(str(tmp_path))
+    log.claim()
+    load(log, 0, 4)
+    table = DeltaLakeTable(None, log)  # type: ignore[arg-type]
+    left, young = (Path(log.url, each.path) for each in (*written(log, [100]), *written(log, [101])))
+    (odd_left,) = (tmp_path / "_quarantine" / each.path for each in written(log, [101], "_quarantine"))
+    day_ago = delta_log.now_ms() - 86_400_000
+    for each in tmp_path.rglob("*.parquet"):
+        if each != young:
+            os.utime(each, (day_ago / 2000, day_ago / 2000))
+    with patch.object(DeltaLog, "unsettled", return_value=[log.state.quarantined.files[0]]):
+        assert table.vacuum(before_ms=day_ago).files == 1
+    assert (left.exists(), young.exists(), odd_left.exists()) == (False, True, True)
+    assert table.vacuum(before_ms=day_ago).files == 1
+    assert not odd_left.exists()
+    assert table.vacuum(before_ms=2**53).files == 0
+    assert (seen(tmp_path), seen(tmp_path / "_quarantine")) == ([0, 2], [1, 3])
+    assert load(log, 4, 6) == ()
+    assert DeltaLog(str(tmp_path)).claim(SCHEMA, ["page"]) == (), "it is no other program's change"

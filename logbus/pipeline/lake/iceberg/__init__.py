@@ -10,6 +10,8 @@ Spark's tasks write the data files; the driver commits them. No Java library of 
 * ``catalogs``: finds tables by PyIceberg's configuration
 * ``schemas``: Spark's schemas and directories as Iceberg's schemas and partitions
 * ``files``: data files as Iceberg describes them, and their store
+* ``optimization``: small files rewritten as large ones
+* ``expiry``: old snapshots expire, and files go that no snapshot has
 * ``s3_retries``: how often PyIceberg repeats a request to S3
 * ``scans``: reads and rewrites data files by Spark's tasks
 """

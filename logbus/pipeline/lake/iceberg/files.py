@@ -13,6 +13,7 @@ from logbus.pipeline.lake.part_files import PartFile
 if TYPE_CHECKING:
     from pyiceberg.io.pyarrow import DataFileStatistics
     from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
 
@@ -49,6 +50,12 @@ class IcebergStore:
         """See :class:`.Store`."""
         scheme, _, path = self._parsed()
         return Path(path) if scheme == "file" else None
+
+
+def store_of(table: Table) -> IcebergStore:
+    """Where a table's data files are."""
+    base = table.properties.get("write.data.path") or f"{table.location().rstrip('/')}/data"
+    return IcebergStore(base.rstrip("/"), dict(table.io.properties))
 
 
 def data_file(metadata: TableMetadata, base: str, part: PartFile, partition: Any) -> DataFile:

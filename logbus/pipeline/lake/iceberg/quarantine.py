@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from logbus.pipeline.errors import LakeError
-from logbus.pipeline.lake.iceberg.commits import COMMIT, WRITER, ancestors
+from logbus.pipeline.lake.iceberg.commits import COMMIT, COMPACTION, WRITER, Ancestor, ancestors
 from logbus.pipeline.lake.iceberg.snapshots import Overtaken, current_of, make_snapshot, name_of, snapshots_of
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def reconcile(quarantine: Table, named: int | None, check_claim: Callable[[], No
         metadata = quarantine.refresh().metadata
         check_claim()
         line, _ = ancestors(current_of(metadata), snapshots_of(metadata))
+        named = _compacted(line, named)
         ids = [each.snapshot for each in line]
         if named is None:
             named = next((each.snapshot for each in line if each.properties.get(COMMIT) == _FIRST), None)
@@ -87,6 +88,24 @@ def reconcile(quarantine: Table, named: int | None, check_claim: Callable[[], No
         except Overtaken:
             continue
         return
+
+
+def _compacted(line: Sequence[Ancestor], named: int | None) -> int | None:
+    """The snapshot with the rows of the one that is named: a compaction of it, if there is one."""
+    wanted = str(named)
+    return next((each.snapshot for each in line if each.properties.get(COMPACTION) == wanted), named)
+
+
+def snapshot_of(quarantine: Table, named: int) -> int | None:
+    """The snapshot with the rows of the one that is named; None: both have expired."""
+    line, _ = ancestors(current_of(quarantine.metadata), snapshots_of(quarantine.metadata))
+    found = _compacted(line, named)
+    return None if found is None or quarantine.snapshot_by_id(found) is None else found
+
+
+def has_only_named(quarantine: Table, named: int) -> bool:
+    """Whether all its rows count: then it can be compacted."""
+    return snapshot_of(quarantine, named) == current_of(quarantine.metadata)
 
 
 def _roll_back(quarantine: Table, target: int) -> None:

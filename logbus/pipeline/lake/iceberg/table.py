@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
@@ -15,7 +14,9 @@ from logbus.pipeline.lake.iceberg import quarantine as quarantines
 from logbus.pipeline.lake.iceberg import scans, schemas
 from logbus.pipeline.lake.iceberg.catalogs import catalog, check_identifier
 from logbus.pipeline.lake.iceberg.commits import COMPACTION, STATE, TableState, resolve
-from logbus.pipeline.lake.iceberg.files import IcebergStore, data_file
+from logbus.pipeline.lake.iceberg.expiry import vacuum
+from logbus.pipeline.lake.iceberg.files import IcebergStore, data_file, store_of
+from logbus.pipeline.lake.iceberg.optimization import optimize
 from logbus.pipeline.lake.iceberg.snapshots import (
     Overtaken,
     current_of,
@@ -27,7 +28,7 @@ from logbus.pipeline.lake.iceberg.snapshots import (
 )
 from logbus.pipeline.lake.load_state import LoadChange, LoadState
 from logbus.pipeline.lake.part_files import PartFile, PartWriter, delete_parts, write_parts
-from logbus.pipeline.lake.target import CommitReport, CompactionReport
+from logbus.pipeline.lake.target import CommitReport, CompactionReport, VacuumReport
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -228,13 +229,13 @@ class IcebergTable:
         self._evolve(table, columns)
         names = [each["name"] for each in columns["fields"]]
         writer = PartWriter(
-            store=self._store(table),
+            store=store_of(table),
             directories=directories,
             kept=not schemas.hidden(schema, directories),
             schema=schemas.file_schema(table.schema(), names),
         )
         parts = write_parts(rows, writer)
-        self._written.append((self._store(table), parts))
+        self._written.append((store_of(table), parts))
         spec, kinds = table.spec(), table.schema()
         for each in parts:
             partition = schemas.partition_record(spec, kinds, each.partition)
@@ -264,10 +265,6 @@ class IcebergTable:
             raise LakeError(f"{self.url}: its quarantine has changed meanwhile; run the load again") from e
         return found
 
-    def _store(self, table: Table) -> IcebergStore:
-        base = table.properties.get("write.data.path") or f"{table.location().rstrip('/')}/data"
-        return IcebergStore(base.rstrip("/"), dict(table.io.properties))
-
     def commit(self, change: LoadChange) -> CommitReport:
         """See :class:`.LoadTarget`."""
         before, notes = self._known, list[str]()
@@ -292,15 +289,16 @@ class IcebergTable:
         if not self._odd:
             return self._known.quarantine
         assert self._table is not None
-        found = quarantines.quarantine_of(self.catalog, self._table)
-        if found is None:
-            raise LakeError(f"{self.url}: its quarantine was dropped meanwhile; run the load again")
-        quarantines.reconcile(found, self._known.quarantine, self._check_claim)
-        try:
-            return quarantines.add(found, self.writer, self._odd)
-        except Overtaken as e:
-            self._check_claim()
-            raise LakeError(f"{self.url}: its quarantine has changed meanwhile; run the load again") from e
+        for _ in range(_ATTEMPTS):
+            found = quarantines.quarantine_of(self.catalog, self._table)
+            if found is None:
+                raise LakeError(f"{self.url}: its quarantine was dropped meanwhile; run the load again")
+            quarantines.reconcile(found, self._known.quarantine, self._check_claim)
+            try:
+                return quarantines.add(found, self.writer, self._odd)
+            except Overtaken:
+                self._check_claim()
+        raise LakeError(f"{self.url}: its quarantine changes so often that nothing can be added; run the load again")
 
     def _make(
         self,
@@ -372,7 +370,7 @@ class IcebergTable:
             raise LakeError(f"{self.url}{quarantines.SUFFIX} has no records")
         assert self.spark is not None
         table, snapshot = found
-        return scans.read(self.spark, table, snapshot if table.snapshot_by_id(snapshot) is not None else None)
+        return scans.read(self.spark, table, quarantines.snapshot_of(table, snapshot))
 
     def optimize(self, *, min_files: int, target_bytes: int) -> CompactionReport:
         """See :class:`.LoadTarget`; files with deleted rows, and of an earlier partitioning, are left alone."""
@@ -381,68 +379,44 @@ class IcebergTable:
         table = self._table
         if table is None:
             raise LakeError(f"there is no table {self.url}")
-        groups = self._small_files(table, min_files, target_bytes)
-        if not groups:
-            return CompactionReport(self.url, 0, 0, 0, 0, 0)
         assert self.spark is not None
-        store = self._store(table)
-        names = [each.name for each in table.schema().fields]
-        writer = PartWriter(
-            store=store, schema=schemas.file_schema(table.schema(), names), target_bytes=2 * target_bytes
-        )
-        places = [f"rewritten/{uuid.uuid4().hex}" for _ in groups]
-        parts = scans.rewrite(self.spark, table, writer, list(zip(places, groups, strict=True)))
-        old = [each for group in groups for each in group]
-        before, after = (sum(each) for each in ((f.record_count for f in old), (p.records for p in parts)))
-        if before != after:
-            delete_parts(store, parts)
-            raise LakeError(f"{self.url}: {before} rows were read and {after} written; nothing was changed")
-        partitions = {place: group[0].partition for place, group in zip(places, groups, strict=True)}
-        new = [data_file(table.metadata, store.url, each, partitions[each.path.rpartition("/")[0]]) for each in parts]
-        if _seen(table) != self._seen or any(each.spec_id != table.metadata.default_spec_id for each in new):
-            raise LakeError(f"{self.url}: it has changed meanwhile; try again")
+        if _seen(table) != self._seen:
+            self.refresh()  # The answer to a change of the schema came with another's commit.
+            return CompactionReport(self.url, 0, 0, 0, 0, 0)
         try:
-            make_snapshot(table, {COMPACTION: "1"}, new, old)
+            done = optimize(self.spark, self.url, table, {COMPACTION: "1"}, min_files, target_bytes)
+            self._seen = _seen(table)
         except Overtaken:
-            delete_parts(store, parts)
             self.refresh()
             return CompactionReport(self.url, 0, 0, 0, 0, 0)  # The next time.
-        self._seen = _seen(table)
-        size = sum(each.file_size_in_bytes for each in old)
-        partitioned = {repr(group[0].partition) for group in groups}
-        return CompactionReport(self.url, len(partitioned), len(old), len(new), size, sum(each.size for each in parts))
+        odd, named = quarantines.quarantine_of(self.catalog, table), self._known.quarantine
+        if odd is None or named is None or not quarantines.has_only_named(odd, named):
+            return done
+        try:
+            more = optimize(self.spark, self.url, odd, {COMPACTION: str(named)}, min_files, target_bytes)
+        except Overtaken:
+            return done
+        return done.with_more(more)
 
-    def _small_files(self, table: Table, min_files: int, target_bytes: int) -> list[list[DataFile]]:
-        """Groups of small files of one partition, each to become a file."""
-        small = [
-            task.file
-            for task in table.scan().plan_files()
-            if not task.delete_files
-            and task.file.file_size_in_bytes < target_bytes // 2
-            and task.file.spec_id == table.metadata.default_spec_id
-        ]
-        small.sort(key=lambda each: repr(each.partition))
-        groups: list[list[DataFile]] = []
-        for _, found in groupby(small, key=lambda each: repr(each.partition)):
-            files = list(found)
-            if len(files) >= min_files:
-                groups += packed(files, target_bytes)
-        return groups
+    def vacuum(self, *, before_ms: int) -> VacuumReport:
+        """See :class:`.LoadTarget`: snapshots expire, and files go that only they had, or none."""
+        table = self._table
+        if table is None:
+            raise LakeError(f"there is no table {self.url}")
+        try:
+            done = vacuum(self.catalog.load_table(self.identifier), before_ms, {self._known.snapshot})
+            if (odd := quarantines.quarantine_of(self.catalog, table)) is not None:
+                named = self._known.quarantine
+                kept = {named, None if named is None else quarantines.snapshot_of(odd, named)}
+                done = done.with_more(vacuum(odd, before_ms, kept))
+        except LakeError:
+            raise
+        except Exception as e:  # Each catalog and store has its own.
+            raise LakeError(f"{self.url}: old snapshots cannot be deleted: {first_line(e)}") from e
+        self.refresh()
+        return done
 
 
 def _seen(table: Table) -> tuple[int | None, str | None]:
     """What tells a table from itself after another's commit."""
     return current_of(table.metadata), table.metadata.properties.get(STATE)
-
-
-def packed(files: Sequence[DataFile], target_bytes: int) -> list[list[DataFile]]:
-    """Divide files into groups of about a size; those of a single file are left out."""
-    groups: list[list[DataFile]] = [[]]
-    size = 0
-    for each in files:
-        if groups[-1] and size + each.file_size_in_bytes > target_bytes:
-            groups.append([])
-            size = 0
-        groups[-1].append(each)
-        size += each.file_size_in_bytes
-    return [each for each in groups if len(each) > 1]
