@@ -170,6 +170,12 @@ class SocketServer:
         for drain in self._drains():
             drain()
 
+    def abort(self) -> None:
+        """Close every connection at once, without an answer to anybody; continue to accept new ones."""
+        for bound in self._bound:
+            if hasattr(bound.factory, "abort"):
+                bound.factory.abort()
+
     def drain(self, release: Callable[[], None]) -> Deferred[None]:
         """
         Close every connection after its current requests.

@@ -273,6 +273,10 @@ class Broker(OrderedService):
         """Set the function that makes this broker's metrics those of several brokers that are run as one."""
         self._admin_server.combine_metrics = combine
 
+    def abort_connections(self) -> None:
+        """Close the connections of all clients at once, as the end of the process would; others may come."""
+        self._socket_server.abort()
+
     def _lost(self, failure: Failure) -> None:
         self.readiness.serving = False
         self._on_lost(failure)

@@ -34,9 +34,11 @@ Topics and brokers:
 Records:
 
 * ``line_producer``: sends lines for ``produce``
+* ``input_records``: what lines of standard input stand for: values, keys and values, or JSON
 * ``line_reader``: reads lines from standard input
 * ``topic_reader``: reads for ``consume``
 * ``group_reader``: reads for ``consume --group``
+* ``record_filter``: conditions that records must meet to be printed
 * ``record_printer``: prints records
 
 Groups, transactions, files:

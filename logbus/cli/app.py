@@ -7,12 +7,16 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
 from logbus import __version__
 from logbus.cli.terminal_escapes import escape_controls
 from logbus.errors import LogbusError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 LIKENESS = 0.65
 """Of a word and the command that may be meant, as difflib has it; "brokers" and "tokens" have 0.62."""
@@ -70,6 +74,15 @@ class LazyGroup(click.Group):
             raise
         return result
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Without importing the commands."""
+        from click.shell_completion import CompletionItem
+
+        found = [
+            CompletionItem(name, help=line) for name, (_, line) in self.lazy.items() if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self.lazy.items()])
@@ -125,6 +138,10 @@ app = LazyGroup(
         "verify": ("logbus.cli.commands.verify:verify", "Check the files of a log directory."),
         "bench": ("logbus.cli.commands.bench:bench", "Measure produce, fetch and latency of a broker."),
         "simulate": ("logbus.cli.commands.simulate:simulate", "Run simulated clusters with faults."),
+        "completion": (
+            "logbus.cli.commands.completion:completion",
+            "Have a shell complete commands and options.",
+        ),
     },
     elsewhere={
         "broker": "cluster describe",

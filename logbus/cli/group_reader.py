@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from twisted.internet.defer import CancelledError
 
+from logbus.cli.record_filter import RecordFilter, selected
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer import Consumer
 from logbus.client.consumer.consumer_record import ConsumerRecord
@@ -47,6 +48,7 @@ async def consume_for_group(
     ends: Mapping[TopicPartition, int] | None,
     limit: int | None,
     show: Show,
+    wanted: RecordFilter | None = None,
 ) -> None:
     """
     Read records, and commit the offsets of those shown: periodically, at the end, and on cancellation.
@@ -54,7 +56,8 @@ async def consume_for_group(
     :param chosen: partitions to read without joining the group; empty: join, and read the assigned ones.
     :param reset: where to start in partitions without a committed offset.
     :param ends: stop when all assigned partitions have reached these offsets; None: do not stop.
-    :param limit: stop after this many records.
+    :param limit: stop after this many records were shown.
+    :param wanted: which records are shown; the offsets of others are committed, too.
     """
     consumer = Consumer(
         cluster, group, auto_offset_reset=reset, isolation_level=isolation, request_timeout=cluster.timeout
@@ -74,6 +77,7 @@ async def consume_for_group(
             is_shown = False
             for partition, records in found.items():
                 shown = records if ends is None else _before_end(consumer, partition, records, ends)
+                shown = selected(wanted, partition.partition, shown)
                 show(partition, shown)
                 limit = None if limit is None else limit - len(shown)
             is_shown = True

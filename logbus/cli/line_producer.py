@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -12,14 +11,15 @@ from typing import Any
 from attrs import frozen
 from twisted.internet.defer import CancelledError
 
-from logbus.cli.line_reader import LineReader
+from logbus.cli.input_records import InputFormat
+from logbus.cli.line_reader import LineReader, LineTooLong
 from logbus.cli.output import Progress, quantity
 from logbus.cli.runner import CommandFailed
 from logbus.client.cluster.cluster import Cluster, TopicMetadata
 from logbus.client.producer.producer import Producer
 from logbus.client.producer.record_accumulator import BatchOutcome, ProducerBatch
 from logbus.client.retry import Unreachable
-from logbus.errors import LogbusError
+from logbus.errors import ApiError, LogbusError
 from logbus.records.compression import Codec
 
 
@@ -30,9 +30,8 @@ class ProduceOptions:
 
     :ivar create: let the broker create the topic.
     :ivar partition: None: chosen by the key, or any.
-    :ivar key_separator: splits lines into key and value; None: no keys.
-    :ivar null: the value that stands for null.
-    :ivar headers: of each record.
+    :ivar input_format: what lines stand for.
+    :ivar headers: of each record, behind its own.
     :ivar linger: seconds to wait for a batch to fill.
     :ivar timeout: seconds for a request, and for the delivery of a record.
     """
@@ -40,8 +39,7 @@ class ProduceOptions:
     topic: str
     create: bool
     partition: int | None
-    key_separator: bytes | None
-    null: bytes | None
+    input_format: InputFormat
     headers: Sequence[tuple[str, bytes]]
     acks: int
     codec: Codec
@@ -82,10 +80,10 @@ class LineProducer:
         )
         self._lines = LineReader(cluster.reactor)
         self._progress = Progress()
-        self._count = self._size = self._written = 0
+        self._read = self._count = self._size = self._written = 0
         self._latest: ProducerBatch | None = None
         self._unanswered: set[ProducerBatch] = set()
-        self._refused: LogbusError | None = None
+        self._refused: Exception | None = None
         self._failed: Exception | None = None
 
     async def run(self) -> dict[str, Any]:
@@ -108,15 +106,15 @@ class LineProducer:
 
     async def _send_lines(self) -> None:
         while self._failed is None and self._refused is None:
-            lines = await self._lines.more()
-            if lines is None:
-                break
             try:
+                lines = await self._lines.more()
+                if lines is None:
+                    break
+                self._size += sum(map(len, lines))
                 self._send(lines)
-            except LogbusError as problem:
+            except (LineTooLong, LogbusError) as problem:
                 # The lines before it are still sent.
                 self._refused = problem
-            self._size += sum(map(len, lines))
             self._progress.show(f"{quantity(self._count)} records, {quantity(self._size)}B")
             room = self._producer.room()
             if room is not None:
@@ -126,25 +124,28 @@ class LineProducer:
         options = self._options
         now = int(time.time() * 1000)
         for line in lines:
-            key, value = self._split(line)
-            batch, _ = self._producer.put(
-                self._topic, value, key, partition=options.partition, timestamp=now, headers=options.headers
-            )
+            self._read += 1
+            try:
+                record = options.input_format(line)
+                if record is None:
+                    continue
+                key, value, headers, partition, timestamp = record
+                batch, _ = self._producer.put(
+                    self._topic,
+                    value,
+                    key,
+                    partition=partition if options.partition is None else options.partition,
+                    timestamp=now if timestamp is None else timestamp,
+                    headers=(*headers, *options.headers) if headers else options.headers,
+                )
+            except (ValueError, ApiError) as problem:
+                raise CommandFailed(f"line {self._read}: {problem}") from None
             self._count += 1
             if batch is not self._latest:
                 self._latest = batch
                 if batch not in self._unanswered:
                     self._unanswered.add(batch)
                     batch.when_done(partial(self._done, batch))
-
-    def _split(self, line: bytes) -> tuple[bytes | None, bytes | None]:
-        """Return the key and the value of a line."""
-        key, value, separator = None, line, self._options.key_separator
-        if separator is not None:
-            key, found, value = line.partition(separator)
-            if not found:
-                raise CommandFailed(f"line {self._count + 1} has no {os.fsdecode(separator)!r} in it")
-        return key, None if value == self._options.null else value
 
     def _done(self, batch: ProducerBatch, outcome: BatchOutcome) -> None:
         self._unanswered.discard(batch)

@@ -10,6 +10,13 @@ from twisted.internet.defer import Deferred
 
 _READ = 1 << 18
 
+LONGEST = 100 << 20
+"""Bytes of a line: a request that a broker takes is no longer (``socket.request.max.bytes``)."""
+
+
+class LineTooLong(Exception):
+    """A line is longer than any record can be."""
+
 
 class LineReader:
     """Reads lines from a file descriptor on the reactor (IReadDescriptor): a file, a pipe or a terminal."""
@@ -18,6 +25,7 @@ class LineReader:
         self._reactor = reactor
         self._fd = sys.stdin.fileno() if fd is None else fd
         self._rest: list[bytes] = []
+        self._rest_size = self._read = 0
         self._ended = False
         self._waiting: Deferred[bytes] | None = None
 
@@ -44,7 +52,11 @@ class LineReader:
     # For the command.
 
     async def more(self) -> list[bytes] | None:
-        """Wait for at least one line, and return all that are available; None at the end."""
+        """
+        Wait for at least one line, and return all that are available; None at the end.
+
+        :raise LineTooLong: the next line is longer than :data:`LONGEST`.
+        """
         while not self._ended:
             arrived: Deferred[bytes] = Deferred(self._cancelled)
             self._waiting = arrived
@@ -57,9 +69,13 @@ class LineReader:
             head, newline, tail = data.rpartition(b"\n")
             if not newline:
                 self._rest.append(tail)
+                self._rest_size += len(tail)
+                if self._rest_size > LONGEST:
+                    raise LineTooLong(f"line {self._read + 1} is longer than {LONGEST:,} bytes")
                 continue
             lines = b"".join((*self._rest, head)).split(b"\n")
-            self._rest = [tail] if tail else []
+            self._rest, self._rest_size = ([tail] if tail else []), len(tail)
+            self._read += len(lines)
             return lines
         return None
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from twisted.internet.defer import CancelledError
 
+from logbus.cli.record_filter import RecordFilter, selected
 from logbus.cli.record_printer import RecordPrinter
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.fetch_options import FetchOptions
@@ -29,8 +30,10 @@ class ReadOptions:
     :ivar partitions: empty: all.
     :ivar offset: where to start; negative: this many records before the end.
     :ivar at_ms: the time to start at.
+    :ivar until_ms: stop at the first record of this time or later; None: no time.
+    :ivar wanted: which records are shown.
     :ivar group: start at the offsets of this group, and commit what was printed.
-    :ivar limit: stop after this many records.
+    :ivar limit: stop after this many records were shown.
     :ivar exit_at_end: stop at the current end.
     """
 
@@ -39,6 +42,8 @@ class ReadOptions:
     from_beginning: bool
     offset: int | None
     at_ms: int | None
+    until_ms: int | None
+    wanted: RecordFilter | None
     group: str | None
     limit: int | None
     exit_at_end: bool
@@ -48,11 +53,10 @@ class ReadOptions:
 async def consume_topic(cluster: Cluster, options: ReadOptions, printer: RecordPrinter) -> None:
     """Read a topic until the end that the options name, or until cancelled."""
     starts, ends = await _bounds(cluster, options)
+    exit_at_end = options.exit_at_end or options.until_ms is not None
     try:
         if options.group is None:
-            await _consume_partitions(
-                cluster, starts, ends, options.exit_at_end, options.isolation, options.limit, printer.show
-            )
+            await _consume_partitions(cluster, starts, ends, exit_at_end, options, printer.show)
         else:
             from logbus.cli.group_reader import consume_for_group  # half as many modules again
 
@@ -63,9 +67,10 @@ async def consume_topic(cluster: Cluster, options: ReadOptions, printer: RecordP
                 list(ends) if options.partitions else [],
                 "earliest" if options.from_beginning else "latest",
                 options.isolation,
-                ends if options.exit_at_end else None,
+                ends if exit_at_end else None,
                 options.limit,
                 printer.show,
+                options.wanted,
             )
     finally:
         printer.close()
@@ -93,6 +98,9 @@ async def _bounds(
         return found
 
     ends = await offsets(LATEST)
+    if options.until_ms is not None:
+        found = await offsets(options.until_ms)
+        ends |= {each: min(ends[each], offset) for each, offset in found.items() if offset >= 0}
     if options.from_beginning:
         return await offsets(EARLIEST), ends
     if options.at_ms is not None:
@@ -116,21 +124,19 @@ async def _consume_partitions(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     exit_at_end: bool,
-    isolation: Isolation,
-    limit: int | None,
+    options: ReadOptions,
     show: Show,
 ) -> None:
     """
     Read records until cancelled.
 
     :param exit_at_end: stop when all partitions have reached these ends.
-    :param limit: stop after this many records.
     """
-    left = limit
+    left = options.limit
     open_ends = {each for each in ends if starts[each] < ends[each]} if exit_at_end else set(ends)
     if left == 0 or not open_ends:
         return
-    consumer = Fetcher(cluster, FetchOptions(reset="earliest", isolation=isolation))
+    consumer = Fetcher(cluster, FetchOptions(reset="earliest", isolation=options.isolation))
     consumer.assign({each: starts[each] for each in open_ends})
     try:
         while open_ends and left != 0:
@@ -141,6 +147,7 @@ async def _consume_partitions(
                 if fetched.next_offset >= end:
                     open_ends.discard(fetched.partition)
                     records = [each for each in records if each.offset < end]
+            records = selected(options.wanted, fetched.partition.partition, records)
             if left is not None:
                 records = records[:left]
                 left -= len(records)

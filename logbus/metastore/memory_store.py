@@ -135,6 +135,14 @@ class MemoryStore(TreeStore):
             self._deliver(waiting.errback, Failure(SessionLost("the session expired while a request was out")))
         self._begin()
 
+    def vanish(self) -> None:
+        """Have its process end as a crash does: the session expires at once, and no request is answered any more."""
+        if self.state is not SessionState.CLOSED:
+            self._in_flight.clear()
+            self._move(SessionState.CLOSED)
+            self.ensemble.clients.remove(self)
+            self.ensemble.end(self.session_id)
+
     # Inside.
 
     def hear(self, applied: Applied) -> None:

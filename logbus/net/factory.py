@@ -164,7 +164,7 @@ class KafkaServerFactory(Factory):
             return succeed(None)
         done: Deferred[None] = Deferred()
         self._drained.append(done)
-        last = self.shared.clock.callLater(grace, self._abort_all)
+        last = self.shared.clock.callLater(grace, self.abort)
 
         def cancel_last(result: None) -> None:
             if last.active():
@@ -175,7 +175,8 @@ class KafkaServerFactory(Factory):
             connection.drain()
         return done
 
-    def _abort_all(self) -> None:
+    def abort(self) -> None:
+        """Close all connections at once, without an answer to anybody."""
         for connection in list(self._connections):
             connection.abort()
 

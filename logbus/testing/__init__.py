@@ -2,9 +2,11 @@
 A test kit that ships with the product: real brokers for any test.
 
 * :mod:`~logbus.testing.broker`: :class:`Broker`, a broker on free ports, in this process or in one of its own.
-* :mod:`~logbus.testing.cluster`: :class:`Cluster`, several brokers and a ZooKeeper, to be killed, frozen and cut off.
+* :mod:`~logbus.testing.local_cluster`: :class:`LocalCluster`, several brokers in this process, without ZooKeeper.
+* :mod:`~logbus.testing.cluster`: :class:`Cluster`, brokers and a ZooKeeper, to be killed, frozen and cut off.
 * :mod:`~logbus.testing.zookeeper`: a real ZooKeeper.
 * :mod:`~logbus.testing.schema_registry`: a schema registry in memory.
+* :mod:`~logbus.testing.memory`: brokers in memory, on a virtual clock.
 * :mod:`~logbus.testing.pytest_plugin`: the fixtures ``logbus_broker``, ``logbus_cluster`` and others.
 * :mod:`~logbus.testing.simulation`: whole clusters in one process, on virtual time.
 
@@ -12,11 +14,16 @@ Used by these:
 
 * :mod:`~logbus.testing.broker_process`: a broker as a child process.
 * :mod:`~logbus.testing.broker_thread`: a broker in a thread of this process.
+* :mod:`~logbus.testing.broker_log`: the last lines of a broker's log.
+* :mod:`~logbus.testing.reactor_thread`: a thread with a reactor, that brokers and clients of tests run in.
 * :mod:`~logbus.testing.private_reactor`: reactors for threads of tests.
+* :mod:`~logbus.testing.cluster_roles`: leaders, followers and controllers of a cluster, and waits for them.
+* :mod:`~logbus.testing.store_view`: reads a metadata store in memory, and waits for changes there.
 * :mod:`~logbus.testing.network_proxy`: a network between brokers that can be cut.
 * :mod:`~logbus.testing.zookeeper_view`: reads ZooKeeper, and waits for changes there.
 * :mod:`~logbus.testing.held_ports`: ports that stay a test's own.
 * :mod:`~logbus.testing.closable`: what a test starts and closes in a ``with`` block.
+* :mod:`~logbus.testing.temporary`: temporary directories.
 * :mod:`~logbus.testing.settings`: settings as texts.
 """
 
@@ -28,14 +35,17 @@ from logbus.testing.broker import Broker, BrokerFailed
 
 if TYPE_CHECKING:
     from logbus.testing.cluster import Cluster
+    from logbus.testing.local_cluster import LocalCluster
 
-__all__ = ["Broker", "BrokerFailed", "Cluster"]
+__all__ = ["Broker", "BrokerFailed", "Cluster", "LocalCluster"]
+
+_LATER = {"Cluster": "logbus.testing.cluster", "LocalCluster": "logbus.testing.local_cluster"}
+"""A test of one broker does not pay for what these import."""
 
 
 def __getattr__(name: str) -> object:
-    """A test of one broker does not pay for what a cluster imports."""
-    if name == "Cluster":
-        from logbus.testing.cluster import Cluster
+    if name in _LATER:
+        from importlib import import_module
 
-        return Cluster
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

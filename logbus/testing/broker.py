@@ -16,7 +16,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, Self
@@ -26,6 +25,7 @@ from logbus.testing.broker_thread import BrokerThread
 from logbus.testing.closable import Closable
 from logbus.testing.held_ports import HeldPorts
 from logbus.testing.settings import Setting, as_texts
+from logbus.testing.temporary import temporary_directory
 
 __all__ = ["TEST_CONFIG", "Broker", "BrokerFailed"]
 
@@ -79,7 +79,7 @@ class Broker(Closable):
         self.in_process = in_process and self.config.get("workers", "1") == "1"
         self.timeout = timeout
         self._temporary = data_dir is None
-        self.data_dir = Path(tempfile.mkdtemp(prefix="logbus-")) if data_dir is None else Path(data_dir)
+        self.data_dir = temporary_directory("logbus-") if data_dir is None else Path(data_dir)
         self._addresses: dict[str, str] = {}
         self._held = HeldPorts()
         self._ports: dict[str, int] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -12,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from logbus.attrs_code import kept_attrs_code
 from logbus.errors import LogbusError
+from logbus.testing.broker_log import ThreadLog
 from logbus.testing.broker_process import BrokerFailed
-from logbus.testing.private_reactor import close_reactor, private_reactor
+from logbus.testing.reactor_thread import ReactorThread
 
 if TYPE_CHECKING:
     from logbus.broker import Broker as BrokerService
+    from logbus.metastore.memory_store import MemoryStore
 
 #: Seconds to wait for a broker that did not stop in time, so that nothing of it is left.
 GRACE = 60.0
@@ -24,63 +25,76 @@ GRACE = 60.0
 
 class BrokerThread:
     """
-    A broker on a private reactor, in a thread of its own.
+    A broker on a private reactor, in a thread of its own or in one that brokers of a cluster share.
 
-    The thread ends when the broker has stopped, or could not start.
+    A thread of its own ends when the broker has stopped, or could not start.
+
+    :param shared: the thread of several brokers, whose owner ends it.
+    :param store: called in the thread, gives the metadata store; None: that of the configuration.
+
+    :ivar log: what is logged in the thread.
+    :ivar service: the broker, once it is made.
     """
 
-    def __init__(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, str],
+        data_dir: Path,
+        ports: Mapping[str, int],
+        *,
+        shared: ReactorThread | None = None,
+        store: Callable[[], MemoryStore] | None = None,
+    ) -> None:
         self._started: Future[Mapping[str, str]] = Future()
-        self._service: BrokerService | None = None
+        self._ended: Future[None] = Future()
+        self.service: BrokerService | None = None
+        self.store: MemoryStore | None = None
+        self._make_store = store
         self._stop_failure: BaseException | None = None
-        self._stopping = self._abandoned = False
-        self._reactor = private_reactor()
-        self._open = True
-        self._closing = threading.Lock()
-        self._thread = threading.Thread(
-            target=self._run, args=(config, data_dir, ports), name="logbus-test-broker", daemon=True
-        )
-        self._thread.start()
+        self._stopping = False
+        self._directories = [Path(each) for each in config.get("log.dirs", str(data_dir)).split(",")]
+        self._owns_thread = shared is None
+        self.thread = ReactorThread("logbus-test-broker") if shared is None else shared
+        self.log = ThreadLog()
+        self.log.open(self.thread.ident)
+        self.thread.call(self._begin, config, data_dir, ports)
 
     def wait_ready(self, timeout: float) -> Mapping[str, str]:
         try:
             return self._started.result(timeout)
         except FutureTimeout:
+            doing = self.log.lines()[-1:]
             with contextlib.suppress(BrokerFailed):
                 self.stop(GRACE)
-            raise BrokerFailed(f"the broker was not ready after {timeout:g} s") from None
-        except LogbusError as e:
-            self._thread.join(GRACE)
+            last = f"; it logged last: {doing[0]}" if doing else ""
+            raise BrokerFailed(f"the broker was not ready after {timeout:g} s{last}") from None
+        except (LogbusError, OSError) as e:
+            self._wait_ended(GRACE)
             # The message is enough; a traceback is of no use to a test.
             raise BrokerFailed(f"the broker did not start: {e}") from None
         except Exception as e:
-            self._thread.join(GRACE)
+            self._wait_ended(GRACE)
             raise BrokerFailed(f"the broker did not start: {e!r}") from e
 
-    def _run(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
+    def _begin(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
         from twisted.internet.defer import Deferred
 
-        reactor = self._reactor
-        reactor.callWhenRunning(lambda: Deferred.fromCoroutine(self._start(config, data_dir, ports)))
-        reactor.run(installSignalHandlers=False)
-        with self._closing:
-            self._open = False
-            if not self._abandoned:
-                # Otherwise threads of the broker still report to it.
-                close_reactor(reactor)
+        Deferred.fromCoroutine(self._start(config, data_dir, ports))
 
     async def _start(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> None:
         try:
+            if self._stopping:
+                raise BrokerFailed("it was stopped before it had begun")
             with kept_attrs_code():
-                self._service = self._make(config, data_dir, ports)
-            await self._service.startService()
+                self.service = self._make(config, data_dir, ports)
+            await self.service.startService()
         except BaseException as e:
             self._started.set_exception(e)
-            if not self._stopping:
+            if not self._stopping or self.service is None:
                 self._stopping = True
-                self._reactor.stop()
+                self._end()
         else:
-            self._started.set_result({e.listener: f"{e.host}:{e.port}" for e in self._service.endpoints.values()})
+            self._started.set_result({e.listener: f"{e.host}:{e.port}" for e in self.service.endpoints.values()})
 
     def _make(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> BrokerService:
         from logbus.broker import Broker as BrokerService
@@ -92,7 +106,9 @@ class BrokerThread:
         listeners = [
             secured(Listener(name, name, f"tcp:{port}:interface=127.0.0.1"), view) for name, port in ports.items()
         ]
-        return BrokerService(self._reactor, view, listeners)
+        if self._make_store is not None:
+            self.store = self._make_store()
+        return BrokerService(self.thread.reactor, view, listeners, store=self.store)
 
     def stop(self, timeout: float) -> None:
         """
@@ -100,11 +116,10 @@ class BrokerThread:
 
         :raise BrokerFailed: it took longer than ``timeout`` seconds, or failed.
         """
-        self._call(self._begin_stop)
-        self._thread.join(timeout)
-        if self._thread.is_alive():
+        self.thread.call(self._begin_stop)
+        if not self._wait_ended(timeout):
             # Wait for a late stop, too: files cannot be removed while the broker writes.
-            self._thread.join(GRACE)
+            self._wait_ended(GRACE)
             raise BrokerFailed(f"the broker had not stopped after {timeout:g} s")
         if self._stop_failure is not None:
             raise BrokerFailed(f"the broker did not stop in order: {self._stop_failure}") from self._stop_failure
@@ -112,30 +127,62 @@ class BrokerThread:
     def _begin_stop(self) -> None:
         from twisted.internet.defer import Deferred
 
-        if self._stopping or self._service is None:
-            # In the second case it could not start, and ends by itself.
+        if self._stopping:
             return
         self._stopping = True
-        Deferred.fromCoroutine(self._stop(self._service))
+        if self.service is not None:
+            # Otherwise it could not start, and ends by itself.
+            Deferred.fromCoroutine(self._stop(self.service))
 
     async def _stop(self, service: BrokerService) -> None:
         try:
             await service.stopService()
         except BaseException as e:
             self._stop_failure = e
-        self._reactor.stop()
+        self._end()
+
+    def _end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+        if self._owns_thread:
+            self.thread.stop()
+
+    def _wait_ended(self, timeout: float) -> bool:
+        """Wait until it has stopped, and its own thread ended; whether that was in time."""
+        try:
+            if self.thread.alive:
+                self._ended.result(timeout)
+        except FutureTimeout:
+            return False
+        if self._owns_thread and not self.thread.join(timeout):
+            return False
+        self.log.close()
+        return True
 
     def kill(self) -> None:
-        raise BrokerFailed("a broker in this process cannot be killed; use Broker(in_process=False)")
+        """
+        Have it vanish as far as clients and other brokers can see: connections break, its session with the metadata
+        store expires, nobody is told.  What it has written stays; its next start has to recover it.
+
+        :raise BrokerFailed: it is no broker of a cluster.
+        """
+        if self.store is None or self.service is None:
+            raise BrokerFailed("a broker in this process cannot be killed; use Broker(in_process=False)")
+        self.thread.call(self._vanish, self.service, self.store)
+        self.stop(GRACE)
+        from logbus.storage.checkpoints import CLEAN_SHUTDOWN
+
+        for directory in self._directories:
+            (directory / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+
+    def _vanish(self, service: BrokerService, store: MemoryStore) -> None:
+        service.readiness.serving = False
+        service.abort_connections()
+        store.vanish()
+        self._begin_stop()
 
     def abandon(self) -> None:
         """End the thread, and with it all that the broker does. For the end of the process: it stops in no order."""
-        self._stopping = self._abandoned = True
-        self._call(self._reactor.stop)
-        self._thread.join(GRACE)
-
-    def _call(self, fn: Callable[[], object]) -> None:
-        """Have the thread call a function, if it has not ended."""
-        with self._closing:
-            if self._open:
-                self._reactor.callFromThread(fn)
+        self._stopping = True
+        self.thread.abandon()
+        self.thread.join(GRACE)

@@ -22,25 +22,22 @@ from __future__ import annotations
 
 import atexit
 import shutil
-import socket
 import struct
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
-from logbus.metastore.cluster_znodes import ControllerZnode
-from logbus.metastore.znodes import BROKER_IDS, CONTROLLER, TOPICS, BrokerIdZnode, StateZnode, TopicZnode
-from logbus.model import LeaderAndIsr
 from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
 from logbus.testing.broker_process import BrokerFailed, BrokerProcess, local_listener
 from logbus.testing.closable import Closable
+from logbus.testing.cluster_roles import ClusterRoles
 from logbus.testing.network_proxy import EVERYBODY, NetworkProxy, Way
 from logbus.testing.settings import Setting, as_texts
+from logbus.testing.temporary import temporary_directory
 from logbus.testing.zookeeper import ZooKeeper, ZooKeeperFailed
-from logbus.testing.zookeeper_view import WaitTimedOut, ZooKeeperView
+from logbus.testing.zookeeper_view import ZooKeeperView
 
 T = TypeVar("T")
 
@@ -111,8 +108,7 @@ class ClusterBroker(Broker):
     @property
     def epoch(self) -> int:
         """The broker epoch: of its registration; −1 while there is none."""
-        found = self._cluster.tree.read(BrokerIdZnode.path(self.id))
-        return -1 if found is None else int(found[1].czxid)
+        return self._cluster.epoch(self)
 
     def _ways(self, others: Iterable[ClusterBroker | str], way: str) -> list[Way]:
         names = [one if isinstance(one, str) else one.node for one in others] or [EVERYBODY]
@@ -148,7 +144,7 @@ class ClusterBroker(Broker):
         return f"<logbus.testing.ClusterBroker {self.id} {where}>"
 
 
-class Cluster(Closable):
+class Cluster(ClusterRoles[ClusterBroker], Closable):
     """
     :param brokers: how many; their ids count from 0.
     :param config: settings of all of them, by Kafka's names: texts, numbers, bools, or lists of them.
@@ -187,7 +183,7 @@ class Cluster(Closable):
             "transaction.state.log.replication.factor": factor,
             **as_texts(config or {}),
         }
-        self._home = Path(tempfile.mkdtemp(prefix="logbus-cluster-")) if data_dir is None else Path(data_dir)
+        self._home = temporary_directory("logbus-cluster-") if data_dir is None else Path(data_dir)
         self.zookeeper = ZooKeeper(zookeepers, timeout=timeout)
         self.brokers: list[ClusterBroker] = []
         for number in range(brokers):
@@ -197,16 +193,6 @@ class Cluster(Closable):
             self.brokers.append(ClusterBroker(self, number, {**shared, **own}, self._home / f"broker-{number}"))
         self.network = NetworkProxy(self._processes)
         atexit.register(self.close)
-
-    @property
-    def bootstrap(self) -> str:
-        """HOST:PORT of all brokers that were started, for Kafka clients."""
-        return ",".join(broker.bootstrap for broker in self.brokers if broker.started)
-
-    @property
-    def running(self) -> list[ClusterBroker]:
-        """The brokers that were started and not stopped; frozen ones are among them."""
-        return [broker for broker in self.brokers if broker.running]
 
     # Start and stop.
 
@@ -256,130 +242,5 @@ class Cluster(Closable):
         for thread in threads:
             thread.join()
 
-    # Roles.
-
-    def state(self, topic: str, partition: int = 0) -> LeaderAndIsr | None:
-        """Leader and in-sync replicas as ZooKeeper has them now; None: there is no such partition."""
-        found = self.tree.read(StateZnode.path(topic, partition))
-        return None if found is None else StateZnode.decode(topic, partition, found[0], found[1].version)
-
-    def leader(self, topic: str, partition: int = 0, *, other_than: ClusterBroker | None = None) -> ClusterBroker:
-        """
-        The leader of a partition, as soon as a live broker leads it.
-
-        :param other_than: wait until it is not this one.
-        :raise WaitTimedOut: there was none in time.
-        """
-
-        def look() -> ClusterBroker | None:
-            state = self.state(topic, partition)
-            alive = state is not None and str(state.leader) in self.tree.children(BROKER_IDS)
-            found = self.brokers[state.leader] if state is not None and alive else None
-            return None if found is other_than else found
-
-        return self.tree.wait_for(look, f"a{' new' if other_than else ''} leader of {topic}-{partition}")
-
-    def followers(self, topic: str, partition: int = 0) -> list[ClusterBroker]:
-        """The other replicas of a partition, in the order of its assignment."""
-        leader = self.leader(topic, partition)
-        data = self.tree.get(TopicZnode.path(topic)) or b""
-        replicas = TopicZnode.decode(topic, data).partitions[partition]
-        return [self.brokers[number] for number in replicas if number != leader.id]
-
-    def controller(self, *, other_than: ClusterBroker | None = None) -> ClusterBroker:
-        """
-        The controller, as soon as there is one.
-
-        :param other_than: wait until it is not this one.
-        :raise WaitTimedOut: none was elected in time.
-        """
-
-        def look() -> ClusterBroker | None:
-            data = self.tree.get(CONTROLLER)
-            found = None if data is None else self.brokers[ControllerZnode.decode(data).broker_id]
-            return None if found is other_than else found
-
-        return self.tree.wait_for(look, f"a{' new' if other_than else ''} controller")
-
-    # Waiting.
-
-    def wait_in_sync(self, *topics: str, timeout: float | None = None) -> None:
-        """
-        Wait until all replicas of all partitions are in sync, and have a leader.
-
-        :param topics: only these; without any: all topics.
-        :raise WaitTimedOut: they are not.
-        """
-
-        def look() -> bool:
-            return all(self._in_sync(topic) for topic in topics or self.tree.children(TOPICS))
-
-        self.tree.wait_for(look, "all replicas in sync", timeout)
-
-    def _in_sync(self, topic: str) -> bool:
-        data = self.tree.get(TopicZnode.path(topic))
-        if data is None:
-            return False
-        for partition, replicas in enumerate(TopicZnode.decode(topic, data).partitions):
-            state = self.state(topic, partition)
-            if state is None or state.leader < 0 or set(state.isr) != set(replicas):
-                return False
-        return True
-
-    def wait_gone(self, broker: ClusterBroker) -> None:
-        """Wait until a broker is not registered (its session has ended)."""
-        path = BrokerIdZnode.path(broker.id)
-        self.tree.wait_for(lambda: self.tree.get(path) is None, f"the end of broker {broker.id}'s registration")
-
-    def wait_back(self, broker: ClusterBroker, *, after: int = -1) -> int:
-        """Wait until a broker is registered, with an epoch above ``after``; that epoch."""
-
-        def look() -> int | None:
-            epoch = broker.epoch
-            return epoch if epoch > after else None
-
-        return self.tree.wait_for(look, f"the registration of broker {broker.id}")
-
-    def wait_known(self) -> None:
-        """Wait until every running broker tells its clients of all that run."""
-        wanted = len(self.running)
-        for broker in self.running:
-            self.wait_until(lambda broker=broker: known_brokers(broker.bootstrap) == wanted, "a full list of brokers")  # type: ignore[misc]
-
-    def wait_until(self, condition: Callable[[], T | None], what: str, timeout: float | None = None) -> T:
-        """
-        The result of ``condition`` once it is true, polled every 20 ms: for conditions without an event.
-
-        :raise WaitTimedOut: it did not become true.
-        """
-        seconds = self.timeout if timeout is None else timeout
-        deadline = time.monotonic() + seconds
-        while not (found := condition()):
-            if time.monotonic() > deadline:
-                raise WaitTimedOut(f"{what} did not come about within {seconds:g} s")
-            time.sleep(0.02)
-        return found
-
     def _processes(self) -> dict[str, int]:
         return {broker.node: broker.pid for broker in self.brokers if broker.running}
-
-
-_METADATA_V1 = struct.pack(">ihhihi", 14, 3, 1, 1, 0, 0)
-"""A request without a client id, for no topics."""
-
-
-def known_brokers(address: str) -> int:
-    """The number of brokers in the metadata of the one at ``HOST:PORT``; 0 while it does not answer."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout=5) as connection:
-            connection.sendall(_METADATA_V1)
-            answer = b""
-            while len(answer) < 12:
-                more = connection.recv(4096)
-                if not more:
-                    return 0
-                answer += more
-    except OSError:
-        return 0
-    return int(struct.unpack_from(">i", answer, 8)[0])

@@ -9,15 +9,11 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from logbus.errors import LogbusError
+from logbus.testing.store_view import WaitTimedOut
 
 T = TypeVar("T")
 
 READ_SECONDS = 5.0
-
-
-class WaitTimedOut(LogbusError):
-    """A condition did not become true in time."""
 
 
 class ZooKeeperView:

@@ -211,14 +211,39 @@ class WithBrokerTests(SynchronousTestCase):
         """
         self.run_ok("topics", "create", "lines", "-p", "3")
         said = self.refused("produce", "lines", "-K", ":", stdin=b"a:b\nzzz\nc:d\n")
-        self.assertEqual(said, "logbus: line 2 has no ':' in it; records written: 1\n")
+        self.assertEqual(said, "logbus: line 2: it has no ':' in it; records written: 1\n")
         self.assertEqual(self.run_ok("consume", "lines", "--from-beginning", "-e"), "b\n")
         many = b"".join(b"%d:%d\n" % (i, i) for i in range(60_000))
         said = self.refused("produce", "lines", "-K", ":", "--linger-ms", "5000", stdin=many + b"bad\n" + many)
-        self.assertEqual(said, "logbus: line 60001 has no ':' in it; records written: 60000\n")
+        self.assertEqual(said, "logbus: line 60001: it has no ':' in it; records written: 60000\n")
         found = self.run_ok("consume", "lines", "--from-beginning", "-e").splitlines()
         found.remove("b")
         self.assertEqual(sorted(map(int, found)), list(range(60_000)))
+
+    def test_json(self) -> None:
+        """
+        What one topic's records are in JSON, another takes: keys, tombstones, headers, times, partitions, any bytes.
+        """
+        self.run_ok("topics", "create", "original", "copy", "-p", "3")
+        self.run_ok("topics", "create", "narrow", "-p", "1")
+        lines = b"a:1\nb:\xff\xfe\nc:\n\xff:d"
+        self.run_ok("produce", "original", "-K", ":", "--null", "", "-H", "source=test", stdin=lines)
+        arguments = ["--from-beginning", "-e", "--json"]
+        original = self.run_ok("consume", "original", *arguments)
+        self.run_ok("produce", "copy", "--format", "json", stdin=original.encode())
+        copy = self.run_ok("consume", "copy", *arguments)
+        self.assertEqual(sorted(copy.replace('"copy"', '"original"').splitlines()), sorted(original.splitlines()))
+        self.assertEqual(len(original.splitlines()), 4)
+        wide = json.dumps({"value": {"n": 1}, "partition": 2, "timestamp": 5}).encode()
+        said = self.refused("produce", "narrow", "--format", "json", stdin=b'{"value": "x"}\n\n' + wide)
+        self.assertIn("line 3: ", said)
+        self.assertIn("no partition 2", said)
+        self.assertIn("; records written: 1\n", said)
+        ignoring = ["--ignore", "partition", "--ignore", "timestamp"]
+        self.run_ok("produce", "narrow", "--format", "json", *ignoring, stdin=wide)
+        self.assertEqual(self.run_ok("consume", "narrow", "--from-beginning", "-e"), 'x\n{"n":1}\n')
+        for wrong in (["-f", "json", "--null", ""], ["--ignore", "timestamp"]):
+            self.assertEqual(run("produce", "narrow", *wrong).status, 2)
 
     def test_a_bad_first_line(self) -> None:
         """
@@ -226,7 +251,7 @@ class WithBrokerTests(SynchronousTestCase):
         """
         self.run_ok("topics", "create", "first")
         said = self.refused("produce", "first", "-K", ":", stdin=b"zzz\n")
-        self.assertEqual(said, "logbus: line 1 has no ':' in it; records written: 0\n")
+        self.assertEqual(said, "logbus: line 1: it has no ':' in it; records written: 0\n")
         self.assertIn("; records written: 0", self.refused("produce", "first", "-p", "7", stdin=b"zzz\n"))
 
     def test_a_terminal(self) -> None:

@@ -93,7 +93,7 @@ class MembershipCase(ClusterCase):
         client = Cluster(
             self.cluster.clock,
             f"{host_of(bootstrap)}:9092",
-            endpoint=self.cluster.network.from_broker(self.clients - 1),
+            endpoint=self.cluster.network.from_machine(self.clients - 1),
             **options,
         )
 

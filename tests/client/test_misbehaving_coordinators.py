@@ -48,7 +48,7 @@ class MisbehavingNetworkCase(MembershipCase):
         client = Cluster(
             self.cluster.clock,
             f"{host_of(0)}:9092",
-            endpoint=wire.endpoint(self.cluster.network.from_broker(self.clients - 1)),
+            endpoint=wire.endpoint(self.cluster.network.from_machine(self.clients - 1)),
             timeout=wire.patience,
             connect_timeout=wire.patience,
         )

@@ -39,7 +39,7 @@ class Transactions:
         cluster = Cluster(
             self.several.clock,
             f"{host_of(0)}:{PORT}",
-            endpoint=self.wire.endpoint(self.several.network.from_broker(CLIENT)),
+            endpoint=self.wire.endpoint(self.several.network.from_machine(CLIENT)),
             timeout=self.wire.patience,
             connect_timeout=self.wire.patience,
         )

@@ -19,7 +19,8 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from logbus.testing.cluster import Cluster, ClusterBroker, known_brokers
+from logbus.testing.cluster import Cluster, ClusterBroker
+from logbus.testing.cluster_roles import known_brokers
 from logbus.testing.simulation.checks.history import INFO, OK, Anomaly, History, Poll, Send
 
 SECONDS = 120.0

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from logbus.testing import Cluster
-from logbus.testing.cluster import known_brokers
+from logbus.testing.cluster_roles import known_brokers
+from logbus.testing.store_view import WaitTimedOut
 from logbus.testing.zookeeper import ZooKeeperFailed
-from logbus.testing.zookeeper_view import WaitTimedOut
 
 SECONDS = 120
 

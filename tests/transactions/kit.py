@@ -60,7 +60,7 @@ class KitView(ClusterClient):
     def __init__(self, cluster: Several, number: int, topic: str = TOPIC) -> None:
         brokers = {each: (host_of(each), PORT) for each in cluster.disks}
         super().__init__(_Host(cluster.clock, number), brokers, topic, Random(number))  # type: ignore[arg-type]
-        self._way = cluster.network.from_broker(number)
+        self._way = cluster.network.from_machine(number)
 
     def endpoint(self, host: str, port: int) -> Any:
         return self._way(host, port)

@@ -27,6 +27,7 @@ The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a modul
 * ``audit``: compare published with consumed counts
 * ``bench``: measure a broker
 * ``simulate``: run simulated clusters
+* ``completion``: a shell's completion of commands and options
 * ``pipeline``: the group ``pipeline``; script
 * ``pipeline_load``, ``pipeline_compact``: load topics into a table, merge its files
 * ``pipeline_windows``, ``pipeline_join``: aggregate by time windows, join

@@ -21,7 +21,23 @@ from logbus.cli.terminal_escapes import for_terminal
     "--offset", "-o", type=int, help="Start at this offset; -5 means the last five records of each partition."
 )
 @click.option(
-    "--timestamp", "-t", metavar="WHEN", help="Start at this time: milliseconds since 1970, or 2024-05-01T12:00."
+    "--timestamp",
+    "--from",
+    "-t",
+    metavar="WHEN",
+    help="Start at this time: milliseconds since 1970, or 2024-05-01T12:00.",
+)
+@click.option("--until", metavar="WHEN", help="Stop at this time, or at the current end.")
+@click.option(
+    "--grep", "patterns", multiple=True, metavar="REGEX", help="Print only records in whose key or value it is found."
+)
+@click.option(
+    "--filter",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help="Print only records that meet it, such as key=42, value.user.id>=7 (a member of JSON) or header.trace~^ab (a "
+    "regular expression); may be repeated.",
 )
 @click.option(
     "--group",
@@ -58,6 +74,9 @@ def consume(
     from_beginning: bool,
     offset: int | None,
     timestamp: str | None,
+    until: str | None,
+    patterns: tuple[str, ...],
+    conditions: tuple[str, ...],
     group: str | None,
     max_records: int | None,
     exit_at_end: bool,
@@ -77,8 +96,10 @@ def consume(
       logbus consume greetings --from-beginning --exit-at-end
       logbus consume orders --offset -10 --json
       logbus consume orders --timestamp 2024-05-01T12:00 --format '%p %o %k=%v\\n'
+      logbus consume orders --from 2024-05-01 --until 2024-05-02 --filter value.total>=100 --json
       logbus consume orders --group billing --exit-at-end
     """
+    from logbus.cli.record_filter import filter_of
     from logbus.cli.record_printer import RecordPrinter, record_format
     from logbus.cli.runner import with_cluster
     from logbus.cli.topic_reader import ReadOptions, consume_topic
@@ -92,12 +113,18 @@ def consume(
         raise click.UsageError("only one of --from-beginning, --offset and --timestamp can be given")
     if sum((template is not None, as_json, key_separator is not None)) > 1:
         raise click.UsageError("only one of --format, --json and --key-separator can be given")
+    try:
+        wanted = filter_of(conditions, patterns) if conditions or patterns else None
+    except ValueError as e:
+        raise click.BadParameter(str(e)) from None
     options = ReadOptions(
         topic=topic,
         partitions=partitions,
         from_beginning=from_beginning,
         offset=offset,
         at_ms=None if timestamp is None else timestamp_ms(timestamp, "--timestamp"),
+        until_ms=None if until is None else timestamp_ms(until, "--until"),
+        wanted=wanted,
         group=group,
         limit=max_records,
         exit_at_end=exit_at_end,

@@ -1,4 +1,4 @@
-"""The ``logbus produce`` command: sends lines from standard input as records."""
+"""The ``logbus produce`` command: sends lines from standard input, or records in JSON."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 
 import click
 
+from logbus.cli.input_records import IGNORABLE, json_lines, lines
 from logbus.cli.options import bootstrap_options, json_option
 from logbus.cli.output import print_json
 
@@ -14,6 +15,21 @@ ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
 @click.command()
 @click.argument("topic")
+@click.option(
+    "--format",
+    "-f",
+    "input_format",
+    type=click.Choice(["lines", "json"]),
+    default="lines",
+    show_default=True,
+    help="What lines are: values, or JSON objects as 'logbus consume --json' prints them.",
+)
+@click.option(
+    "--ignore",
+    type=click.Choice(IGNORABLE),
+    multiple=True,
+    help="What of records in JSON is chosen anew; may be repeated.",
+)
 @click.option(
     "--key-separator", "-K", metavar="TEXT", help="Split lines into key and value at this text. Default: no keys."
 )
@@ -52,6 +68,8 @@ ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 @bootstrap_options
 def produce(
     topic: str,
+    input_format: str,
+    ignore: tuple[str, ...],
     key_separator: str | None,
     partition: int | None,
     acks: str,
@@ -67,10 +85,14 @@ def produce(
 ) -> None:
     """Send each line from standard input as a record; the newline is not part of it.
 
+    In JSON a record has 'value', and may have 'key', 'headers', 'partition' and 'timestamp'. A key or value is text,
+    null or, as 'value_base64', base64; other JSON is sent as it is.
+
     \b
     Example:
       printf 'hello\\nworld\\n' | logbus produce greetings
       logbus produce prices --key-separator : --codec zstd < prices.txt
+      logbus consume prices --from-beginning -e --json | logbus produce copy --format json
     """
     from logbus.cli.line_producer import ProduceOptions, produce_lines
     from logbus.cli.runner import with_cluster
@@ -78,12 +100,19 @@ def produce(
 
     if key_separator == "":
         raise click.BadParameter("it is empty", param_hint="--key-separator")
+    if input_format == "json" and (key_separator is not None or null is not None):
+        raise click.UsageError("--key-separator and --null are for lines: in JSON a record has 'key', and null is null")
+    if input_format != "json" and ignore:
+        raise click.UsageError("--ignore is for records in JSON: --format json")
     options = ProduceOptions(
         topic=topic,
         create=create,
         partition=partition,
-        key_separator=None if key_separator is None else os.fsencode(key_separator),
-        null=None if null is None else os.fsencode(null),
+        input_format=json_lines(ignore)
+        if input_format == "json"
+        else lines(
+            None if key_separator is None else os.fsencode(key_separator), None if null is None else os.fsencode(null)
+        ),
         headers=tuple(_header(each) for each in headers),
         acks=ACKS[acks],
         codec=codec_named(codec),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from logbus.testing.cluster import known_brokers
+from logbus.testing.cluster_roles import known_brokers
 from logbus.testing.held_ports import HeldPorts
 from tests.cli.test_commands import COMMAND, run
 

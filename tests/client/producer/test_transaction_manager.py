@@ -95,7 +95,9 @@ class TransactionalCase(SynchronousTestCase):
         raise Disconnected("no answer came")
 
     def client(self) -> Cluster:
-        cluster = Cluster(self.several.clock, f"{host_of(0)}:{PORT}", endpoint=self.several.network.from_broker(CLIENT))
+        cluster = Cluster(
+            self.several.clock, f"{host_of(0)}:{PORT}", endpoint=self.several.network.from_machine(CLIENT)
+        )
         self.addCleanup(lambda: self.now(cluster.close()))
         return cluster
 

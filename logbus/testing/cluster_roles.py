@@ -1,0 +1,188 @@
+"""
+The roles of a cluster's brokers, as its metadata store has them, and the waits for changes of these.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from logbus.metastore.cluster_znodes import ControllerZnode
+from logbus.metastore.znodes import BROKER_IDS, CONTROLLER, TOPICS, BrokerIdZnode, StateZnode, TopicZnode
+from logbus.model import LeaderAndIsr
+from logbus.testing.store_view import StoreView, WaitTimedOut
+
+T = TypeVar("T")
+
+
+class NumberedBroker(Protocol):
+    """A broker of a cluster."""
+
+    id: int
+
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def running(self) -> bool: ...
+    @property
+    def started(self) -> bool: ...
+
+
+B = TypeVar("B", bound=NumberedBroker)
+
+
+class ClusterRoles(Generic[B]):
+    """
+    Base of the clusters.
+
+    :ivar brokers: in the order of their ids, which count from 0.
+    :ivar tree: the content of the metadata store.
+    :ivar timeout: seconds to wait for a change.
+    """
+
+    brokers: list[B]
+    tree: StoreView
+    timeout: float
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT of all brokers that were started, for Kafka clients."""
+        return ",".join(broker.bootstrap for broker in self.brokers if broker.started)
+
+    @property
+    def running(self) -> list[B]:
+        """The brokers that were started and not stopped; frozen ones are among them."""
+        return [broker for broker in self.brokers if broker.running]
+
+    # Roles.
+
+    def state(self, topic: str, partition: int = 0) -> LeaderAndIsr | None:
+        """Leader and in-sync replicas as the metadata store has them now; None: there is no such partition."""
+        found = self.tree.read(StateZnode.path(topic, partition))
+        return None if found is None else StateZnode.decode(topic, partition, found[0], found[1].version)
+
+    def leader(self, topic: str, partition: int = 0, *, other_than: B | None = None) -> B:
+        """
+        The leader of a partition, as soon as a live broker leads it.
+
+        :param other_than: wait until it is not this one.
+        :raise WaitTimedOut: there was none in time.
+        """
+
+        def look() -> B | None:
+            state = self.state(topic, partition)
+            alive = state is not None and str(state.leader) in self.tree.children(BROKER_IDS)
+            found = self.brokers[state.leader] if state is not None and alive else None
+            return None if found is other_than else found
+
+        return self.tree.wait_for(look, f"a{' new' if other_than else ''} leader of {topic}-{partition}")
+
+    def followers(self, topic: str, partition: int = 0) -> list[B]:
+        """The other replicas of a partition, in the order of its assignment."""
+        leader = self.leader(topic, partition)
+        data = self.tree.get(TopicZnode.path(topic)) or b""
+        replicas = TopicZnode.decode(topic, data).partitions[partition]
+        return [self.brokers[number] for number in replicas if number != leader.id]
+
+    def controller(self, *, other_than: B | None = None) -> B:
+        """
+        The controller, as soon as there is one.
+
+        :param other_than: wait until it is not this one.
+        :raise WaitTimedOut: none was elected in time.
+        """
+
+        def look() -> B | None:
+            data = self.tree.get(CONTROLLER)
+            found = None if data is None else self.brokers[ControllerZnode.decode(data).broker_id]
+            return None if found is other_than else found
+
+        return self.tree.wait_for(look, f"a{' new' if other_than else ''} controller")
+
+    def epoch(self, broker: B) -> int:
+        """The broker epoch: of its registration; −1 while there is none."""
+        found = self.tree.read(BrokerIdZnode.path(broker.id))
+        return -1 if found is None else int(found[1].czxid)
+
+    # Waiting.
+
+    def wait_in_sync(self, *topics: str, timeout: float | None = None) -> None:
+        """
+        Wait until all replicas of all partitions are in sync, and have a leader.
+
+        :param topics: only these; without any: all topics.
+        :raise WaitTimedOut: they are not.
+        """
+
+        def look() -> bool:
+            return all(self._in_sync(topic) for topic in topics or self.tree.children(TOPICS))
+
+        self.tree.wait_for(look, "all replicas in sync", timeout)
+
+    def _in_sync(self, topic: str) -> bool:
+        data = self.tree.get(TopicZnode.path(topic))
+        if data is None:
+            return False
+        for partition, replicas in enumerate(TopicZnode.decode(topic, data).partitions):
+            state = self.state(topic, partition)
+            if state is None or state.leader < 0 or set(state.isr) != set(replicas):
+                return False
+        return True
+
+    def wait_gone(self, broker: B) -> None:
+        """Wait until a broker is not registered (its session has ended)."""
+        path = BrokerIdZnode.path(broker.id)
+        self.tree.wait_for(lambda: self.tree.get(path) is None, f"the end of broker {broker.id}'s registration")
+
+    def wait_back(self, broker: B, *, after: int = -1) -> int:
+        """Wait until a broker is registered, with an epoch above ``after``; that epoch."""
+
+        def look() -> int | None:
+            epoch = self.epoch(broker)
+            return epoch if epoch > after else None
+
+        return self.tree.wait_for(look, f"the registration of broker {broker.id}")
+
+    def wait_known(self) -> None:
+        """Wait until every running broker tells its clients of all that run."""
+        wanted = len(self.running)
+        for broker in self.running:
+            self.wait_until(lambda broker=broker: known_brokers(broker.bootstrap) == wanted, "a full list of brokers")  # type: ignore[misc]
+
+    def wait_until(self, condition: Callable[[], T | None], what: str, timeout: float | None = None) -> T:
+        """
+        The result of ``condition`` once it is true, polled every 20 ms: for conditions without an event.
+
+        :raise WaitTimedOut: it did not become true.
+        """
+        seconds = self.timeout if timeout is None else timeout
+        deadline = time.monotonic() + seconds
+        while not (found := condition()):
+            if time.monotonic() > deadline:
+                raise WaitTimedOut(f"{what} did not come about within {seconds:g} s")
+            time.sleep(0.02)
+        return found
+
+
+_METADATA_V1 = struct.pack(">ihhihi", 14, 3, 1, 1, 0, 0)
+"""A request without a client id, for no topics."""
+
+
+def known_brokers(address: str) -> int:
+    """The number of brokers in the metadata of the one at ``HOST:PORT``; 0 while it does not answer."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            connection.sendall(_METADATA_V1)
+            answer = b""
+            while len(answer) < 12:
+                more = connection.recv(4096)
+                if not more:
+                    return 0
+                answer += more
+    except OSError:
+        return 0
+    return int(struct.unpack_from(">i", answer, 8)[0])

@@ -1,0 +1,153 @@
+"""
+A cluster for tests in this process: real brokers, replication and elections, without ZooKeeper.
+
+.. code-block:: python
+
+    with LocalCluster() as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        ...
+        led = cluster.leader("orders", 0)
+        led.kill()
+        cluster.leader("orders", 0, other_than=led)  # returns once another one leads
+
+The brokers share one thread and one reactor, and talk to each other over TCP, as those of different machines do.  The
+metadata store is in memory; it lasts as long as the cluster does, so that brokers come back to what they left.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
+from logbus.testing.broker_thread import BrokerThread
+from logbus.testing.closable import Closable
+from logbus.testing.cluster_roles import ClusterRoles
+from logbus.testing.reactor_thread import ReactorThread
+from logbus.testing.settings import Setting, as_texts
+from logbus.testing.store_view import MemoryView
+from logbus.testing.temporary import temporary_directory
+
+#: Short timeouts, so that a follower that does not follow leaves the ISR soon, and one that comes back is in it soon.
+CLUSTER_CONFIG: Mapping[str, str] = {"replica.fetch.backoff.ms": "50", "replica.lag.time.max.ms": "4000"}
+
+
+class LocalBroker(Broker):
+    """
+    One broker of a :class:`LocalCluster`, as :class:`~logbus.testing.broker.Broker`.
+
+    :ivar id: its ``broker.id``: its index in :attr:`LocalCluster.brokers`.
+    """
+
+    def __init__(self, cluster: LocalCluster, number: int, config: Mapping[str, Setting], data_dir: Path) -> None:
+        super().__init__(config, data_dir=data_dir, timeout=cluster.timeout)
+        self.id = number
+        self._cluster = cluster
+
+    @property
+    def epoch(self) -> int:
+        """The broker epoch: of its registration; −1 while there is none."""
+        return self._cluster.epoch(self)
+
+    def expire_session(self) -> None:
+        """Have the metadata store end its session, as if it had not been heard of for too long; it gets another one."""
+        runner = self._runner
+        if isinstance(runner, BrokerThread) and runner.store is not None:
+            runner.thread.call(runner.store.expire)
+
+    def _run(self) -> BrokerRunner:
+        config = as_texts(self.config)
+        ports = {name: self._port(name) for name in ("kafka", "admin")}
+        thread, ensemble = self._cluster.thread, self._cluster.ensemble
+        return BrokerThread(config, self.data_dir, ports, shared=thread, store=ensemble.client)
+
+    def __repr__(self) -> str:
+        where = self.bootstrap if self.started and self.running else "stopped"
+        return f"<logbus.testing.LocalBroker {self.id} {where}>"
+
+
+class LocalCluster(ClusterRoles[LocalBroker], Closable):
+    """
+    :param brokers: how many; their ids count from 0.
+    :param config: settings of all of them, as :class:`~logbus.testing.broker.Broker` has them.
+    :param racks: ``broker.rack`` of each.
+    :param data_dir: where the brokers' data goes and stays, a directory for each; None: temporary, removed at the end.
+    :param timeout: seconds to wait for a start, a stop and an event.
+
+    :ivar brokers: in the order of their ids.  Each can be stopped, killed, started and restarted.
+    :ivar tree: the content of the metadata store.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        config: Mapping[str, Setting] | None = None,
+        *,
+        racks: Sequence[str] | None = None,
+        data_dir: str | Path | None = None,
+        timeout: float = 120.0,
+    ) -> None:
+        from logbus.metastore.memory_store import MemoryEnsemble
+
+        if isinstance(brokers, bool) or not isinstance(brokers, int) or brokers < 1:
+            raise ValueError(f"brokers={brokers!r}: expected a number from 1 on")
+        if racks is not None and len(racks) != brokers:
+            raise ValueError(f"{len(racks)} racks for {brokers} brokers")
+        given = as_texts(config or {})
+        for name in ("broker.id", "workers", "zookeeper.connect"):
+            if name in given:
+                raise ValueError(f"{name} is not for a cluster in one process: it numbers its brokers from 0 on")
+        self.timeout = timeout
+        factor = str(min(3, brokers))
+        shared = {
+            **TEST_CONFIG,
+            **CLUSTER_CONFIG,
+            "default.replication.factor": factor,
+            "offsets.topic.replication.factor": factor,
+            "transaction.state.log.replication.factor": factor,
+            **given,
+        }
+        self._temporary = data_dir is None
+        self._home = temporary_directory("logbus-cluster-") if data_dir is None else Path(data_dir)
+        self.ensemble = MemoryEnsemble()
+        self.thread: ReactorThread
+        self.brokers: list[LocalBroker] = []
+        for number in range(brokers):
+            own = {"broker.id": str(number)}
+            if racks is not None:
+                own["broker.rack"] = racks[number]
+            self.brokers.append(LocalBroker(self, number, {**shared, **own}, self._home / f"broker-{number}"))
+
+    def start(self) -> Self:
+        """
+        Start all brokers, and wait until each of them knows all.
+
+        :raise BrokerFailed: a broker did not start.
+        """
+        if not hasattr(self, "thread"):
+            self.thread = ReactorThread("logbus-test-cluster")
+            self.tree = MemoryView(self.ensemble, self.thread, self.timeout)
+        for broker in self.brokers:
+            broker.launch()
+        for broker in self.brokers:
+            broker.wait_ready()
+        self.wait_known()
+        return self
+
+    def close(self) -> None:
+        """Stop everything, and remove temporary data."""
+        try:
+            for broker in self.brokers:
+                if self._temporary:
+                    # Nothing of it is wanted any more: nobody needs another leader.
+                    broker.kill()
+            for broker in self.brokers:
+                broker.close()
+        finally:
+            if hasattr(self, "thread"):
+                self.thread.stop()
+                self.thread.join(self.timeout)
+            if self._temporary:
+                shutil.rmtree(self._home, ignore_errors=True)

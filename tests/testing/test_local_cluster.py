@@ -1,0 +1,127 @@
+"""The cluster in one process: replication, elections, and brokers that come back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from logbus.testing import LocalCluster
+from logbus.testing.cluster_roles import known_brokers
+from logbus.testing.store_view import WaitTimedOut
+
+SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """One for the tests that leave it as they found it."""
+    with LocalCluster(racks=("a", "b", "c")) as running:
+        yield running
+
+
+def create(cluster: LocalCluster, name: str, partitions: int = 3) -> None:
+    """A topic with three replicas."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 3)])[name].result(SECONDS)
+    cluster.wait_in_sync(name)
+
+
+def produce(cluster: LocalCluster, topic: str) -> int:
+    """Write a record to partition 0, to all replicas; its offset."""
+    offsets: list[int] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+    producer.produce(topic, b"x", partition=0, on_delivery=lambda error, record: offsets.append(record.offset()))
+    assert producer.flush(SECONDS) == 0
+    return offsets[0]
+
+
+def test_serves_and_cleans_up() -> None:
+    """Every broker knows all from the first moment; afterwards there is no file and no thread."""
+    threads = set(threading.enumerate())
+    with LocalCluster(2) as cluster:
+        assert len(cluster.bootstrap.split(",")) == 2
+        assert [known_brokers(broker.bootstrap) for broker in cluster.brokers] == [2, 2]
+        assert cluster.controller() in cluster.brokers
+        home = cluster.brokers[0].data_dir.parent
+        assert (home / "broker-1" / "meta.properties").exists()
+    assert not home.exists()
+    assert set(threading.enumerate()) <= threads
+    cluster.close()
+
+
+def test_a_leader_is_killed(cluster: LocalCluster) -> None:
+    """Another broker leads, with all records; the one that was killed comes back on its port, and into the ISR."""
+    create(cluster, "kills")
+    assert produce(cluster, "kills") == 0
+    led = cluster.leader("kills")
+    before, address = led.epoch, led.bootstrap
+    led.kill()
+    assert led not in cluster.running
+    assert cluster.leader("kills", other_than=led) in cluster.running
+    assert produce(cluster, "kills") == 1
+    led.start()
+    assert led.bootstrap == address
+    assert cluster.wait_back(led, after=before) > before
+    cluster.wait_in_sync("kills")
+    assert led in cluster.followers("kills")
+
+
+def test_a_leader_is_stopped(cluster: LocalCluster) -> None:
+    """A stop in order hands leaderships over before it ends."""
+    create(cluster, "stops")
+    led = cluster.leader("stops")
+    led.stop()
+    state = cluster.state("stops")
+    assert state is not None and state.leader != led.id
+    led.start()
+    cluster.wait_in_sync()
+
+
+def test_another_controller(cluster: LocalCluster) -> None:
+    """Where the controller is gone, another broker is elected, and elects leaders."""
+    create(cluster, "controlled")
+    first = cluster.controller()
+    first.kill()
+    second = cluster.controller(other_than=first)
+    assert second is not first
+    assert produce(cluster, "controlled") == 0
+    first.start()
+    cluster.wait_in_sync()
+    epoch = second.epoch
+    second.expire_session()
+    assert cluster.wait_back(second, after=epoch) > epoch
+    cluster.wait_in_sync()
+
+
+def test_racks(cluster: LocalCluster) -> None:
+    """Brokers are in the racks that they were given."""
+    assert [broker.config["broker.rack"] for broker in cluster.brokers] == ["a", "b", "c"]
+
+
+def test_a_wait_that_times_out(cluster: LocalCluster) -> None:
+    """It says what did not come about."""
+    cluster.timeout, before = 0.01, cluster.timeout
+    try:
+        with pytest.raises(WaitTimedOut, match=r"a full list did not come about within 0\.01 s"):
+            cluster.tree.wait_for(lambda: None, "a full list", 0.01)
+    finally:
+        cluster.timeout = before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"brokers": 0}, "brokers=0: expected a number from 1 on"),
+        ({"brokers": "3"}, "brokers='3': expected a number from 1 on"),
+        ({"racks": ["a"]}, "1 racks for 3 brokers"),
+        ({"config": {"broker.id": 7}}, "broker.id is not for a cluster in one process"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, object], words: str) -> None:
+    """Each is named before anything is made."""
+    with pytest.raises(ValueError, match=words):
+        LocalCluster(**arguments)  # type: ignore[arg-type]
