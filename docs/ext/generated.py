@@ -156,10 +156,30 @@ def partition_families_of(broker: Broker) -> list[Family]:
 
 def http() -> Lines:
     """Every route of the OpenAPI document."""
-    from logbus.admin.openapi import FAILURES_OF_ALL, document
+    from logbus.admin.openapi import document
 
     site: Any = a_broker().plugin_services.admin_factory(Listener("admin", "admin", "tcp:0:interface=127.0.0.1"))
-    described = document(site.router)
+    yield from _operations(document(site.router))
+
+
+def test_server() -> Lines:
+    """Every route of the control interface of ``logbus test-server``."""
+    from logbus.testing.server.control_views import control_document, control_router
+
+    nothing: Any = None
+    yield from _operations(control_document(control_router(nothing, nothing, dict, dict)))
+
+
+def port_file() -> Lines:
+    """The members of the port file."""
+    from logbus.testing.server.server_routes import PORT_FILE
+
+    yield from _fields(PORT_FILE)
+
+
+def _operations(described: dict[str, Any]) -> Lines:
+    from logbus.admin.openapi import FAILURES_OF_ALL
+
     for path, operations in sorted(described["paths"].items()):
         for method, operation in operations.items():
             yield from heading(f"{method.upper()} {path}")
@@ -351,6 +371,8 @@ SOURCES: dict[str, Callable[[], Lines]] = {
     "metrics": metrics,
     "partition-metrics": partition_metrics,
     "http": http,
+    "test-server": test_server,
+    "port-file": port_file,
     "twistd": twistd,
     "command-line": command_line,
     "extras": extras,

@@ -58,24 +58,33 @@ FAILURES_OF_ALL = (
 """Failures of all routes."""
 
 
-def document(router: Router) -> dict[str, Any]:
-    """Return the document of a table of routes."""
+def document(
+    router: Router,
+    title: str = "logbus admin",
+    description: str = "Metrics, health and administration of a logbus broker.",
+    login: str | None = None,
+) -> dict[str, Any]:
+    """
+    Return the document of a table of routes.
+
+    :param login: the one of :data:`SECURITY_SCHEMES` that clients must use; None: any of them, or none.
+    """
     paths: dict[str, dict[str, Any]] = {}
     for described in router.routes:
         paths.setdefault(described.path, {})[described.method.lower()] = _operation(described)
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "logbus admin",
+            "title": title,
             "version": logbus.__version__,
-            "description": "Metrics, health and administration of a logbus broker.",
+            "description": description,
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/"}],
-        "security": SECURITY,
+        "security": SECURITY if login is None else [{login: ()}],
         "paths": paths,
         "components": {
-            "securitySchemes": SECURITY_SCHEMES,
+            "securitySchemes": SECURITY_SCHEMES if login is None else {login: SECURITY_SCHEMES[login]},
             "schemas": {"Problem": PROBLEM_SHAPE},
             "responses": {
                 name: {

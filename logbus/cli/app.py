@@ -137,6 +137,7 @@ app = LazyGroup(
         ),
         "verify": ("logbus.cli.commands.verify:verify", "Check the files of a log directory."),
         "bench": ("logbus.cli.commands.bench:bench", "Measure produce, fetch and latency of a broker."),
+        "test-server": ("logbus.cli.commands.test_server:test_server", "Run brokers for tests in any language."),
         "simulate": ("logbus.cli.commands.simulate:simulate", "Run simulated clusters with faults."),
         "completion": (
             "logbus.cli.commands.completion:completion",

@@ -9,6 +9,7 @@ A test kit that ships with the product: real brokers for any test.
 * :mod:`~logbus.testing.memory`: brokers in memory, on a virtual clock.
 * :mod:`~logbus.testing.pytest_plugin`: the fixtures ``logbus_broker``, ``logbus_cluster`` and others.
 * :mod:`~logbus.testing.simulation`: whole clusters in one process, on virtual time.
+* :mod:`~logbus.testing.server`: ``logbus test-server``, brokers for programs in any language.
 
 Used by these:
 

@@ -26,6 +26,7 @@ The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a modul
 * ``restore``: makes a data directory of a backup
 * ``audit``: compare published with consumed counts
 * ``bench``: measure a broker
+* ``test_server``: run brokers for tests
 * ``simulate``: run simulated clusters
 * ``completion``: a shell's completion of commands and options
 * ``pipeline``: the group ``pipeline``; script

@@ -1,0 +1,17 @@
+"""
+``logbus test-server``: a broker or a cluster for the tests of programs in any language.
+
+The server writes its addresses to a file, is controlled over HTTP, and ends with its parent.
+
+* ``run``: the process: start, signals, orderly end
+* ``options``: what the command line asks for
+* ``port_file``: the JSON file with the addresses
+* ``parent_watch``: notices the end of the parent process
+* ``brokers_under_test``: the broker or the cluster, as the HTTP interface controls it
+* ``worker_thread``: runs what blocks, one thing after the other
+* ``control_site``: the HTTP listener, and who may use it
+* ``control_views``: the table of its routes
+* ``server_routes``: routes of the whole server
+* ``broker_routes``: routes of single brokers
+* ``topic_routes``: routes of topics
+"""

@@ -1,0 +1,214 @@
+"""The broker or the cluster of a test server, as its control interface sees it. All methods block."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from logbus.errors import LogbusError
+from logbus.testing.broker import Broker
+from logbus.testing.server.options import ServerOptions
+
+if TYPE_CHECKING:
+    from logbus.testing.cluster import Cluster
+
+RUNNING, STOPPED, FROZEN = "running", "stopped", "frozen"
+
+
+class NotPossible(LogbusError):
+    """The brokers are in a state, or of a kind, in which this cannot be done."""
+
+
+class NoSuchBroker(LogbusError):
+    """There is no broker of this number."""
+
+
+@define(eq=False)
+class BrokersUnderTest:
+    """
+    :ivar cluster: None: there is a single broker.
+    """
+
+    options: ServerOptions
+    cluster: Cluster | None = field(default=None, init=False)
+    _brokers: list[Broker] = field(factory=list, init=False)
+    _frozen: set[int] = field(factory=set, init=False)
+
+    # The whole server.
+
+    def open(self) -> None:
+        """
+        Make the brokers, and start them.
+
+        :raise LogbusError: they did not start.
+        """
+        options = self.options
+        if options.brokers == 1:
+            self._brokers = [
+                Broker(options.config, in_process=not options.own_process, timeout=options.timeout),
+            ]
+            self._brokers[0].start()
+        else:
+            from logbus.testing.cluster import Cluster
+
+            self.cluster = Cluster(options.brokers, options.config, timeout=options.timeout)
+            self._brokers = [*self.cluster.brokers]
+            self.cluster.start()
+
+    def close(self) -> None:
+        """End all, and remove their data."""
+        self.thaw_all()
+        if self.cluster is not None:
+            self.cluster.close()
+        else:
+            for broker in self._brokers:
+                broker.close()
+
+    def start_all(self) -> None:
+        """Start those that do not run."""
+        self._start(broker for broker in self._brokers if not broker.running)
+
+    def stop_all(self) -> None:
+        """Stop those that run, in order."""
+        self.thaw_all()
+        for broker in self._brokers:
+            broker.stop()
+
+    def thaw_all(self) -> None:
+        """End all freezes."""
+        for number in list(self._frozen):
+            self._frozen.discard(number)
+            if self._brokers[number].running:
+                self._brokers[number].thaw()
+
+    def reset(self) -> None:
+        """Have all brokers run, on the same addresses, with no topics, groups, transactions or changed settings."""
+        if self.cluster is not None:
+            raise NotPossible("only a single broker can be reset; a cluster's topics can be deleted")
+        self._frozen.clear()
+        for broker in self._brokers:
+            if broker.running and self.options.own_process:
+                broker.kill()
+            broker.stop()
+            shutil.rmtree(broker.data_dir)
+            broker.data_dir.mkdir(mode=0o700)
+        self._start(self._brokers)
+
+    # One broker.
+
+    def start(self, number: int) -> None:
+        """Start a broker that does not run."""
+        broker = self._of(number)
+        if broker.running:
+            raise NotPossible(f"broker {number} runs already")
+        broker.start()
+
+    def stop(self, number: int) -> None:
+        """Stop a broker in order."""
+        self._running(number)
+        self.thaw(number)
+        self._of(number).stop()
+
+    def restart(self, number: int) -> None:
+        """Stop a broker in order, if it runs, and start it."""
+        self.thaw(number)
+        self._of(number).restart()
+
+    def kill(self, number: int) -> None:
+        """End a broker as a crash does."""
+        self._apart(number).kill()
+        self._frozen.discard(number)
+
+    def freeze(self, number: int) -> None:
+        """Have a broker do nothing, with its connections open."""
+        self._apart(number).freeze()
+        self._frozen.add(number)
+
+    def thaw(self, number: int) -> None:
+        """End a freeze, if there is one."""
+        broker = self._of(number)
+        if number in self._frozen:
+            self._frozen.discard(number)
+            broker.thaw()
+
+    # What is told.
+
+    def addresses(self) -> dict[str, Any]:
+        """The addresses, as the port file has them."""
+        started = [broker for broker in self._brokers if broker.started]
+        first = started[0].admin_url
+        return {
+            "bootstrap": ",".join(broker.bootstrap for broker in started),
+            "admin_url": first,
+            "registry_url": f"{first}/registry",
+            "brokers": self.described(),
+        }
+
+    def described(self) -> list[dict[str, Any]]:
+        """The brokers, by their ids."""
+        return [
+            {
+                "id": number,
+                "bootstrap": broker.bootstrap if broker.started else None,
+                "admin_url": broker.admin_url if broker.started else None,
+                "state": FROZEN if number in self._frozen else RUNNING if broker.running else STOPPED,
+            }
+            for number, broker in enumerate(self._brokers)
+        ]
+
+    @property
+    def bootstrap(self) -> str:
+        """
+        The addresses of all that run, for Kafka clients.
+
+        :raise NotPossible: none does.
+        """
+        running = [
+            broker.bootstrap
+            for number, broker in enumerate(self._brokers)
+            if broker.running and number not in self._frozen
+        ]
+        if not running:
+            raise NotPossible("no broker runs")
+        return ",".join(running)
+
+    def _start(self, brokers: Iterable[Broker]) -> None:
+        launched = []
+        for broker in brokers:
+            broker.launch()
+            launched.append(broker)
+        for broker in launched:
+            broker.wait_ready()
+
+    def _of(self, number: int) -> Broker:
+        if not 0 <= number < len(self._brokers):
+            raise NoSuchBroker(f"there is no broker {number}; there are: {', '.join(map(str, self._numbers()))}")
+        return self._brokers[number]
+
+    def _numbers(self) -> range:
+        return range(len(self._brokers))
+
+    def _running(self, number: int) -> Broker:
+        broker = self._of(number)
+        if not broker.running:
+            raise NotPossible(f"broker {number} does not run")
+        return broker
+
+    def _apart(self, number: int) -> Broker:
+        """A running broker with a process of its own."""
+        broker = self._running(number)
+        if broker.in_process:
+            raise NotPossible(
+                "the broker runs in the process of the test server, where it can be neither killed nor frozen; "
+                "start the server with --own-process"
+            )
+        return broker
+
+
+def in_one_line(error: BaseException) -> str:
+    """What a failure says, in one line: of a message with a log, the first and the last."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [repr(error)]
+    return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"

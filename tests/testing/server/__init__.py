@@ -1,0 +1,1 @@
+"""Tests of logbus.testing.server."""
