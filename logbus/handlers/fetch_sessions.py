@@ -216,6 +216,11 @@ class FetchSessionCache:
         session = self._sessions.get(session_id)
         return 0 if session is None else session.dirty_count
 
+    def partitions_of(self, session_id: int) -> list[CachedPartition]:
+        """The partitions of a session; none if it does not exist."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else list(session.partitions.values())
+
     def create(self, *, by_id: bool, follower: int = -1, partitions: int = 0) -> FetchSession | None:
         """
         A new session, or None if the limits do not allow it.

@@ -153,6 +153,12 @@ class KafkaServerFactory(Factory):
                 waiter.callback(None)
             self._rest()
 
+    def abort_connection(self, connection_id: int) -> None:
+        """Close a connection now, with what is unfinished, if it is open."""
+        for connection in self._connections:
+            if connection.context.connection_id == connection_id:
+                return connection.abort()
+
     def drain(self, grace: float = 10.0) -> Deferred[None]:
         """
         Serve no further request, finish those begun, and close all connections. Stop listening first.

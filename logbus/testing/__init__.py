@@ -8,6 +8,7 @@ A test kit that ships with the product: real brokers for any test.
 * :mod:`~logbus.testing.schema_registry`: a schema registry in memory.
 * :mod:`~logbus.testing.memory`: brokers in memory, on a virtual clock.
 * :mod:`~logbus.testing.pytest_plugin`: the fixtures ``logbus_broker``, ``logbus_cluster`` and others.
+* :mod:`~logbus.testing.faults`: requests of clients that fail on command.
 * :mod:`~logbus.testing.simulation`: whole clusters in one process, on virtual time.
 * :mod:`~logbus.testing.server`: ``logbus test-server``, brokers for programs in any language.
 
@@ -17,6 +18,7 @@ Used by these:
 * :mod:`~logbus.testing.broker_thread`: a broker in a thread of this process.
 * :mod:`~logbus.testing.broker_log`: the last lines of a broker's log.
 * :mod:`~logbus.testing.reactor_thread`: a thread with a reactor, that brokers and clients of tests run in.
+* :mod:`~logbus.testing.requests`: requests of clients as a test sees them.
 * :mod:`~logbus.testing.private_reactor`: reactors for threads of tests.
 * :mod:`~logbus.testing.cluster_roles`: leaders, followers and controllers of a cluster, and waits for them.
 * :mod:`~logbus.testing.store_view`: reads a metadata store in memory, and waits for changes there.

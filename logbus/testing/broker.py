@@ -23,6 +23,8 @@ from typing import Protocol, Self
 from logbus.testing.broker_process import BrokerFailed, BrokerProcess, local_listener
 from logbus.testing.broker_thread import BrokerThread
 from logbus.testing.closable import Closable
+from logbus.testing.faults.control import Faults
+from logbus.testing.faults.rule_book import RuleBook
 from logbus.testing.held_ports import HeldPorts
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.temporary import temporary_directory
@@ -85,6 +87,7 @@ class Broker(Closable):
         self._ports: dict[str, int] = {}
         self._worker_ports: dict[int, int] = {}
         self._runner: BrokerRunner | None = None
+        self._book = RuleBook()
         atexit.register(self._at_exit)
 
     @property
@@ -96,6 +99,17 @@ class Broker(Closable):
     def admin_url(self) -> str:
         """The HTTP address of metrics, health and the REST API."""
         return f"http://{self._addresses['admin']}"
+
+    @property
+    def faults(self) -> Faults:
+        """
+        What happens to the requests of its clients: see :class:`~logbus.testing.faults.Faults`.
+
+        :raise BrokerFailed: it runs in a process of its own.
+        """
+        if not self.in_process:
+            raise BrokerFailed("faults: a broker in a process of its own has none; use Broker(in_process=True)")
+        return Faults(self._book)
 
     @property
     def running(self) -> bool:
@@ -232,7 +246,7 @@ class Broker(Closable):
         if workers.isdecimal() and config.get("workers.first.port") == "0":
             config["workers.first.port"] = str(self._ports_of_workers(int(workers)))
         if self.in_process:
-            return BrokerThread(config, self.data_dir, ports)
+            return BrokerThread(config, self.data_dir, ports, self._book)
         return BrokerProcess(config, self.data_dir, [local_listener(name, port) for name, port in ports.items()])
 
     def _ports_of_workers(self, count: int) -> int:

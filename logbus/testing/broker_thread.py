@@ -18,6 +18,8 @@ from logbus.testing.reactor_thread import ReactorThread
 if TYPE_CHECKING:
     from logbus.broker import Broker as BrokerService
     from logbus.metastore.memory_store import MemoryStore
+    from logbus.testing.faults.injector import FaultInjector
+    from logbus.testing.faults.rule_book import RuleBook
 
 #: Seconds to wait for a broker that did not stop in time, so that nothing of it is left.
 GRACE = 60.0
@@ -31,6 +33,7 @@ class BrokerThread:
 
     :param shared: the thread of several brokers, whose owner ends it.
     :param store: called in the thread, gives the metadata store; None: that of the configuration.
+    :param book: the faults of its clients' requests.
 
     :ivar log: what is logged in the thread.
     :ivar service: the broker, once it is made.
@@ -41,6 +44,7 @@ class BrokerThread:
         config: Mapping[str, str],
         data_dir: Path,
         ports: Mapping[str, int],
+        book: RuleBook,
         *,
         shared: ReactorThread | None = None,
         store: Callable[[], MemoryStore] | None = None,
@@ -49,6 +53,8 @@ class BrokerThread:
         self._ended: Future[None] = Future()
         self.service: BrokerService | None = None
         self.store: MemoryStore | None = None
+        self._book = book
+        self._injector: FaultInjector | None = None
         self._make_store = store
         self._stop_failure: BaseException | None = None
         self._stopping = False
@@ -101,6 +107,10 @@ class BrokerThread:
         from logbus.config import ConfigView
         from logbus.ilogbus import Listener
         from logbus.listener_config import secured
+        from logbus.protocols import protocol_plugins
+        from logbus.testing.faults.injector import FaultInjector
+        from logbus.testing.requests.broker_view import BrokerView
+        from logbus.testing.requests.interception import InterceptedKafka, KafkaListeners
 
         view = ConfigView.load(set={"log.dirs": str(data_dir), **config})
         listeners = [
@@ -108,7 +118,11 @@ class BrokerThread:
         ]
         if self._make_store is not None:
             self.store = self._make_store()
-        return BrokerService(self.thread.reactor, view, listeners, store=self.store)
+        kafka = KafkaListeners()
+        self._injector = FaultInjector(self.thread.reactor, self._book, BrokerView(lambda: service), kafka.abort)
+        plugins = {**protocol_plugins(), "kafka": InterceptedKafka(self._injector, kafka)}
+        service = BrokerService(self.thread.reactor, view, listeners, store=self.store, plugins=plugins)
+        return service
 
     def stop(self, timeout: float) -> None:
         """
@@ -130,6 +144,8 @@ class BrokerThread:
         if self._stopping:
             return
         self._stopping = True
+        if self._injector is not None:
+            self._injector.release()
         if self.service is not None:
             # Otherwise it could not start, and ends by itself.
             Deferred.fromCoroutine(self._stop(self.service))

@@ -1,0 +1,136 @@
+"""
+The rules that are in force, and what they have done so far. Safe in several threads; it knows no reactor. Pure.
+
+The first rule that matches a request decides, in the order in which they were given.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from threading import Condition
+
+from attrs import define, field
+
+from logbus.testing.faults.rules import Rule
+
+Subject = tuple[str, int | None]
+"""A topic by name, and a partition, or None: the request names none."""
+
+
+@define(eq=False)
+class ActiveRule:
+    """
+    A rule in force.
+
+    :ivar number: tells it from others.
+    :ivar seen: requests that matched, also those that were let through.
+    :ivar hits: requests that it happened to.
+    """
+
+    number: int
+    rule: Rule
+    seen: int = 0
+    hits: int = 0
+
+    @property
+    def spent(self) -> bool:
+        """Whether it has happened as often as it should."""
+        return self.rule.times is not None and self.hits >= self.rule.times
+
+
+@define(eq=False)
+class RuleBook:
+    """
+    The rules of one broker.
+
+    :ivar active: those that may still happen, in their order; replaced whenever it changes, so that a reader needs no
+        lock.
+    """
+
+    active: tuple[ActiveRule, ...] = field(default=(), init=False)
+    _all: dict[int, ActiveRule] = field(factory=dict, init=False)
+    _numbers: itertools.count[int] = field(factory=lambda: itertools.count(1), init=False)
+    _changed: Condition = field(factory=Condition, init=False)
+
+    def add(self, rule: Rule) -> int:
+        """Put a rule in force, after those that are; its number."""
+        with self._changed:
+            number = next(self._numbers)
+            self._all[number] = added = ActiveRule(number, rule)
+            self.active = (*self.active, added)
+        return number
+
+    def remove(self, number: int) -> bool:
+        """End a rule; whether it was in force. What it has done stays known."""
+        with self._changed:
+            before = self.active
+            self.active = tuple(each for each in before if each.number != number)
+            self._changed.notify_all()
+            return len(self.active) < len(before)
+
+    def clear(self) -> None:
+        """End all rules."""
+        with self._changed:
+            self.active = ()
+            self._changed.notify_all()
+
+    def rules(self) -> Sequence[tuple[int, Rule, int]]:
+        """The numbers, the rules, and how often each has happened, of those in force."""
+        return [(each.number, each.rule, each.hits) for each in self.active]
+
+    def hits(self, number: int) -> int:
+        """
+        How often a rule has happened.
+
+        :raise KeyError: there never was such a rule.
+        """
+        return self._all[number].hits
+
+    def wait(self, number: int, hits: int, seconds: float) -> bool:
+        """Wait until a rule has happened so often; False: it has not, in so many seconds, or cannot any more."""
+        until = time.monotonic() + seconds
+        active = self._all[number]
+        with self._changed:
+            while active.hits < hits:
+                left = until - time.monotonic()
+                if left <= 0 or active not in self.active:
+                    return False
+                self._changed.wait(left)
+        return True
+
+    def concerned(self, api_key: int, client_id: str | None) -> bool:
+        """Whether a rule may happen to requests of this API and client."""
+        return any(each.rule.concerns(api_key, client_id) for each in self.active)
+
+    def take(
+        self, api_key: int, client_id: str | None, subjects: Callable[[], Sequence[Subject]]
+    ) -> tuple[Rule, int] | None:
+        """
+        The rule that happens to a request, with its number; it is counted. None: none does.
+
+        :param subjects: returns the topics and partitions of the request; called if a rule asks for them.
+        """
+        known: Sequence[Subject] | None = None
+        for each in self.active:
+            rule = each.rule
+            if not rule.concerns(api_key, client_id):
+                continue
+            if rule.is_about_topics:
+                if known is None:
+                    known = subjects()
+                if not any(rule.names(topic, partition) for topic, partition in known):
+                    continue
+            with self._changed:
+                if each not in self.active:
+                    continue
+                each.seen += 1
+                if each.seen <= rule.skip:
+                    continue
+                each.hits += 1
+                if each.spent:
+                    self.active = tuple(other for other in self.active if other is not each)
+                self._changed.notify_all()
+            return rule, each.number
+        return None
