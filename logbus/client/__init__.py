@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from logbus.client.consumer.consumer import Consumer
     from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched
     from logbus.client.consumer.partition_position import AtTime
+    from logbus.client.consumer.record_processor import ProcessingFailed
     from logbus.client.consumer.simple_consumer import FetchOf, SimpleConsumer
     from logbus.client.group_metadata import CommittedOffset, GroupMetadata
     from logbus.client.list_offsets import EARLIEST, LATEST
@@ -112,6 +113,7 @@ __all__ = [
     "NewTopic",
     "InvalidOption",
     "OutcomeUnknown",
+    "ProcessingFailed",
     "Producer",
     "ProducerRecord",
     "ProducerUnusable",
@@ -148,6 +150,7 @@ _NAMES = {
     "consumer.consumer": ("Consumer",),
     "consumer.consumer_record": ("ConsumerRecord", "Fetched"),
     "consumer.partition_position": ("AtTime",),
+    "consumer.record_processor": ("ProcessingFailed",),
     "consumer.simple_consumer": ("FetchOf", "SimpleConsumer"),
     "group_metadata": ("CommittedOffset", "GroupMetadata"),
     "list_offsets": ("EARLIEST", "LATEST"),

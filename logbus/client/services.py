@@ -35,7 +35,7 @@ from logbus.client.consumer.consumer import Consumer
 from logbus.client.consumer.consumer_record import ConsumerRecord, K, V
 from logbus.client.producer.producer import Producer, ProducerArguments
 from logbus.client.retry import is_retriable
-from logbus.client.validators import function, seconds
+from logbus.client.validators import function, integer, seconds
 from logbus.coroutines import returns_deferred, sleep
 from logbus.errors import LogbusError
 
@@ -105,13 +105,14 @@ class ClusterService(MultiService):
 
 class ConsumerService(Service, Generic[K, V]):
     """
-    Calls a function with each record of a consumer, one after another.
+    Calls a function with each record of a consumer, one after another, or several side by side.
 
     If it fails, that is logged, the consumer is closed without committing the record, and another one begins with it
-    after a while. A stop waits for the record that is being processed, commits it, and leaves the group.
+    after a while. A stop waits for what is being processed, commits it, and leaves the group.
 
     :param consumer: makes a consumer that reads something.
     :param process: called with each record; the next one waits for its result.
+    :param concurrency: process so many records side by side, in order per key: see :meth:`.Consumer.each`.
     :param pause: seconds after a failure.
     """
 
@@ -123,14 +124,17 @@ class ConsumerService(Service, Generic[K, V]):
         consumer: Callable[[], Consumer[K, V]],
         process: Callable[[ConsumerRecord[K, V]], Awaitable[object] | None],
         *,
+        concurrency: int = 1,
         pause: float = 5.0,
     ) -> None:
         function("consumer", consumer, optional=False)
         function("process", process, optional=False)
+        integer("concurrency", concurrency, 1)
         seconds("pause", pause)
         self._cluster = cluster
         self._make = consumer
         self._process = process
+        self._concurrency = concurrency
         self._pause = pause
         self._consumer: Consumer[K, V] | None = None
         self._is_processing = False
@@ -175,6 +179,9 @@ class ConsumerService(Service, Generic[K, V]):
                 self._pausing = None
 
     async def _read(self, consumer: Consumer[K, V]) -> None:
+        if self._concurrency > 1:
+            await consumer.each(self._process, concurrency=self._concurrency)
+            return
         async for record in consumer:
             self._is_processing = True
             try:

@@ -74,8 +74,8 @@ class ConsumerServiceTests(ServiceCase):
         self.waiting.append(Deferred())
         return self.waiting[-1]
 
-    def begin(self, process: Any) -> None:
-        ConsumerService(self.service.cluster, self.consumer, process).setServiceParent(self.service)
+    def begin(self, process: Any, **options: Any) -> None:
+        ConsumerService(self.service.cluster, self.consumer, process, **options).setServiceParent(self.service)
         self.service.startService()
         self.brokers.settle(0.5)
 
@@ -100,6 +100,20 @@ class ConsumerServiceTests(ServiceCase):
         self.brokers.settle(2)
         self.successResultOf(stopping)
         self.assertEqual(self.seen, [b"a"])
+
+    def test_side_by_side(self) -> None:
+        """Several records are processed at a time on demand; a stop waits for all of them."""
+        self.begin(self.process, concurrency=2)
+        self.assertEqual(self.seen, [b"a", b"b"])
+        stopping = self.service.stopService()
+        self.waiting[1].callback(None)
+        self.brokers.settle(1)
+        self.assertNoResult(stopping)
+        self.waiting[0].callback(None)
+        for _ in range(100):
+            self.brokers.settle(0.1)
+        self.successResultOf(stopping)
+        self.assertEqual(self.seen, [b"a", b"b"])
 
     def test_failure(self) -> None:
         """A failure is logged; after a pause another consumer begins."""
@@ -134,3 +148,5 @@ class ConsumerServiceTests(ServiceCase):
         """Wrong arguments are refused."""
         with self.assertRaisesRegex(InvalidOption, "consumer is None"):
             ConsumerService(self.service.cluster, None, self.process)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(InvalidOption, "concurrency is 0"):
+            ConsumerService(self.service.cluster, self.consumer, self.process, concurrency=0)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from twisted.internet.defer import Deferred
 from typing_extensions import Unpack
@@ -25,6 +26,9 @@ from logbus.client.membership.interface import ListenerResult
 from logbus.client.serializers import Deserializer
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
+
+if TYPE_CHECKING:
+    from logbus.client.consumer.record_processor import EachArguments
 
 
 class ConsumerArguments(ClusterArguments, GroupArguments, total=False):
@@ -213,6 +217,66 @@ class Consumer(Client, Generic[K, V]):
         """``async for batch in consumer.batches()``: the records of one partition at a time, as they were fetched."""
         while (delivery := await self._next_delivery(None)) is not None:
             yield self._poller.take_batch(delivery)
+
+    async def each(
+        self,
+        process: Callable[[ConsumerRecord[K, V]], Awaitable[object] | None],
+        *,
+        on_error: Callable[[ConsumerRecord[K, V], Exception], Awaitable[object] | None] | None = None,
+        **options: Unpack[EachArguments],
+    ) -> None:
+        """
+        Process records side by side: those with the same key in one partition one after another, in order.
+
+        Commits, the automatic ones as well, cover what is before the first unfinished record of each partition. When
+        a partition is revoked, nothing more of it begins, and the group waits for what is under way. So does
+        :meth:`close`, which ends this. When a partition is lost, what is under way of it is cancelled.
+
+        .. code-block:: python
+
+            await consumer.each(bill, concurrency=32)
+
+        :param process: called with each record; a coroutine runs as a task of its own. It must not wait for the
+            consumer's ``close()``, which waits for it.
+        :param on_error: called with a record and the error of its processing. If it succeeds, the record is finished.
+            Default: the first error ends this, and the record stays unfinished.
+        :param concurrency: (default 16) how many records are under way at the most.
+        :param order: (``key``) ``key``: records without a key are in no order; ``partition``: all records of a
+            partition are processed one after another; ``none``: all records are in no order.
+        :param drain_timeout: (30) seconds after which what is under way is cancelled when its partition is revoked,
+            or the consumer is closed.
+        :param max_records: (16 × concurrency) how many records are taken and not finished, at the most; their size is
+            bounded as well, by ``queue_max_bytes``.
+        :returns: when the consumer is closed. If it ends in another way, when it is cancelled for instance, the tasks
+            are cancelled or have ended, and the consumer goes back to the unfinished records.
+        :raises ProcessingFailed: a record could not be processed.
+        :raises LogbusError: as of :meth:`getmany`; or another call of this method is running.
+        :raises InvalidOption: an option is wrong.
+        """
+        check.function("process", process, optional=False)
+        check.function("on_error", on_error)
+        tasks: set[asyncio.Future[Any]] = set()
+
+        def begin(answer: Awaitable[object] | None) -> Deferred[object] | None:
+            if answer is None:
+                return None
+            task = asyncio.ensure_future(answer)
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            return deferred_of(task)
+
+        try:
+            await outcome(
+                self._core.each(
+                    lambda record: begin(process(record)),
+                    on_error=None if on_error is None else lambda record, error: begin(on_error(record, error)),
+                    **options,
+                )
+            )
+        finally:
+            # Cancelled ones take a turn or more to end.
+            if tasks:
+                await asyncio.wait(tasks)
 
     async def _next_delivery(self, seconds: float | None) -> BatchDelivery | None:
         """

@@ -14,6 +14,8 @@ Consumer and its group:
 Delivery:
 
 * ``record_poller``: RecordPoller: delivers records to one loop
+* ``record_processor``: RecordProcessor: processes records side by side, in order per key
+* ``work_ledger``: WorkLedger: which of these may begin, and which are finished; pure
 * ``batch_delivery``: BatchDelivery: a batch being delivered; pure
 * ``consumer_record``: ConsumerRecord, Fetched: records as the application gets them
 

@@ -264,7 +264,7 @@ class AssignmentListener(GroupListener):
         for each in partitions:
             self._wanted.pop(each, None)
         self._committer.given_up(partitions)
-        self._poller.drop(partitions)
+        self._poller.give_up(partitions)
         self._fetcher.remove(partitions)
 
     def _fail(self, error: LogbusError) -> None:

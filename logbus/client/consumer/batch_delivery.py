@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import length_hint
 from typing import Any
 
@@ -32,12 +32,14 @@ class BatchDelivery:
     A deserialized batch of one partition that is being delivered.
 
     :ivar fetched: the batch, with deserialized records.
+    :ivar keys: the records' keys as bytes, if they were deserialized.
     :ivar rest: iterates over the records not delivered yet.
     :ivar error: raised after these.
     :ivar floor: the first offset of an earlier batch that is not processed yet.
     """
 
     fetched: Fetched[Any, Any]
+    keys: Sequence[bytes | None] | None = None
     error: RecordError | None = None
     floor: int | None = None
     rest: Iterator[ConsumerRecord[Any, Any]] = field(init=False)
@@ -81,6 +83,14 @@ class BatchDelivery:
         for _ in taken:
             next(self.rest)
         return taken
+
+    def take_keyed(self, count: int) -> list[tuple[bytes | None, ConsumerRecord[Any, Any]]]:
+        """As :meth:`take`, with each record's key as it is on the wire."""
+        handed = len(self.fetched.records) - self.left
+        taken = self.take(count)
+        if self.keys is None:
+            return [(each.key, each) for each in taken]
+        return list(zip(self.keys[handed:], taken, strict=False))
 
     def settle(self) -> None:
         """Mark the delivered records as processed."""
@@ -126,4 +136,5 @@ def deserialize_batch(
             error.__cause__ = e
             break
         records.append(changed)
-    return BatchDelivery(fetched._replace(records=records), error)
+    keys = None if key is None else [each.key for each in fetched.records]
+    return BatchDelivery(fetched._replace(records=records), keys, error)

@@ -13,7 +13,7 @@ The consumer (Kafka: KafkaConsumer): reads records of chosen partitions, or as a
 from __future__ import annotations
 
 import re
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 from attrs import evolve, fields
@@ -48,6 +48,7 @@ from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 
 if TYPE_CHECKING:
+    from logbus.client.consumer.record_processor import EachArguments
     from logbus.client.membership import Membership
 
 __all__ = ["AtTime", "Consumer", "Isolation", "Position", "Reset"]
@@ -273,6 +274,55 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         """``async for batch in consumer.batches()``: the records of one partition at a time, as they were fetched."""
         return BatchIterator(self.poller)
 
+    def each(
+        self,
+        process: Callable[[ConsumerRecord[K, V]], Awaitable[object] | None],
+        *,
+        on_error: Callable[[ConsumerRecord[K, V], Exception], Awaitable[object] | None] | None = None,
+        **options: Unpack[EachArguments],
+    ) -> Deferred[None]:
+        """
+        Process records side by side: those with the same key in one partition one after another, in order.
+
+        Commits, the automatic ones as well, cover what is before the first unfinished record of each partition. When
+        a partition is revoked, nothing more of it begins, and the group waits for what is under way. So does
+        :meth:`close`, which ends this. When a partition is lost, what is under way of it is cancelled.
+
+        :param process: called with each record; it is finished when the result, if any, has fired. It must not wait for
+            the consumer's ``close()``, which waits for it.
+        :param on_error: called with a record and the error of its processing. If it succeeds, the record is finished.
+            Default: the first error ends this, and the record stays unfinished.
+        :param concurrency: (default 16) how many records are under way at the most.
+        :param order: (``key``) ``key``: records without a key are in no order; ``partition``: all records of a
+            partition are processed one after another; ``none``: all records are in no order.
+        :param drain_timeout: (30) seconds after which what is under way is cancelled when its partition is revoked,
+            or the consumer is closed.
+        :param max_records: (16 × concurrency) how many records are taken and not finished, at the most; their size is
+            bounded as well, by ``queue_max_bytes``.
+        :returns: fires when the consumer is closed. Cancelling it cancels what is under way. When it ends in another
+            way than by ``close()``, the consumer goes back to the unfinished records.
+        :raises ProcessingFailed: (in the Deferred, as all of these) a record could not be processed.
+        :raises LogbusError: as of :meth:`poll`; or another call of this method is running.
+        :raises InvalidOption: an option is wrong.
+        """
+        from logbus.client.consumer.record_processor import RecordProcessor
+
+        async def run() -> None:
+            processor: RecordProcessor[K, V] = RecordProcessor(
+                self._cluster.reactor,
+                self.poller,
+                self._fetcher,
+                process,
+                on_error,
+                self._options.queue_max_bytes,
+                **options,
+            )
+            if self.poller.processor is not None:
+                raise LogbusError("each() of this consumer is running already; use a consumer for each call")
+            await processor.run()
+
+        return Deferred.fromCoroutine(run())
+
     def poll(
         self, timeout: float | None = None, max_records: int = 500
     ) -> Deferred[dict[TopicPartition, list[ConsumerRecord[K, V]]]]:
@@ -402,8 +452,8 @@ class Consumer(OffsetsByTime, Generic[K, V]):
     @returns_deferred
     async def close(self, *, done: bool = True) -> None:
         """
-        Stop reading, commit if automatic commits are enabled, and leave the group. Fires when that is done; never
-        fails.
+        Stop reading, wait for what :meth:`each` has under way, commit if automatic commits are enabled, and leave the
+        group. Fires when that is done; never fails.
 
         :param done: the records delivered last are processed, too.
         """
@@ -414,6 +464,8 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         if done:
             self.poller.settle()
         self.poller.stop_waiting()
+        if self.poller.processor is not None:
+            await self.poller.processor.drain()
         membership = self._committer.membership
         self._committer.stop()
         if membership is not None:

@@ -33,6 +33,25 @@ class PollMonitor(Protocol):
         """Cancel a wait for records when the consumer fails."""
 
 
+class Processor(Protocol):
+    """What processes records side by side: :class:`.RecordProcessor`."""
+
+    def when_done(self, partitions: Iterable[TopicPartition], seconds: float) -> Deferred[None]:
+        """See :meth:`.RecordPoller.when_done`."""
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget the records taken of these partitions."""
+
+    def cancel(self, partitions: Iterable[TopicPartition]) -> None:
+        """Cancel what is under way of these partitions."""
+
+    def drain(self) -> Deferred[None]:
+        """Begin nothing more; fires when nothing is under way, after a while in any case."""
+
+    def offset(self, partition: TopicPartition) -> CommittedOffset | None:
+        """The first unfinished record of a partition; None: there is none."""
+
+
 class RecordPoller(Generic[K, V]):
     """
     Delivers records to one loop: the records delivered last are processed when the loop asks for more.
@@ -41,11 +60,13 @@ class RecordPoller(Generic[K, V]):
     :param delivered: called with a partition when its next batch, or the rest of one, is delivered.
 
     :ivar rest: the records that a loop gets next without waiting.
+    :ivar processor: processes the delivered records side by side, and knows which are done; None: the loop does.
     :ivar closed: deliver nothing more.
     :ivar leaving: the application gives up its partitions itself, so do not wait until it asks for more.
     """
 
     monitor: PollMonitor
+    processor: Processor | None = None
 
     def __init__(
         self,
@@ -215,6 +236,9 @@ class RecordPoller(Generic[K, V]):
 
         :param seconds: the most to wait.
         """
+        partitions = list(partitions)
+        if self.processor is not None:
+            return self.processor.when_done(partitions, seconds)
         deliveries = [self._open_batches[each] for each in partitions if each in self._open_batches]
         if self.closed or self.leaving or all(each.done >= each.position for each in deliveries):
             return succeed(None)
@@ -234,8 +258,18 @@ class RecordPoller(Generic[K, V]):
         """Make a loop over records come back for the next record."""
         self.rest = iter(())
 
+    def give_up(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop the batches of these partitions, which others may read now, and cancel what is under way of them."""
+        partitions = list(partitions)
+        self.drop(partitions)
+        if self.processor is not None:
+            self.processor.cancel(partitions)
+
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop the batches of these partitions."""
+        partitions = list(partitions)
+        if self.processor is not None:
+            self.processor.drop(partitions)
         for each in partitions:
             delivery = self._open_batches.pop(each, None)
             if delivery is not None and delivery.rest is self.rest:
@@ -259,7 +293,10 @@ class RecordPoller(Generic[K, V]):
         found = {}
         for each in self._fetcher.assigned.partitions:
             delivery = self._open_batches.get(each)
-            if delivery is not None:
+            unfinished = None if self.processor is None else self.processor.offset(each)
+            if unfinished is not None:
+                found[each] = unfinished
+            elif delivery is not None:
                 found[each] = CommittedOffset(delivery.done if done else delivery.position, delivery.fetched.epoch)
             else:
                 position = self._fetcher.assigned.position(each)

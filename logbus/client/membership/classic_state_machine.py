@@ -225,7 +225,8 @@ class ClassicStateMachine:
         if reaction is ErrorReaction.FATAL:
             return self._fail(code)
         if reaction is ErrorReaction.REJOIN:
-            return self.rejoin()
+            # A heartbeat from before JoinGroup may be answered after it: that is the rebalance that is joined already.
+            return [] if self.phase is ClassicMemberState.JOINING else self.rejoin()
         self._forget(reaction)
         if self.busy:
             self._is_lost = True

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from attrs import fields
 
-from logbus.client import EARLIEST, GroupListener, GroupOptions, InvalidOption
+from logbus.client import EARLIEST, ConsumerRecord, GroupListener, GroupOptions, InvalidOption, ProcessingFailed
 from logbus.client.aio import Consumer, Producer
 from logbus.client.aio.consumer import ConsumerArguments
 from logbus.client.cluster import cluster as core_cluster
@@ -229,3 +229,101 @@ def test_options() -> None:
         Consumer("127.0.0.1:9092", "a", listener=GroupListener())
     with pytest.raises(InvalidOption, match="a topic is"):
         Consumer("127.0.0.1:9092", ["a"])  # type: ignore[arg-type]
+
+
+def test_side_by_side(bootstrap: str, topic: str) -> None:
+    """Records are processed side by side, in order per key; a close lets them end, and commits them."""
+
+    async def work() -> None:
+        await make(bootstrap, topic)
+        async with Producer(bootstrap) as producer:
+            for number in range(60):
+                await producer.send(topic, b"%d" % number, key=b"%d" % (number % 3))
+        seen: list[int] = []
+        running: list[bytes | None] = []
+        most = 0
+        everything = asyncio.Event()
+
+        async def process(record: ConsumerRecord) -> None:
+            nonlocal most
+            assert record.key not in running
+            running.append(record.key)
+            most = max(most, len(running))
+            for _ in range(record.offset % 7):
+                await asyncio.sleep(0)
+            running.remove(record.key)
+            seen.append(record.offset)
+            if len(seen) == 60:
+                everything.set()
+
+        async with Consumer(bootstrap, topic, group_id=topic, auto_offset_reset="earliest") as consumer:
+            each = asyncio.ensure_future(consumer.each(process))
+            await everything.wait()
+            await consumer.close()
+            await each
+        assert most == 3
+        for key in range(3):
+            assert [each for each in seen if each % 3 == key] == list(range(key, 60, 3))
+        async with Consumer(bootstrap, group_id=topic) as consumer:
+            (committed,) = (await consumer.committed([TopicPartition(topic, 0)])).values()
+            assert committed is not None and committed.offset == 60
+
+    run(work())
+
+
+def test_cancelled_side_by_side(bootstrap: str, topic: str) -> None:
+    """A cancellation cancels the tasks, and returns when they have ended; their records are the next ones."""
+
+    async def work() -> None:
+        await fill(bootstrap, topic, b"a", b"b", b"c")
+        ended: list[int] = []
+        begun = asyncio.Event()
+
+        async def process(record: ConsumerRecord) -> None:
+            try:
+                if record.offset:
+                    begun.set()
+                    await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                ended.append(record.offset)
+
+        async with Consumer(bootstrap, topic, group_id=topic, auto_offset_reset="earliest") as consumer:
+            each = asyncio.ensure_future(consumer.each(process))
+            await begun.wait()
+            await asyncio.sleep(0)
+            each.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await each
+            assert sorted(ended) == [0, 1, 2]
+            assert (await consumer.getone()).offset in (0, 1)
+
+    run(work())
+
+
+def test_error_side_by_side(bootstrap: str, topic: str) -> None:
+    """The first error ends it, unless a coroutine takes care of it."""
+
+    async def work() -> None:
+        await fill(bootstrap, topic, b"a", b"b", b"c")
+        skipped: list[int] = []
+
+        async def process(record: ConsumerRecord) -> None:
+            if record.offset:
+                raise KeyError(record.offset)
+
+        async def on_error(record: ConsumerRecord, error: Exception) -> None:
+            await asyncio.sleep(0)
+            if record.offset == 2:
+                raise error
+            skipped.append(record.offset)
+
+        async with Consumer(bootstrap, topic, group_id=topic, auto_offset_reset="earliest") as consumer:
+            with pytest.raises(ProcessingFailed, match="@2: KeyError: 2"):
+                await consumer.each(process, on_error=on_error)
+            assert skipped == [1]
+            assert (await consumer.getone()).offset == 2
+        with pytest.raises(InvalidOption, match="concurrency is 0"):
+            await consumer.each(process, concurrency=0)
+
+    run(work())

@@ -167,6 +167,14 @@ class RebalancingTests(SynchronousTestCase):
             one.synced(frozenset())
             assert one.listener_done() == [SendJoinGroup()]
 
+    def test_heartbeat_from_before_joining(self) -> None:
+        """A heartbeat that is answered after JoinGroup was sent tells of the rebalance that is joined already."""
+        one = member(ClassicMemberState.JOINING)
+        assert one.heartbeat_answered(ErrorCode.REBALANCE_IN_PROGRESS) == []
+        one.joined("m", 3)
+        one.synced(frozenset())
+        assert (one.listener_done(), one.phase) == ([], ClassicMemberState.STABLE)
+
     def test_repeated_join_has_the_new_subscription(self) -> None:
         """Then no further round is needed for it."""
         one = member(ClassicMemberState.JOINING)
