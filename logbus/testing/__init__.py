@@ -12,6 +12,9 @@ A test kit that ships with the product: real brokers for any test.
 * :mod:`~logbus.testing.simulation`: whole clusters in one process, on virtual time.
 * :mod:`~logbus.testing.server`: ``logbus test-server``, brokers for programs in any language.
 
+* :mod:`~logbus.testing.inspected`: what a test asks of its broker: records, groups, and waits for both.
+* :mod:`~logbus.testing.admin`: :class:`~logbus.testing.admin.Admin`, a small admin client without Deferreds.
+
 Used by these:
 
 * :mod:`~logbus.testing.broker_process`: a broker as a child process.
@@ -28,22 +31,31 @@ Used by these:
 * :mod:`~logbus.testing.closable`: what a test starts and closes in a ``with`` block.
 * :mod:`~logbus.testing.temporary`: temporary directories.
 * :mod:`~logbus.testing.settings`: settings as texts.
+* :mod:`~logbus.testing.pytest_settings`: settings by markers.
+* :mod:`~logbus.testing.inspector`: the client with which the kit looks at brokers.
+* :mod:`~logbus.testing.topic_reader`: reads topics, and waits for records.
+* :mod:`~logbus.testing.group_waits`: waits for groups.
+* :mod:`~logbus.testing.record_comparison`: compares records with expected ones.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from logbus.testing.broker import Broker, BrokerFailed
-
 if TYPE_CHECKING:
+    from logbus.testing.broker import Broker, BrokerFailed
     from logbus.testing.cluster import Cluster
     from logbus.testing.local_cluster import LocalCluster
 
 __all__ = ["Broker", "BrokerFailed", "Cluster", "LocalCluster"]
 
-_LATER = {"Cluster": "logbus.testing.cluster", "LocalCluster": "logbus.testing.local_cluster"}
-"""A test of one broker does not pay for what these import."""
+_LATER = {
+    "Broker": "logbus.testing.broker",
+    "BrokerFailed": "logbus.testing.broker_process",
+    "Cluster": "logbus.testing.cluster",
+    "LocalCluster": "logbus.testing.local_cluster",
+}
+"""Imported at first use: pytest loads the plugin for tests that have no broker, too."""
 
 
 def __getattr__(name: str) -> object:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +27,8 @@ from logbus.testing.closable import Closable
 from logbus.testing.faults.control import Faults
 from logbus.testing.faults.rule_book import RuleBook
 from logbus.testing.held_ports import HeldPorts
+from logbus.testing.inspected import Inspected
+from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.temporary import temporary_directory
 
@@ -44,18 +47,20 @@ TEST_CONFIG: Mapping[str, str] = {
 class BrokerRunner(Protocol):
     """A running broker: a process, or a thread of this one."""
 
+    @property
+    def output(self) -> str: ...
     def wait_ready(self, timeout: float) -> Mapping[str, str]: ...
     def stop(self, timeout: float) -> None: ...
     def kill(self) -> None: ...
     def abandon(self) -> None: ...
 
 
-class Broker(Closable):
+class Broker(Inspected, Closable):
     """
     A broker on free ports of 127.0.0.1, with a data directory of its own.
 
-    :param config: settings by Kafka's names, such as ``{"num.partitions": 3}``; a value is a text, a number, a bool, or
-        a list of them.
+    :param config: settings by Kafka's names, ``{"num.partitions": 3}``, or in Python's spelling, ``{"num_partitions":
+        3}``; a value is a text, a number, a bool, a timedelta, or a list of them.
     :param users: names and passwords of those who may log in, by SASL/PLAIN without TLS; None: nobody must.
     :param data_dir: where the data goes and stays; None: a temporary directory that is removed when the broker is
         closed, and at the latest when the process ends. ``log.dirs`` in ``config`` replaces it.
@@ -80,6 +85,7 @@ class Broker(Closable):
         self.config: dict[str, Setting] = {**TEST_CONFIG, **_logins(users or {}), **as_texts(config or {})}
         self.in_process = in_process and self.config.get("workers", "1") == "1"
         self.timeout = timeout
+        self._users = dict(users or {})
         self._temporary = data_dir is None
         self.data_dir = temporary_directory("logbus-") if data_dir is None else Path(data_dir)
         self._addresses: dict[str, str] = {}
@@ -88,17 +94,23 @@ class Broker(Closable):
         self._worker_ports: dict[int, int] = {}
         self._runner: BrokerRunner | None = None
         self._book = RuleBook()
+        self._closed = False
+        self._pid = os.getpid()
         atexit.register(self._at_exit)
 
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT for Kafka clients."""
-        return self._addresses["kafka"]
+        """
+        HOST:PORT for Kafka clients.
+
+        :raise BrokerFailed: it was never started.
+        """
+        return self._address("kafka")
 
     @property
     def admin_url(self) -> str:
         """The HTTP address of metrics, health and the REST API."""
-        return f"http://{self._addresses['admin']}"
+        return f"http://{self._address('admin')}"
 
     @property
     def faults(self) -> Faults:
@@ -132,8 +144,8 @@ class Broker(Closable):
 
     @property
     def output(self) -> str:
-        """The last lines of its log, while it runs in a process of its own."""
-        return self._process.output
+        """The last lines of its log; in this process: of all that is logged in the broker's thread."""
+        return "" if self._runner is None else self._runner.output
 
     def start(self) -> Self:
         """
@@ -149,10 +161,13 @@ class Broker(Closable):
         """
         Begin to start, and return at once, so that others can do so at the same time.
 
-        :raise BrokerFailed: it is running.
+        :raise BrokerFailed: it is running, or closed.
         """
+        self._check_process()
         if self._runner is not None:
             raise BrokerFailed("the broker is already running")
+        if self._closed:
+            raise BrokerFailed("the broker is closed, and gave up its ports and data; make another one")
         self._runner = self._run()
 
     def wait_ready(self) -> None:
@@ -173,6 +188,8 @@ class Broker(Closable):
 
     def stop(self) -> None:
         """Stop as SIGTERM does: in order, with nothing left to recover."""
+        self._check_process()
+        self._close_inspector()
         if self._runner is not None:
             runner, self._runner = self._runner, None
             runner.stop(self.timeout)
@@ -183,6 +200,8 @@ class Broker(Closable):
 
         :raise BrokerFailed: it runs in this process, where it cannot be killed.
         """
+        self._check_process()
+        self._close_inspector()
         if self._runner is not None:
             self._runner.kill()
             self._runner = None
@@ -208,8 +227,13 @@ class Broker(Closable):
         """
         Stop, and remove a temporary data directory.
 
+        A second time it does nothing; nor does it in a process that was forked, which the broker is not of.
+
         :raise BrokerFailed: it did not stop in time; nothing of it is left nevertheless.
         """
+        if self._pid != os.getpid():
+            return
+        self._closed = True
         try:
             self.stop()
         finally:
@@ -217,12 +241,37 @@ class Broker(Closable):
             self._held.close()
             self._remove_data()
 
+    def refuse_nesting(self) -> None:
+        if self._runner is not None:
+            raise BrokerFailed("the broker is already running; a with block of it cannot be nested in another")
+
+    def _inspector_at(self) -> tuple[str, dict[str, str], ReactorThread | None]:
+        self._check_process()
+        if self._runner is None:
+            raise BrokerFailed("the broker is closed" if self._closed else "the broker does not run; start it first")
+        login: dict[str, str] = {}
+        for name, password in list(self._users.items())[:1]:
+            login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+            login |= {"sasl.username": name, "sasl.password": password}
+        return self.bootstrap, login, self._runner.thread if isinstance(self._runner, BrokerThread) else None
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            raise BrokerFailed(f"the broker is of process {self._pid}, which forked this one: here, only connect to it")
+
+    def _address(self, listener: str) -> str:
+        if listener not in self._addresses:
+            raise BrokerFailed("the broker has no address before it is started")
+        return self._addresses[listener]
+
     def _remove_data(self) -> None:
         if self._temporary and self.data_dir.exists():
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def _at_exit(self) -> None:
         """It was not closed: end it at once, and remove temporary data."""
+        if self._pid != os.getpid():
+            return
         runner, self._runner = self._runner, None
         if runner is not None and self._temporary:
             runner.abandon()

@@ -17,7 +17,11 @@ class Closable(ABC):
     def close(self) -> None:
         """End it for good."""
 
+    def refuse_nesting(self) -> None:  # noqa: B027
+        """Raise if it has been started: the end of a second ``with`` block would close what the first one has."""
+
     def __enter__(self) -> Self:
+        self.refuse_nesting()
         try:
             return self.start()
         except BaseException:

@@ -33,7 +33,9 @@ from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
 from logbus.testing.broker_process import BrokerFailed, BrokerProcess, local_listener
 from logbus.testing.closable import Closable
 from logbus.testing.cluster_roles import ClusterRoles
+from logbus.testing.inspected import Inspected
 from logbus.testing.network_proxy import EVERYBODY, NetworkProxy, Way
+from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.temporary import temporary_directory
 from logbus.testing.zookeeper import ZooKeeper, ZooKeeperFailed
@@ -144,7 +146,7 @@ class ClusterBroker(Broker):
         return f"<logbus.testing.ClusterBroker {self.id} {where}>"
 
 
-class Cluster(ClusterRoles[ClusterBroker], Closable):
+class Cluster(ClusterRoles[ClusterBroker], Inspected, Closable):
     """
     :param brokers: how many; their ids count from 0.
     :param config: settings of all of them, by Kafka's names: texts, numbers, bools, or lists of them.
@@ -221,6 +223,7 @@ class Cluster(ClusterRoles[ClusterBroker], Closable):
         """Stop everything, and remove temporary data."""
         atexit.unregister(self.close)
         try:
+            self._close_inspector()
             self.network.mend()
             self._stop_brokers()
         finally:
@@ -230,6 +233,11 @@ class Cluster(ClusterRoles[ClusterBroker], Closable):
             self.zookeeper.close()
             if self._temporary:
                 shutil.rmtree(self._home, ignore_errors=True)
+
+    def _inspector_at(self) -> tuple[str, dict[str, str], ReactorThread | None]:
+        if not self.running:
+            raise BrokerFailed("the cluster does not run; start it first")
+        return self.bootstrap, {}, None
 
     def _stop_brokers(self) -> None:
         # Nothing of it is wanted any more: a crash is quicker than an orderly end.

@@ -16,15 +16,18 @@ metadata store is in memory; it lasts as long as the cluster does, so that broke
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
+from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.broker_thread import BrokerThread
 from logbus.testing.closable import Closable
 from logbus.testing.cluster_roles import ClusterRoles
+from logbus.testing.inspected import Inspected
 from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.store_view import MemoryView
@@ -68,7 +71,7 @@ class LocalBroker(Broker):
         return f"<logbus.testing.LocalBroker {self.id} {where}>"
 
 
-class LocalCluster(ClusterRoles[LocalBroker], Closable):
+class LocalCluster(ClusterRoles[LocalBroker], Inspected, Closable):
     """
     :param brokers: how many; their ids count from 0.
     :param config: settings of all of them, as :class:`~logbus.testing.broker.Broker` has them.
@@ -100,6 +103,8 @@ class LocalCluster(ClusterRoles[LocalBroker], Closable):
             if name in given:
                 raise ValueError(f"{name} is not for a cluster in one process: it numbers its brokers from 0 on")
         self.timeout = timeout
+        self._closed = False
+        self._pid = os.getpid()
         factor = str(min(3, brokers))
         shared = {
             **TEST_CONFIG,
@@ -124,8 +129,11 @@ class LocalCluster(ClusterRoles[LocalBroker], Closable):
         """
         Start all brokers, and wait until each of them knows all.
 
-        :raise BrokerFailed: a broker did not start.
+        :raise BrokerFailed: a broker did not start; or the cluster runs, or is closed.
         """
+        self.refuse_nesting()
+        if self._closed:
+            raise BrokerFailed("the cluster is closed, and gave up its ports and data; make another one")
         if not hasattr(self, "thread"):
             self.thread = ReactorThread("logbus-test-cluster")
             self.tree = MemoryView(self.ensemble, self.thread, self.timeout)
@@ -136,9 +144,22 @@ class LocalCluster(ClusterRoles[LocalBroker], Closable):
         self.wait_known()
         return self
 
+    def refuse_nesting(self) -> None:
+        if self.running:
+            raise BrokerFailed("the cluster is already running; a with block of it cannot be nested in another")
+
+    def _inspector_at(self) -> tuple[str, dict[str, str], ReactorThread | None]:
+        if not self.running or self._pid != os.getpid():
+            raise BrokerFailed("the cluster does not run here; start it first")
+        return self.bootstrap, {}, self.thread
+
     def close(self) -> None:
-        """Stop everything, and remove temporary data."""
+        """Stop everything, and remove temporary data. A second time, and in a forked process, it does nothing."""
+        if self._pid != os.getpid():
+            return
+        self._closed = True
         try:
+            self._close_inspector()
             for broker in self.brokers:
                 if self._temporary:
                     # Nothing of it is wanted any more: nobody needs another leader.

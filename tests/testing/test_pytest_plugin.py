@@ -63,10 +63,9 @@ def test_failing_start(pytester: pytest.Pytester) -> None:
     """A fixture that fails says why, in one line, and nothing about the test kit."""
     pytester.makepyfile(
         """
-        from logbus.testing import broker
+        import pytest
 
-        broker.TEST_CONFIG = {"num.partitions": "many"}
-
+        @pytest.mark.logbus(log_dirs="/proc/nowhere")
         def test_one(logbus_broker):
             pass
         """
@@ -75,18 +74,134 @@ def test_failing_start(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(errors=1)
     lines = result.stdout.lines
     at = next(number for number, line in enumerate(lines) if "ERROR at setup of test_one" in line)
-    said = "the broker did not start: num.partitions: 'many' is not valid; accepted: a whole number from 1 to"
+    said = "the broker did not start: "
     assert lines[at + 1].startswith(said)
+    assert "/proc/nowhere" in lines[at + 1]
     assert lines[at + 2].startswith("=====")
 
 
-def test_cluster(pytester: pytest.Pytester) -> None:
-    """A test gets three brokers by naming the cluster."""
+def test_one_run(pytester: pytest.Pytester) -> None:
+    """Clusters, scopes, markers, topics, the admin client and the registry, each as a test would use it."""
     pytester.makepyfile(
         """
+        from datetime import timedelta
+        from urllib.request import urlopen
+
+        import pytest
+
+        pytestmark = pytest.mark.logbus(num_partitions=2)
+        seen = []
+
         def test_three(logbus_cluster):
             assert logbus_cluster.bootstrap.count(",") == 2
             assert logbus_cluster.controller() in logbus_cluster.brokers
+
+        @pytest.mark.logbus({"log.retention.hours": timedelta(days=1)}, num_partitions=5, brokers=2)
+        def test_marked_cluster(logbus_cluster, logbus_topic, logbus_admin):
+            assert len(logbus_cluster.brokers) == 2
+            assert logbus_admin.partitions(logbus_topic) == 5
+            assert logbus_cluster.brokers[0].config["log.retention.hours"] == "24"
+
+        @pytest.mark.logbus(users={"alice": "x"})
+        @pytest.mark.logbus_topic(partitions=3, cleanup_policy="compact")
+        def test_marked_broker(logbus_broker, logbus_topic, logbus_admin):
+            assert logbus_topic.startswith("test_marked_broker-")
+            assert logbus_admin.partitions(logbus_topic) == 3
+            assert logbus_admin.topic_settings(logbus_topic)["cleanup.policy"] == "compact"
+            assert logbus_broker.config["num.partitions"] == "2"
+
+        @pytest.mark.parametrize("kind", ["a/b", "x"])
+        def test_shared(logbus_module_broker, logbus_topic, logbus_admin, kind):
+            seen.append(logbus_topic)
+            assert set(seen) <= set(logbus_admin.topics())
+            assert logbus_module_broker.config["num.partitions"] == "2"
+
+        def test_registry(logbus_registry):
+            assert urlopen(f"{logbus_registry}/subjects", timeout=60).read() == b"[]"
+
+        def test_shared_cluster(logbus_session_cluster, logbus_topic):
+            assert logbus_session_cluster.read(logbus_topic) == []
+            assert len(logbus_session_cluster.running) == 3
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "--strict-markers").assert_outcomes(passed=7)
+
+
+def test_misuse(pytester: pytest.Pytester) -> None:
+    """Each wrong name and value is one line, which says what would be right."""
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.logbus(num_partitoins=3)
+        def test_name(logbus_broker): pass
+
+        @pytest.mark.logbus({"num.partitions": "many"})
+        def test_value(logbus_broker): pass
+
+        @pytest.mark.logbus(num_partitions=object)
+        def test_type(logbus_broker): pass
+
+        @pytest.mark.logbus({"num.partitions": 1}, num_partitions=3)
+        def test_twice(logbus_broker): pass
+
+        @pytest.mark.logbus("num.partitions", 3)
+        def test_no_dict(logbus_broker): pass
+
+        @pytest.mark.logbus(brokers=3)
+        def test_option(logbus_broker): pass
+
+        @pytest.mark.logbus(num_partitions=3)
+        def test_no_effect(logbus_module_broker): pass
+
+        @pytest.mark.logbus_topic(clean_policy="compact")
+        def test_topic(logbus_topic): pass
+
+        @pytest.mark.logbus_topic(3)
+        def test_topic_argument(logbus_topic): pass
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rN")
+    result.assert_outcomes(errors=9)
+    lines = result.stdout.lines
+    said = {line.split()[-2]: lines[at + 1 : at + 3] for at, line in enumerate(lines) if "ERROR at setup of" in line}
+    for name, words in {
+        "test_name": "@pytest.mark.logbus: num.partitoins is not a broker configuration key; did you mean num.par",
+        "test_value": "@pytest.mark.logbus: num.partitions: 'many' is not valid; accepted: a whole number from 1",
+        "test_type": "@pytest.mark.logbus: config: num.partitions: <class 'object'> is not a text, a number,",
+        "test_twice": "@pytest.mark.logbus: num.partitions is set twice",
+        "test_no_dict": "@pytest.mark.logbus: ('num.partitions', 3): expected one dict such as",
+        "test_option": "@pytest.mark.logbus: brokers is not for a broker, which takes users, in_process,",
+        "test_no_effect": "@pytest.mark.logbus has no effect on logbus_module_broker, which other tests share; mark",
+        "test_topic": "clean.policy is not a topic configuration key; did you mean cleanup.policy",
+        "test_topic_argument": "@pytest.mark.logbus_topic: (3,): expected keyword arguments such as partitions=3",
+    }.items():
+        assert words in said[name][0], said[name]
+        assert said[name][1].startswith("__") or said[name][1].startswith("=="), said[name]
+
+
+def test_workers_of_xdist(pytester: pytest.Pytester) -> None:
+    """Processes of pytest-xdist have brokers, ports and topics of their own."""
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("number", range(4))
+        def test_one(logbus_session_broker, logbus_topic, number):
+            assert logbus_session_broker.read(logbus_topic) == []
+        """
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "-n2").assert_outcomes(passed=4)
+
+
+def test_plugin_is_cheap(pytester: pytest.Pytester) -> None:
+    """A project whose tests have no broker imports nothing of it."""
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_one():
+            assert not [name for name in sys.modules if name.startswith(("logbus.testing.broker", "logbus.net"))]
         """
     )
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
@@ -97,4 +212,4 @@ def test_fixtures_are_listed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("")
     listed = pytester.runpytest_subprocess("--fixtures", "-p", "no:cacheprovider")
     listed.stdout.fnmatch_lines(["logbus_broker*", "*A real broker on a free port*", "logbus_session_broker*"])
-    listed.stdout.fnmatch_lines(["logbus_cluster*", "*Three real brokers and a ZooKeeper*"])
+    listed.stdout.fnmatch_lines(["logbus_cluster*", "*Three real brokers that replicate*"])
