@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, Self
 
-from logbus.testing.broker_process import BrokerFailed, BrokerProcess, local_listener
+from logbus.testing.broker_process import SHOWN_LINES, BrokerFailed, BrokerProcess, local_listener
 from logbus.testing.broker_thread import BrokerThread
 from logbus.testing.closable import Closable
 from logbus.testing.faults.control import Faults
@@ -48,7 +48,8 @@ class BrokerRunner(Protocol):
     """A running broker: a process, or a thread of this one."""
 
     @property
-    def output(self) -> str: ...
+    def log_mark(self) -> int: ...
+    def log_lines(self, since: int) -> list[str]: ...
     def wait_ready(self, timeout: float) -> Mapping[str, str]: ...
     def stop(self, timeout: float) -> None: ...
     def kill(self) -> None: ...
@@ -94,6 +95,7 @@ class Broker(Inspected, Closable):
         self._worker_ports: dict[int, int] = {}
         self._runner: BrokerRunner | None = None
         self._book = RuleBook()
+        self._last_runner: BrokerRunner | None = None
         self._closed = False
         self._pid = os.getpid()
         atexit.register(self._at_exit)
@@ -145,7 +147,20 @@ class Broker(Inspected, Closable):
     @property
     def output(self) -> str:
         """The last lines of its log; in this process: of all that is logged in the broker's thread."""
-        return "" if self._runner is None else self._runner.output
+        return "\n".join(self.log_lines()[-SHOWN_LINES:])
+
+    @property
+    def log_mark(self) -> int:
+        """Where its log is now, for :meth:`log_lines`."""
+        return 0 if self._runner is None else self._runner.log_mark
+
+    def log_lines(self, since: int = 0) -> list[str]:
+        """
+        The last lines of its log, of the last start if there were several.
+
+        :param since: a :attr:`log_mark`: only what was logged afterwards.
+        """
+        return [] if self._last_runner is None else self._last_runner.log_lines(since)
 
     def start(self) -> Self:
         """
@@ -168,7 +183,7 @@ class Broker(Inspected, Closable):
             raise BrokerFailed("the broker is already running")
         if self._closed:
             raise BrokerFailed("the broker is closed, and gave up its ports and data; make another one")
-        self._runner = self._run()
+        self._runner = self._last_runner = self._run()
 
     def wait_ready(self) -> None:
         """

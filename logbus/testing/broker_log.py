@@ -13,6 +13,8 @@ from zope.interface import implementer
 KEPT_LINES = 1000
 TRACEBACK_LINES = 20
 """The last lines of each."""
+LEGACY = {"log_legacy": "twisted"}
+"""What Twisted logs by its older interface."""
 
 
 @implementer(ILogObserver)
@@ -57,7 +59,8 @@ class ThreadLog:
 def _lines(event: LogEvent) -> Iterable[str]:
     at = datetime.fromtimestamp(event.get("log_time", 0.0)).strftime("%H:%M:%S.%f")[:-3]
     level = getattr(event.get("log_level"), "name", "info")
-    yield f"{at} {level:5} [{event.get('log_namespace') or '-'}] {formatEvent(event)}"
+    namespace = event.get("log_namespace") or "-"
+    yield f"{at} {level:5} [{LEGACY.get(namespace, namespace)}] {formatEvent(event)}"
     failure = event.get("log_failure")
     if failure is not None:
         yield from failure.getTraceback().rstrip().splitlines()[-TRACEBACK_LINES:]

@@ -67,6 +67,7 @@ class BrokerProcess:
                 command += ["--set", f"{key}={value}"]
         self.addresses: Mapping[str, str] = {}
         self._lines: list[str] = []
+        self._count = 0
         self._log = None if log is None else log.open("a", encoding="utf-8", buffering=1)
         self._ready: Future[Mapping[str, str]] = Future()
         self.process = subprocess.Popen(
@@ -109,10 +110,22 @@ class BrokerProcess:
         """The last lines of its log."""
         return "\n".join(self._lines[-SHOWN_LINES:])
 
+    @property
+    def log_mark(self) -> int:
+        """The number of lines that it logged so far."""
+        return self._count
+
+    def log_lines(self, since: int) -> list[str]:
+        """The last lines of its log, without those before a mark."""
+        lines = list(self._lines)
+        fresh = max(0, self._count - since)
+        return lines[-fresh:] if fresh else []
+
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self._lines.append(line.rstrip("\n"))
+            self._count += 1
             del self._lines[:-KEPT_LINES]
             if self._log is not None:
                 self._log.write(line)

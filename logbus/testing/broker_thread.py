@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from logbus.attrs_code import kept_attrs_code
 from logbus.errors import LogbusError
 from logbus.testing.broker_log import ThreadLog
-from logbus.testing.broker_process import SHOWN_LINES, BrokerFailed
+from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.reactor_thread import ReactorThread
 
 if TYPE_CHECKING:
@@ -66,9 +66,13 @@ class BrokerThread:
         self.thread.call(self._begin, config, data_dir, ports)
 
     @property
-    def output(self) -> str:
-        """The last lines that were logged in the thread."""
-        return "\n".join(self.log.lines()[-SHOWN_LINES:])
+    def log_mark(self) -> int:
+        """The number of events that were logged so far."""
+        return self.log.count
+
+    def log_lines(self, since: int) -> list[str]:
+        """The last lines that were logged in the thread, without those before a mark."""
+        return self.log.lines(since)
 
     def wait_ready(self, timeout: float) -> Mapping[str, str]:
         try:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS = 30.0
 """A wait takes so long at most, unless it says otherwise."""
+MOST_LINES = 100
+"""Of a difference."""
 GRACE = 10.0
 """Seconds beyond that for the requests which then find out what there is instead."""
 
@@ -60,9 +62,24 @@ class Inspected(ABC):
         :param isolation: ``read_committed`` leaves out open and aborted transactions.
         :param last: only those of so many last offsets of each partition.
         """
+        __tracebackhide__ = True
         from logbus.testing.topic_reader import read_topic
 
         return self._inspector().run(lambda cluster: read_topic(cluster, topic, isolation, partition, last), timeout)
+
+    def read_topics(
+        self, last: int, most: int, *, timeout: float = WAIT_SECONDS
+    ) -> tuple[dict[str, tuple[int, list[ConsumerRecord]]], int]:
+        """
+        The number of offsets and the last records of each topic but internal ones; and how many topics are left out.
+
+        :param last: those of so many last offsets of each partition.
+        :param most: so many topics.
+        """
+        __tracebackhide__ = True
+        from logbus.testing.topic_reader import read_topics
+
+        return self._inspector().run(lambda cluster: read_topics(cluster, last, most), timeout)
 
     def wait_readable(
         self,
@@ -77,6 +94,7 @@ class Inspected(ABC):
 
         :raise WaitTimedOut: there were fewer.
         """
+        __tracebackhide__ = True
         from logbus.testing.topic_reader import wait_readable
 
         return self._inspector().run(
@@ -100,6 +118,7 @@ class Inspected(ABC):
         :param in_order: by partition and offset; False: the order does not matter.
         :raise AssertionError: shows the difference.
         """
+        __tracebackhide__ = True
         from logbus.testing.record_comparison import as_fields, differences
         from logbus.testing.store_view import WaitTimedOut
 
@@ -117,7 +136,8 @@ class Inspected(ABC):
         lines = differences(records, wanted, in_order=in_order)
         if lines:
             counts = f"{len(records)} record{'s' * (len(records) != 1)}, {len(wanted)} expected"
-            raise AssertionError("\n".join([f"{topic}: {counts}{late}", *lines]))
+            more = [f"... and {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
+            raise AssertionError("\n".join([f"{topic}: {counts}{late}", *lines[:MOST_LINES], *more]))
         return records
 
     def wait_stable(self, group: str, *, members: int | None = None, timeout: float = WAIT_SECONDS) -> GroupDescription:
@@ -127,6 +147,7 @@ class Inspected(ABC):
         :param members: how many it has then; None: any number from 1 on.
         :raise WaitTimedOut: it was not.
         """
+        __tracebackhide__ = True
         from logbus.testing.group_waits import wait_stable
 
         return self._inspector().run(lambda cluster: wait_stable(cluster, group, members, timeout), timeout + GRACE)
@@ -138,6 +159,7 @@ class Inspected(ABC):
         :param topics: of these topics; none: of those that it has committed offsets of, or whose partitions it has.
         :raise WaitTimedOut: it had not.
         """
+        __tracebackhide__ = True
         from logbus.testing.group_waits import wait_no_lag
 
         return self._inspector().run(lambda cluster: wait_no_lag(cluster, group, topics, timeout), timeout + GRACE)

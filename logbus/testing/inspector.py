@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from logbus.errors import LogbusError
 from logbus.testing.reactor_thread import ReactorThread
 
 if TYPE_CHECKING:
@@ -46,12 +47,17 @@ class Inspector:
         :param timeout: seconds, after which it is cancelled.
         :raise TimeoutError: it had not ended.
         """
+        __tracebackhide__ = True
         assert self._thread is not None
 
         async def running() -> T:
             return await what(self._connected())
 
-        return self._thread.run(running, timeout)
+        try:
+            return self._thread.run(running, timeout)
+        except (LogbusError, TimeoutError) as e:
+            # A test is told what was wrong; where the kit noticed it is of no use to it.
+            raise e.with_traceback(None) from None
 
     def close(self) -> None:
         """Close its connections, and its thread if it has one."""

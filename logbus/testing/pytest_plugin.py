@@ -7,7 +7,7 @@ Nothing of logbus is imported before a test asks for a broker: the plugin is loa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from logbus.testing.broker import Broker
     from logbus.testing.cluster import Cluster
     from logbus.testing.local_cluster import LocalCluster
+    from logbus.testing.pytest_report import Witness
     from logbus.testing.pytest_settings import Marked
     from logbus.testing.settings import Setting
 
@@ -35,6 +36,9 @@ SERVERS = (
 
 TOPIC_MARKER = "logbus_topic"
 LONGEST_NAME = 249
+
+WITNESSES: pytest.StashKey[dict[str, Witness]] = pytest.StashKey()
+"""Of the brokers and clusters that run, by the name of the fixture."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,6 +57,28 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         with _plainly():
             check_effect(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Before a test, remember where the logs of those brokers are that it may share."""
+    for witness in item.session.stash.get(WITNESSES, {}).values():
+        witness.begin()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what the test's brokers logged, and what their topics hold, if it has failed."""
+    report = yield
+    # A fixture of ours that fails has said all in one line.
+    plain = call.excinfo is not None and isinstance(call.excinfo.value, pytest.fail.Exception) and call.when == "setup"
+    if report.failed and report.when != "teardown" and not plain:
+        for name, witness in item.session.stash.get(WITNESSES, {}).items():
+            if name in getattr(item, "fixturenames", ()) or witness.node is item:
+                report.sections += witness.sections()
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -114,7 +140,7 @@ def logbus_zookeeper_cluster(request: pytest.FixtureRequest, logbus_config: Mapp
         from logbus.testing.cluster import Cluster
 
         marked = _marked(request, logbus_config, "a cluster")
-        with Cluster(config=marked.config, **marked.options) as cluster:
+        with Cluster(config=marked.config, **marked.options) as cluster, _witnessed(request, cluster):
             yield cluster
 
 
@@ -163,7 +189,7 @@ def _broker(request: pytest.FixtureRequest, config: Mapping[str, Setting]) -> It
         from logbus.testing.broker import Broker
 
         marked = _marked(request, config, "a broker")
-        with Broker(marked.config, **marked.options) as broker:
+        with Broker(marked.config, **marked.options) as broker, _witnessed(request, broker):
             yield broker
 
 
@@ -172,7 +198,7 @@ def _cluster(request: pytest.FixtureRequest, config: Mapping[str, Setting]) -> I
         from logbus.testing.local_cluster import LocalCluster
 
         marked = _marked(request, config, "a cluster")
-        with LocalCluster(config=marked.config, **marked.options) as cluster:
+        with LocalCluster(config=marked.config, **marked.options) as cluster, _witnessed(request, cluster):
             yield cluster
 
 
@@ -186,6 +212,20 @@ def _marked(request: pytest.FixtureRequest, config: Mapping[str, Setting], what:
         raise BadMarker(f"the fixture logbus_config: {e}") from None
     found = marked(request.node, BROKER_OPTIONS if what == "a broker" else CLUSTER_OPTIONS, what)
     return Marked({**common, **found.config}, found.options)
+
+
+@contextmanager
+def _witnessed(request: pytest.FixtureRequest, server: Broker | LocalCluster | Cluster) -> Iterator[None]:
+    """Have reports of failed tests tell of a broker or cluster, as long as it runs."""
+    from logbus.testing.pytest_report import Witness
+
+    witnesses = request.session.stash.setdefault(WITNESSES, {})
+    name = request.fixturename or ""
+    witnesses[name] = Witness(name, server, request.node)
+    try:
+        yield
+    finally:
+        del witnesses[name]
 
 
 @contextmanager

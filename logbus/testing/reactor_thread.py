@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Seconds in which a coroutine that was cancelled has to end.
-GRACE = 10.0
+GRACE = 2.0
 
 
 class WrongThread(LogbusError):

@@ -106,6 +106,29 @@ async def read_topic(
         reader.close()
 
 
+async def read_topics(
+    cluster: Cluster, last: int, most: int
+) -> tuple[dict[str, tuple[int, list[ConsumerRecord]]], int]:
+    """
+    The number of offsets and the last records of each topic but internal ones, and how many topics are left out.
+
+    :param last: so many offsets of each partition.
+    :param most: so many topics.
+    """
+    topics = [topic.name for topic in await cluster.topics() if not topic.internal]
+    reader = TopicReader(cluster, "read_uncommitted")
+    found: dict[str, tuple[int, list[ConsumerRecord]]] = {}
+    try:
+        for topic in topics[:most]:
+            partitions = await reader.partitions(topic)
+            bounds = await reader.bounds(partitions)
+            offsets = sum(end - first for first, end in bounds.values())
+            found[topic] = offsets, await reader.read(partitions, last)
+    finally:
+        reader.close()
+    return found, len(topics) - len(found)
+
+
 async def wait_readable(
     cluster: Cluster, topic: str, count: int, isolation: Isolation, seconds: float
 ) -> list[ConsumerRecord]:

@@ -149,7 +149,7 @@ def test_setting_types() -> None:
     assert broker.config["log.cleaner.io.max.bytes.per.second"] == "1.5"
     assert broker.config["advertised.listeners"] == "A://a:1,B://b:2"
     before = temporary_directories()
-    with pytest.raises(TypeError, match=r"config: num\.partitions: None is not a text, a number, a bool or a list"):
+    with pytest.raises(TypeError, match=r"config: num\.partitions: None is not a text, a number, a bool, a timedelta"):
         Broker({"num.partitions": None})  # type: ignore[dict-item]
     with pytest.raises(TypeError, match=r"config: num\.partitions: b'3' is not a text"):
         Broker({"num.partitions": b"3"})  # type: ignore[dict-item]

@@ -130,6 +130,7 @@ def test_admin(server: Broker | LocalCluster, topic: str) -> None:
     assert admin.topic_settings(topic)["retention.ms"] == "1000"
     assert admin.partitions(topic) == 3
     write(server, topic, b"1")
+    server.wait_readable(topic, 1, isolation="read_committed", timeout=SECONDS)
     assert admin.delete_records(topic) == 2
     assert len(admin.run(lambda client: client.describe_cluster()).nodes) in (1, 2)
     with pytest.raises(ApiError, match="exists already"):

@@ -180,6 +180,54 @@ def test_misuse(pytester: pytest.Pytester) -> None:
         assert said[name][1].startswith("__") or said[name][1].startswith("=="), said[name]
 
 
+def test_report_of_a_failure(pytester: pytest.Pytester) -> None:
+    """It has the broker's log since the test began, and the records; nothing of the kit's own code."""
+    pytester.makepyfile(
+        """
+        import time
+        from confluent_kafka import Producer
+
+        def put(broker, topic, *values):
+            producer = Producer({"bootstrap.servers": broker.bootstrap})
+            for value in values:
+                producer.produce(topic, value)
+            assert producer.flush(60) == 0
+
+        def test_before(logbus_module_broker):
+            put(logbus_module_broker, "early", *map(str, range(25)))
+
+        def test_shared(logbus_module_broker):
+            put(logbus_module_broker, "late", "x" * 1000)
+            logbus_module_broker.assert_records("late", ["1"], timeout=0.1)
+
+        def test_hanging_broker(logbus_broker):
+            logbus_broker._runner.thread.call(time.sleep, 9)
+            raise SystemExit("stuck")
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--tb=short")
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*AssertionError: late: 1 record, 1 expected",
+            "E   - value=b'1'",
+            "*logbus_module_broker: log ---*",
+            "*topic late was created*",
+            "*logbus_module_broker: topics ---*",
+            "early: 25 offsets, the last 20 records",
+            "  0:5 value=b'5'",
+            "late: 1 offsets",
+            "  0:0 value=b'xxx*... (1003 characters)",
+        ]
+    )
+    shown = result.stdout.str().partition("test_hanging_broker")[0]
+    assert "topic early was created" not in shown
+    assert "logbus/testing" not in shown
+    result.stdout.fnmatch_lines(
+        ["*not readable: not done within 5 s; the brokers' threads are in:)", "logbus-test-broker:"]
+    )
+
+
 def test_workers_of_xdist(pytester: pytest.Pytester) -> None:
     """Processes of pytest-xdist have brokers, ports and topics of their own."""
     pytester.makepyfile(
@@ -211,5 +259,6 @@ def test_fixtures_are_listed(pytester: pytest.Pytester) -> None:
     """``pytest --fixtures`` explains them."""
     pytester.makepyfile("")
     listed = pytester.runpytest_subprocess("--fixtures", "-p", "no:cacheprovider")
-    listed.stdout.fnmatch_lines(["logbus_broker*", "*A real broker on a free port*", "logbus_session_broker*"])
+    listed.stdout.fnmatch_lines(["logbus_broker*", "*A real broker on a free port*"])
+    listed.stdout.fnmatch_lines(["logbus_session_broker*"])
     listed.stdout.fnmatch_lines(["logbus_cluster*", "*Three real brokers that replicate*"])
