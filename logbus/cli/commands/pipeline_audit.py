@@ -12,7 +12,7 @@ from logbus.cli.audit_query import AuditQuery, audit_options, print_comparisons
 from logbus.cli.options import json_option
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options, kafka_options, new_file_option
-from logbus.cli.pipeline_options import parse_named
+from logbus.cli.pipeline_options import option_of_catalog, parse_named, store_of, store_options
 
 
 @click.command()
@@ -20,6 +20,15 @@ from logbus.cli.pipeline_options import parse_named
 @click.option(
     "--table", "tables", multiple=True, metavar="NAME=DIR", help="A table of 'logbus pipeline load'; may be repeated."
 )
+@click.option(
+    "--iceberg",
+    "iceberg_tables",
+    multiple=True,
+    metavar="NAME=TABLE",
+    help="The same of Iceberg, such as lake=shop.views; may be repeated.",
+)
+@option_of_catalog
+@store_options
 @click.option("--only", "topics", multiple=True, metavar="TOPIC", help="Audit this topic only; may be repeated.")
 @click.option("--schema-registry", metavar="URL", help="The schema registry for events in framed Avro.")
 @click.option(
@@ -32,6 +41,9 @@ from logbus.cli.pipeline_options import parse_named
 def audit(
     query: AuditQuery,
     tables: tuple[str, ...],
+    iceberg_tables: tuple[str, ...],
+    catalog: str,
+    store_settings: tuple[str, ...],
     topics: tuple[str, ...],
     schema_registry: str | None,
     registry_auth: str,
@@ -47,6 +59,7 @@ def audit(
     \b
     Example:
       logbus pipeline audit --table lake=lake/events
+      logbus pipeline audit --iceberg lake=shop.events --catalog demo
       logbus pipeline audit --table lake=lake/events --expect warehouse=events --page audit.html
     """
     from logbus.cli.app import print_error
@@ -57,6 +70,9 @@ def audit(
     options = AuditOptions(
         source={"subscribe": query.topic, **kafka},
         tables=parse_named(tables, "--table", "lake=lake/orders"),
+        iceberg_tables=parse_named(iceberg_tables, "--iceberg", "lake=shop.orders"),
+        catalog=catalog,
+        store_options=store_of(store_settings),
         topics=topics,
         since_ms=query.since_ms or 0,
         until_ms=query.until_ms,

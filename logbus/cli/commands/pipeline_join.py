@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 @click.option("--right-time", metavar="FIELD", default="", help="The same for RIGHT.")
 @click.option("--left-into", metavar="COLUMN", default="", help="One column for all of LEFT's JSON: l.COLUMN.FIELD.")
 @click.option("--right-into", metavar="COLUMN", default="", help="The same for RIGHT.")
+@click.option(
+    "--left-metadata-as",
+    metavar="columns|NAME",
+    default="",
+    help="The topic, partition, offset, timestamp and key of LEFT's records: columns, or fields of one of this name; "
+    "default: columns, or if the event has a field of such a name, kafka.",
+)
+@click.option("--right-metadata-as", metavar="columns|NAME", default="", help="The same for RIGHT.")
 @click.option("--table", "is_table", is_flag=True, help="Treat RIGHT as a table: the newest record of each key.")
 @click.option(
     "--on", "on", multiple=True, required=True, metavar="LEFT=RIGHT", help="Fields that must be equal; may be repeated."
@@ -76,6 +84,8 @@ def join(
     right_time: str,
     left_into: str,
     right_into: str,
+    left_metadata_as: str,
+    right_metadata_as: str,
     is_table: bool,
     on: tuple[str, ...],
     select: tuple[str, ...],
@@ -119,10 +129,10 @@ def join(
     reading = {**kafka, **source_of(source_settings)}
     mine = EventStream(
         source={"subscribe": left, **reading},
-        payload=_payload("left", left_schema, left_time, left_into),
+        payload=_payload("left", left_schema, left_time, left_into, left_metadata_as),
         watermark=watermark,
     )
-    payload = _payload("right", right_schema, right_time, right_into)
+    payload = _payload("right", right_schema, right_time, right_into, right_metadata_as)
     theirs: EventStream | TableTopic = (
         TableTopic(source={"subscribe": right, **kafka}, payload=payload)
         if is_table
@@ -153,17 +163,18 @@ def _given() -> set[str]:
     return {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
 
 
-def _payload(side: str, schema: str | None, time: str, into: str) -> Payload:
+def _payload(side: str, schema: str | None, time: str, into: str, metadata: str) -> Payload:
     from logbus.pipeline.errors import OptionError
     from logbus.pipeline.payloads.payload import JsonPayload, RawPayload
 
     if schema is None:
-        for option, value in (("time", time), ("into", into)):
+        for option, value in (("time", time), ("into", into), ("metadata-as", metadata)):
             if value:
                 field = ", with a field of this name" if option == "time" else ""
                 raise click.UsageError(f"--{side}-{option} {value} needs --{side}-schema{field}")
         return RawPayload()
     try:
-        return JsonPayload(schema=text_of(schema), event_time=time, into=into)
+        return JsonPayload(schema=text_of(schema), event_time=time, into=into, metadata=metadata)
     except OptionError as e:
-        raise OptionError(f"--{side}-schema: {str(e).replace('--into', f'--{side}-into')}") from None
+        said = str(e).replace("--into", f"--{side}-into").replace("--metadata-as", f"--{side}-metadata-as")
+        raise OptionError(f"--{side}-schema: {said}") from None

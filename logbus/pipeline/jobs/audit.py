@@ -22,12 +22,13 @@ from logbus.pipeline.blocking.schema_registry import RegistryClient
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.audit_event_sums import sum_events
 from logbus.pipeline.jobs.audit_limits import AuditLimits
-from logbus.pipeline.jobs.audit_tables import TableCount, count_table, open_table
+from logbus.pipeline.jobs.audit_tables import TableCount, TablePlace, count_table
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.cancellation import stoppable
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.slow_workers import retried
 from logbus.pipeline.jobs.time_text import time_text
+from logbus.pipeline.lake.formats import ICEBERG
 from logbus.pipeline.source.options import read_source_options as read_options
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ class AuditOptions:
 
     :ivar source: options of ``format("logbus")`` for the monitoring events; the default topic is ``logbus-audit``.
     :ivar tables: tables that :mod:`~logbus.pipeline.jobs.load` loads into, by their names in the report.
+    :ivar iceberg_tables: tables of Iceberg, such as ``lake.views``, by their names in the report.
+    :ivar catalog: in which these are; "": the default one.
+    :ivar store_options: of the object stores that ``tables`` are on; others come from the environment.
     :ivar topics: those to compare; empty: all topics of the events and tables.
     :ivar since_ms, until_ms: compare the windows that begin in between, in milliseconds since 1970.
     :ivar grace: seconds after the end of a window before it is judged. It should be longer than a record takes to get
@@ -64,6 +68,9 @@ class AuditOptions:
 
     source: Mapping[str, str]
     tables: Mapping[str, str] = field(factory=dict)
+    iceberg_tables: Mapping[str, str] = field(factory=dict)
+    catalog: str = ""
+    store_options: Mapping[str, str] = field(factory=dict, repr=False)
     topics: Sequence[str] = ()
     since_ms: int = 0
     until_ms: int | None = None
@@ -91,9 +98,17 @@ class AuditOptions:
             raise OptionError(
                 f"the audit would end at {time_text(self.until_ms)}, before it begins at {time_text(self.since_ms)}"
             )
-        for name, url in self.tables.items():
-            if not name or not url:
-                raise OptionError(f"{name!r}={url!r} is no table: it takes a name, and a directory or URL")
+        if twice := sorted(self.tables.keys() & self.iceberg_tables.keys()):
+            raise OptionError(f"{twice[0]!r} is there twice; each table takes a name of its own")
+        for place in self.places():
+            place.check()
+
+    def places(self) -> Sequence[TablePlace]:
+        """The tables."""
+        return [
+            *(TablePlace(name, url, store_options=self.store_options) for name, url in self.tables.items()),
+            *(TablePlace(name, table, ICEBERG, self.catalog) for name, table in self.iceberg_tables.items()),
+        ]
 
     def check(self, tell: Callable[[str], None]) -> int | None:
         """
@@ -102,7 +117,7 @@ class AuditOptions:
         :raise PipelineError: it does not.
         """
         offsets = self.to_read(tell)
-        return None if self.tables else offsets
+        return None if self.places() else offsets
 
     def to_read(self, tell: Callable[[str], None]) -> int | None:
         """The number of offsets of monitoring events. See :meth:`check`."""
@@ -201,14 +216,15 @@ class _Audit:
         self.ledger = AuditTotals(self.options.measure)
 
     def run(self, spark: SparkSession, now_ms: Callable[[], int]) -> AuditReport:
-        tables = {name: open_table(spark, url) for name, url in self.options.tables.items()}
+        places = self.options.places()
+        tables = [place.open(spark) for place in places]
         self.read_events(spark)
         settled_ms = now_ms() - int(self.options.grace * 1000)
         self.compare(settled_ms)  # Fails if windows do not fit into each other, before tables are read.
-        for name, table in tables.items():
+        for place, table in zip(places, tables, strict=True):
             longest = max(self.lengths.values(), default=DEFAULT_WINDOW_MS)
-            self.tables[name] = count_table(spark, table, self.lengths, longest)
-            self.add_table(name, self.options.tables[name], self.tables[name], longest)
+            self.tables[place.name] = count_table(spark, table, self.lengths, longest)
+            self.add_table(place.name, place.url, self.tables[place.name], longest)
         self.judge(self.compare(settled_ms))
         return self.report
 

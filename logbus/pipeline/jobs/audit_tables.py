@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.lake.formats import table_at
+from logbus.pipeline.lake.formats import check_format, is_on_object_store, table_at
 from logbus.pipeline.lake.load_state import LoadState
 from logbus.pipeline.payloads.record_metadata import metadata_of, metadata_struct
 
@@ -47,17 +47,49 @@ class TableCount:
     notes: tuple[str, ...] = ()
 
 
-def open_table(spark: SparkSession, url: str) -> LoadTarget:
+@frozen
+class TablePlace:
     """
-    The table at a directory or URL.
+    Where a table is.
 
-    :raise OptionError: there is none.
-    :raise LakeError: it is damaged.
+    :ivar name: in the report.
+    :ivar url: its directory or URL; of Iceberg, its name.
+    :ivar table_format: "": as the table has it.
+    :ivar catalog: of a table of Iceberg; "": the default one.
+    :ivar store_options: of an object store; a table that is on none does not take them.
     """
-    table = table_at(spark, url)
-    if not table.number:
-        raise OptionError(f"there is no table at {table.url}")
-    return table
+
+    name: str
+    url: str
+    table_format: str = ""
+    catalog: str = ""
+    store_options: Mapping[str, str] = field(factory=dict, repr=False)
+
+    @property
+    def _options(self) -> Mapping[str, str]:
+        return self.store_options if is_on_object_store(self.url) else {}
+
+    def check(self) -> None:
+        """
+        Check what can be checked without Spark.
+
+        :raise OptionError: there is no such catalog, or an option is none of the store's.
+        """
+        if not self.name or not self.url:
+            raise OptionError(f"{self.name!r}={self.url!r} is no table: it takes a name, and a directory or URL")
+        check_format(self.url, self.table_format, self._options, self.catalog)
+
+    def open(self, spark: SparkSession) -> LoadTarget:
+        """
+        The table.
+
+        :raise OptionError: there is none.
+        :raise LakeError: it is damaged.
+        """
+        table = table_at(spark, self.url, self.table_format, self._options, self.catalog)
+        if not table.number:
+            raise OptionError(f"there is no table at {table.url}")
+        return table
 
 
 def count_table(spark: SparkSession, table: LoadTarget, lengths: Mapping[str, int], length: int) -> TableCount:

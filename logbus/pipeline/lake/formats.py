@@ -29,6 +29,11 @@ _SIGNS = {"_delta_log": DELTA}
 _OBJECT_STORES = (*S3_SCHEMES, *GCS_SCHEMES, *AZURE_SCHEMES)
 
 
+def is_on_object_store(url: str) -> bool:
+    """Whether a table's URL is one of S3, or of Google's or Azure's stores."""
+    return split_scheme(url)[0] in _OBJECT_STORES
+
+
 def check_format(url: str, wanted: str, options: Mapping[str, str], catalog: str = "") -> None:
     """
     Check what can be checked without looking at the table.
@@ -48,7 +53,7 @@ def check_format(url: str, wanted: str, options: Mapping[str, str], catalog: str
         if options:
             raise OptionError(f"{url}: a table of {ICEBERG} has the store that its catalog says, and no store options")
         return
-    is_object_store = split_scheme(url)[0] in _OBJECT_STORES
+    is_object_store = is_on_object_store(url)
     if is_object_store and wanted == PARQUET:
         raise LakeError(
             f"{url}: tables of the format {PARQUET} can be in a local directory or on HDFS; {_others()} can be there"
@@ -133,7 +138,7 @@ def format_of(names: Sequence[str]) -> str:
 
 
 def _names(spark: SparkSession, url: str, options: Mapping[str, str]) -> list[str]:
-    if split_scheme(url)[0] in _OBJECT_STORES:
+    if is_on_object_store(url):
         from pyarrow import fs
 
         store = ArrowStore(url, options)

@@ -38,6 +38,7 @@ from logbus.pipeline.lake.layout import QUARANTINE
 from logbus.pipeline.lake.load_state import LoadState, TopicOffsets
 from logbus.pipeline.lake.offset_set import OffsetSet
 from logbus.pipeline.lake.table import Table
+from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker
 from tests.pipeline.load_fixtures import ask, fill, load, make
 
@@ -235,6 +236,36 @@ class TestPlanted:
         assert {verdict for who, verdict in found if who != "part"} == {"complete"}
         assert report.notes["part"] == [f"{topic}-0: it begins at offset 30"]
 
+    def test_tables_of_other_formats(self, spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+        """Of Delta Lake and Iceberg, with their quarantines; and what other programs do to the rows is found."""
+        polars = pytest.importorskip("polars")
+        for name in ("pyiceberg", "deltalake"):
+            pytest.importorskip(name)
+        from pyiceberg.catalog import load_catalog
+
+        from tests.pipeline.lake.iceberg.fixtures import NAME, catalog_in
+
+        topic, delta = make(broker), str(tmp_path / "delta")
+        values = [b'{"e": %d}' % number if number % 5 else b"odd" for number in range(20)]
+        fill(broker, topic, values, times=lambda number: FIRST + number)
+        events = _publish(broker, [encode_event(_event("shop", PRODUCER, {topic: 20}))])
+        with catalog_in(tmp_path) as catalog:
+            into = {"payload": JsonPayload(schema="e INT"), "partition_by": ""}
+            assert load(spark, broker, Path(delta), topic, format="delta", **into).quarantined == 4
+            load(spark, broker, Path(NAME), topic, format="iceberg", catalog=catalog, **into)
+            asked = {"tables": {"delta": delta}, "iceberg_tables": {"ice": NAME}, "catalog": catalog}
+            report = _run(spark, broker, events, **asked)
+            assert _verdicts(report) == {(topic, 0, name): ("complete", 0) for name in ("delta", "ice")}
+            assert not report.has_failed
+            rows = polars.read_delta(delta).filter(polars.col("offset") < 3)
+            rows.write_delta(delta, mode="append")
+            load_catalog(catalog).load_table(NAME).delete("e < 3")
+            report = _run(spark, broker, events, **asked)
+            assert _verdicts(report) == {(topic, 0, "delta"): ("duplicated", -2), (topic, 0, "ice"): ("missing", 2)}
+            assert report.doubled == {"delta": {topic: 2}, "ice": {}}
+            with pytest.raises(OptionError, match=r"there is no table at lake\.other"):
+                _run(spark, broker, events, iceberg_tables={"ice": "lake.other"}, catalog=catalog)
+
 
 CLIENTS = """
 import random, sys, time
@@ -319,6 +350,10 @@ class TestBadInput:
             ({"grace": -1}, "grace is -1"),
             ({"since_ms": 5, "until_ms": 5}, "before it begins"),
             ({"tables": {"lake": ""}}, "it takes a name, and a directory"),
+            ({"tables": {"lake": "a"}, "iceberg_tables": {"lake": "a.b"}}, "'lake' is there twice"),
+            ({"iceberg_tables": {"lake": "views"}}, "a table of Iceberg is NAMESPACE.TABLE in a catalog"),
+            ({"iceberg_tables": {"lake": "a.b"}, "catalog": "none"}, "there is no catalog 'none'"),
+            ({"tables": {"lake": "s3://a/b"}, "store_options": {"REGION": "x"}}, "REGION is no option of s3"),
             ({"source": {"nonsense": "1"}}, "'nonsense' is not known"),
         ],
     )

@@ -279,6 +279,9 @@ class CommandTests(TestCase):
         self.refused("no field 'a.x' for the event's time", *load, "a array<int>", "--event-time", "a.x")
         self.refused("'Event_Time' is the event's time: say that it is", *windows, "Event_Time TIMESTAMP")
         self.refused("--right-into x needs --right-schema", *join, "--right-into", "x")
+        self.refused("--left-metadata-as m needs --left-schema", *join, "--left-metadata-as", "m")
+        left = (*join, "--left-metadata-as", "meta", "--left-schema", "Meta INT")
+        self.refused("--left-schema: the event's field 'Meta' has the name of the column of the record's", *left)
         # Where there are no directories, the names are free.
         hours = ("--by", "hour", "--aggregate", "n", "--left-into", "event")
         self.refused("No such option '--left-into'", *windows, "date DATE, hour INT", *hours)
@@ -296,6 +299,7 @@ class CommandTests(TestCase):
         self.refused("--table: 'x' is not NAME=VALUE, such as lake=lake/orders", "audit", "--table", "x")
         twice = ("--table", "lake=a", "--table", "lake=b")
         self.refused("--table: 'lake' is there twice", "audit", *twice)
+        self.refused("--iceberg: 'x' is not NAME=VALUE, such as lake=shop.orders", "audit", "--iceberg", "x")
         one = ("mirror-check", "orders", "--mirror", "127.0.0.1:1")
         self.refused("--mirror-kafka: 'x' is not NAME=VALUE, such as security", *one, "--mirror-kafka", "x")
         self.refused("--rename: 'x' is not NAME=VALUE, such as orders=here.orders", *one, "--rename", "x")
