@@ -9,8 +9,6 @@ reads the same topic by the same client without Spark, per second of its process
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from benchmarks.processor_time import ProcessorTime
 from logbus.interpreter import InterpreterBuild
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking import Brokers, ConnectionSettings
@@ -133,17 +132,6 @@ class PrebuiltReader(DataSourceReader):
             left -= batch.num_rows
 
 
-def processor(pid: int) -> float:
-    """Processor seconds of a process and of all that it started, those that have ended included."""
-    used, children = 0.0, []
-    with contextlib.suppress(OSError):
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        used = sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            children += (thread / "children").read_text().split()
-    return used + sum(processor(int(child)) for child in children)
-
-
 class Taken(NamedTuple):
     """Seconds that something took: by the clock, and of processors in Spark's processes."""
 
@@ -151,11 +139,11 @@ class Taken(NamedTuple):
     processor: float
 
 
-def timed(call: Callable[[], object], pid: int) -> Taken:
+def timed(call: Callable[[], object], processor: ProcessorTime) -> Taken:
     """Do it once."""
-    used, begun = processor(pid), time.perf_counter()
+    used, begun = processor.seconds(), time.perf_counter()
     call()
-    return Taken(time.perf_counter() - begun, processor(pid) - used)
+    return Taken(time.perf_counter() - begun, processor.seconds() - used)
 
 
 def alone(brokers: Brokers, topic: str, rows: int) -> None:
@@ -179,8 +167,8 @@ def measure(
     both.append(lambda: ready.load().write.format("noop").mode("overwrite").save())
     for each in both:
         each()
-    pid = spark.sparkContext._gateway.proc.pid
-    taken = [[timed(each, pid) for each in both] for _ in range(rounds)]
+    processor = ProcessorTime.of(spark.sparkContext._gateway.proc.pid)
+    taken = [[timed(each, processor) for each in both] for _ in range(rounds)]
     return [Taken(*map(median, zip(*times, strict=True))) for times in zip(*taken, strict=True)]
 
 

@@ -3,14 +3,14 @@ Compares the source and the sink with Spark's own Kafka connector, which comes f
 
 Both use the same broker on the same cores, by turns in one session. Rates are rows per second of processor time in
 Spark's processes (the JVM and its Python workers), which other work on the machine changes little, and per second on
-the clock.
+the clock: the medians of the rounds. Ratios are those of the rounds, each of which has both.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.compare.jars import SPARK_KAFKA_VERSION, spark_kafka_jars
 from benchmarks.pipeline_source import PARTITIONS, SETTINGS, Taken, fill, timed
+from benchmarks.processor_time import ProcessorTime
 from logbus.interpreter import InterpreterBuild
 from logbus.pipeline.blocking import Brokers, ConnectionSettings
 from logbus.pipeline.session import session
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 CACHE = Path(os.environ.get("LOGBUS_JARS", "~/.cache/logbus-benchmarks")).expanduser()
 FORMATS = ("logbus", "kafka")
+_TICK = 0.01
+"""Seconds: what Linux counts processor time in."""
 
 
 def noop(rows: DataFrame) -> None:
@@ -50,21 +53,32 @@ def aggregate(rows: DataFrame) -> None:
 CELLS: dict[str, Callable[[Any], None]] = {"noop": noop, "count": count, "aggregate": aggregate}
 
 
-def compared(spark: SparkSession, calls: list[Callable[[], object]], rounds: int) -> list[Taken]:
-    """What each takes, by turns: the median of the rounds, after one that does not count."""
+def compared(spark: SparkSession, calls: list[Callable[[], object]], rounds: int) -> list[list[Taken]]:
+    """What each of two takes, by turns, in each round, after one that does not count."""
     for each in calls:
         each()
-    pid = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
-    taken = [[timed(each, pid) for each in calls] for _ in range(rounds)]
-    return [Taken(*map(median, zip(*times, strict=True))) for times in zip(*taken, strict=True)]
+    processor = ProcessorTime.of(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
+    return [[timed(each, processor) for each in calls] for _ in range(rounds)]
 
 
-def report(what: str, records: str, rows: int, taken: list[Taken]) -> None:
+def figures(rows: int, ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """
+    Both rates, as medians, and the ratio: the least, median and greatest of the rounds.
+
+    :param ours: seconds of each round;  ``theirs``: of the same rounds.
+    """
+    ratios = [other / max(mine, _TICK) for mine, other in zip(ours, theirs, strict=True)]
+    spread = f"{median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+    mine, other = (max(median(each), _TICK) for each in (ours, theirs))
+    return f"{rows / mine:>12.0f}{rows / other:>12.0f}{spread:>18}"
+
+
+def report(what: str, records: str, rows: int, taken: list[list[Taken]]) -> None:
     """Print a line."""
-    ours, theirs = taken
-    figures = f"{rows / ours.processor:>12.0f}{rows / theirs.processor:>12.0f}{theirs.processor / ours.processor:>7.2f}"
-    figures += f"{rows / ours.clock:>12.0f}{rows / theirs.clock:>12.0f}{theirs.clock / ours.clock:>7.2f}"
-    print(f"{what:<12}{records:<14}{figures}", flush=True)
+    ours, theirs = zip(*taken, strict=True)
+    used = figures(rows, [each.processor for each in ours], [each.processor for each in theirs])
+    clock = figures(rows, [each.clock for each in ours], [each.clock for each in theirs])
+    print(f"{what:<12}{records:<14}{used}{clock}", flush=True)
 
 
 def reading(spark: SparkSession, broker: Broker, brokers: Brokers, options: argparse.Namespace) -> None:
@@ -112,7 +126,7 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=200, help="of records of 100 B; three times that of 1 KB")
-    parser.add_argument("--rounds", type=int, default=5, help="of each; the median counts")
+    parser.add_argument("--rounds", type=int, default=5, help="of each")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--min-partitions", type=int, help="tasks, instead of one for each partition")
     parser.add_argument("--cells", nargs="*", default=[*CELLS], choices=[*CELLS], help="what is done with rows read")
@@ -123,8 +137,8 @@ def main() -> None:
     spark = session("benchmark", master=options.master, settings={**SETTINGS, "spark.jars": jars})
     spark.sparkContext.setLogLevel("ERROR")
     print(f"Spark's connector {SPARK_KAFKA_VERSION}, {options.master}")
-    for_each = f"{'logbus':>12}{'kafka':>12}{'ratio':>7}"
-    print(f"{'':<26}{'rows/CPU s':>31}{'rows/s':>31}")
+    for_each = f"{'logbus':>12}{'kafka':>12}{'ratio (rounds)':>18}"
+    print(f"{'':<26}{'rows/CPU s':>42}{'rows/s':>42}")
     print(f"{'what':<12}{'records':<14}{for_each}{for_each}")
     with Broker({"log.flush.before.ack": "false"}, in_process=False) as broker:
         brokers = Brokers(ConnectionSettings.from_options({"bootstrap.servers": broker.bootstrap}))
