@@ -79,6 +79,11 @@ class Progress:
     _shown: bool = field(default=False, init=False)
     _on: bool = field(factory=_is_terminal, init=False)
 
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a terminal."""
+        return self._on
+
     def show(self, text: str) -> None:
         """Replace the line."""
         if self._on:

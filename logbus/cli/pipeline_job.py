@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import signal
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
@@ -17,6 +19,7 @@ from attrs import field, frozen
 
 from logbus.cli.app import exit_by_signal
 from logbus.cli.options import bootstrap_option, parse_pairs
+from logbus.cli.output import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,7 +165,8 @@ class Job:
         from logbus.pipeline.session import keep_on_sigterm, session
 
         settings = {"spark.ui.showConsoleProgress": "false", **self.settings}
-        watch = JobControl() if self.quiet else JobControl(lambda line: click.echo(f"{self.name}: {line}", err=True))
+        line = Progress()
+        watch = JobControl() if self.quiet else _watched(self.name, line)
         has_begun = False
 
         def interrupt(number: int, frame: object) -> None:
@@ -198,6 +202,7 @@ class Job:
                 self._write(report)
             raise
         finally:
+            line.clear()
             for number, handler in before.items():
                 signal.signal(number, handler)
         self._write(done.as_json())
@@ -206,6 +211,21 @@ class Job:
     def _write(self, report: Mapping[str, Any]) -> None:
         if self.report is not None:
             Path(self.report).write_text(json.dumps(report, indent=2) + "\n")
+
+
+def _watched(name: str, line: Progress) -> JobControl:
+    """What a job says goes to standard error; on a terminal batches move a bar there."""
+    from logbus.pipeline.jobs.job_control import JobControl
+    from logbus.pipeline.jobs.progress_bar import ProgressBar
+
+    def tell(text: str) -> None:
+        line.clear()
+        click.echo(f"{name}: {text}", err=True)
+
+    def show(text: str) -> None:
+        line.show(f"{name}: {text}"[: shutil.get_terminal_size().columns - 1])
+
+    return JobControl(tell, ProgressBar(show, time.monotonic) if line.is_on else None)
 
 
 def _print_report(spark: SparkSession, work: Callable[[SparkSession, JobControl], R], watch: JobControl) -> R:

@@ -282,6 +282,8 @@ class _Load:
             topics = ", ".join(sorted({each.topic for each in missing}))
             self.watch.tell(plan_line(topics, {}, missing, self.options.batch_offsets, "which the table lacks"))
         left = sum(missing.values())
+        if left:
+            self.watch.begin(left)
         while not self.watch.is_stopping and (ranges := next_batch(wanted, self.options.batch_offsets)):
             left -= _count(ranges)
             try:
@@ -325,9 +327,11 @@ class _Load:
         report.bytes += commit.bytes
         odd = f", {written.quarantined} in quarantine" if written.quarantined else ""
         more = f"; {left} offsets are left" if left else ""
-        self.watch.tell(
+        self.watch.tell_batch(
             f"commit {commit.number}: {written.records} records{odd} of {count_noun(len(ranges), 'partition')} in "
-            f"{count_noun(commit.files, 'file')}; {rates(written.records, commit.bytes, self.clock() - began)}{more}"
+            f"{count_noun(commit.files, 'file')}; {rates(written.records, commit.bytes, self.clock() - began)}{more}",
+            _count(ranges),
+            left,
         )
 
     def compact(self) -> None:

@@ -6,10 +6,12 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logbus.model import TopicPartition
 from logbus.pipeline.jobs.job_control import JobControl
+from logbus.pipeline.jobs.progress_bar import ProgressBar
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -18,16 +20,27 @@ if TYPE_CHECKING:
 TELL = 10.0
 """Seconds between messages."""
 
+_LOOK = 1.0
+"""Seconds between looks at the tasks for a bar."""
+
 
 @contextmanager
 def report_progress(spark: SparkSession, watch: JobControl, every: float = TELL) -> Iterator[None]:
     """
-    A context in which the number of finished tasks is reported for long stages.
+    A context in which the number of finished tasks is reported for long stages; on a terminal, by its bar.
 
     :param every: seconds: stages that take less are not reported.
     """
     context = spark.sparkContext
     over = threading.Event()
+
+    def look_for_bar(bar: ProgressBar) -> None:
+        shown = ""
+        while not over.wait(_LOOK):
+            line = tasks_done(context)[1]
+            if line != shown:
+                bar.tasks(line)
+                shown = line
 
     def look() -> None:
         before: set[int] = set()
@@ -39,7 +52,8 @@ def report_progress(spark: SparkSession, watch: JobControl, every: float = TELL)
                 last = line
             before = stages
 
-    looking = threading.Thread(target=look, name="progress", daemon=True)
+    target = look if watch.bar is None else partial(look_for_bar, watch.bar)
+    looking = threading.Thread(target=target, name="progress", daemon=True)
     looking.start()
     try:
         yield

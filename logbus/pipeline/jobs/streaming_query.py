@@ -235,6 +235,7 @@ class _Run:
         plans = plans_of(self.files, self.query.streams)
         for plan in plans:
             self.watch.tell(str(plan))
+        self.watch.begin(sum(plan.left for plan in plans))
         query, every = self.query, self.running.every
         self.is_held = query.held is not None and (self._has_begun or any(plan.is_long for plan in plans))
         if self.is_held:
@@ -521,7 +522,7 @@ def _count(report: QueryReport, progress: Sequence[Mapping[str, Any]], watch: Jo
         message += f", {unreadable} unreadable" if unreadable else ""
         message += f", {late} late" if late else ""
         message += f"; {report.left} offsets are left" if report.left else ""
-        watch.tell(message)
+        watch.tell_batch(message, rows, report.left)
 
 
 def offsets_left(end: Any, latest: Any) -> int:

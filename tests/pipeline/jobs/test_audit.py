@@ -353,7 +353,6 @@ class TestBadInput:
             ({"tables": {"lake": "a"}, "iceberg_tables": {"lake": "a.b"}}, "'lake' is there twice"),
             ({"iceberg_tables": {"lake": "views"}}, "a table of Iceberg is NAMESPACE.TABLE in a catalog"),
             ({"iceberg_tables": {"lake": "a.b"}, "catalog": "none"}, "there is no catalog 'none'"),
-            ({"tables": {"lake": "s3://a/b"}, "store_options": {"REGION": "x"}}, "REGION is no option of s3"),
             ({"source": {"nonsense": "1"}}, "'nonsense' is not known"),
         ],
     )
