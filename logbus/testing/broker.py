@@ -29,6 +29,7 @@ from logbus.testing.faults.rule_book import RuleBook
 from logbus.testing.held_ports import HeldPorts
 from logbus.testing.inspected import Inspected
 from logbus.testing.reactor_thread import ReactorThread
+from logbus.testing.requests.history import RequestHistory
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.temporary import temporary_directory
 
@@ -98,6 +99,7 @@ class Broker(Inspected, Closable):
         self._last_runner: BrokerRunner | None = None
         self._closed = False
         self._pid = os.getpid()
+        self._history = RequestHistory()
         atexit.register(self._at_exit)
 
     @property
@@ -124,6 +126,17 @@ class Broker(Inspected, Closable):
         if not self.in_process:
             raise BrokerFailed("faults: a broker in a process of its own has none; use Broker(in_process=True)")
         return Faults(self._book)
+
+    @property
+    def requests(self) -> RequestHistory:
+        """
+        The last requests of its clients: see :class:`~logbus.testing.requests.RequestHistory`.
+
+        :raise BrokerFailed: it runs in a process of its own.
+        """
+        if not self.in_process:
+            raise BrokerFailed("requests: those of a broker in a process of its own are not recorded")
+        return self._history
 
     @property
     def running(self) -> bool:
@@ -310,7 +323,7 @@ class Broker(Inspected, Closable):
         if workers.isdecimal() and config.get("workers.first.port") == "0":
             config["workers.first.port"] = str(self._ports_of_workers(int(workers)))
         if self.in_process:
-            return BrokerThread(config, self.data_dir, ports, self._book)
+            return BrokerThread(config, self.data_dir, ports, self._book, self._history)
         return BrokerProcess(config, self.data_dir, [local_listener(name, port) for name, port in ports.items()])
 
     def _ports_of_workers(self, count: int) -> int:

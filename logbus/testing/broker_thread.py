@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from logbus.metastore.memory_store import MemoryStore
     from logbus.testing.faults.injector import FaultInjector
     from logbus.testing.faults.rule_book import RuleBook
+    from logbus.testing.requests.history import RequestHistory
 
 #: Seconds to wait for a broker that did not stop in time, so that nothing of it is left.
 GRACE = 60.0
@@ -34,6 +35,7 @@ class BrokerThread:
     :param shared: the thread of several brokers, whose owner ends it.
     :param store: called in the thread, gives the metadata store; None: that of the configuration.
     :param book: the faults of its clients' requests.
+    :param history: where these are recorded.
 
     :ivar log: what is logged in the thread.
     :ivar service: the broker, once it is made.
@@ -45,6 +47,7 @@ class BrokerThread:
         data_dir: Path,
         ports: Mapping[str, int],
         book: RuleBook,
+        history: RequestHistory,
         *,
         shared: ReactorThread | None = None,
         store: Callable[[], MemoryStore] | None = None,
@@ -54,6 +57,7 @@ class BrokerThread:
         self.service: BrokerService | None = None
         self.store: MemoryStore | None = None
         self._book = book
+        self._history = history
         self._injector: FaultInjector | None = None
         self._make_store = store
         self._stop_failure: BaseException | None = None
@@ -120,17 +124,20 @@ class BrokerThread:
         from logbus.testing.faults.injector import FaultInjector
         from logbus.testing.requests.broker_view import BrokerView
         from logbus.testing.requests.interception import InterceptedKafka, KafkaListeners
+        from logbus.testing.requests.recorder import Recorder
 
-        view = ConfigView.load(set={"log.dirs": str(data_dir), **config})
+        settings = ConfigView.load(set={"log.dirs": str(data_dir), **config})
         listeners = [
-            secured(Listener(name, name, f"tcp:{port}:interface=127.0.0.1"), view) for name, port in ports.items()
+            secured(Listener(name, name, f"tcp:{port}:interface=127.0.0.1"), settings) for name, port in ports.items()
         ]
         if self._make_store is not None:
             self.store = self._make_store()
         kafka = KafkaListeners()
-        self._injector = FaultInjector(self.thread.reactor, self._book, BrokerView(lambda: service), kafka.abort)
-        plugins = {**protocol_plugins(), "kafka": InterceptedKafka(self._injector, kafka)}
-        service = BrokerService(self.thread.reactor, view, listeners, store=self.store, plugins=plugins)
+        view = BrokerView(lambda: service)
+        self._injector = FaultInjector(self.thread.reactor, self._book, view, kafka.abort)
+        recorder = Recorder(self._history, view)
+        plugins = {**protocol_plugins(), "kafka": InterceptedKafka(recorder, self._injector, kafka)}
+        service = BrokerService(self.thread.reactor, settings, listeners, store=self.store, plugins=plugins)
         return service
 
     def stop(self, timeout: float) -> None:

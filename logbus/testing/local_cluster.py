@@ -64,7 +64,9 @@ class LocalBroker(Broker):
         config = as_texts(self.config)
         ports = {name: self._port(name) for name in ("kafka", "admin")}
         thread, ensemble = self._cluster.thread, self._cluster.ensemble
-        return BrokerThread(config, self.data_dir, ports, self._book, shared=thread, store=ensemble.client)
+        return BrokerThread(
+            config, self.data_dir, ports, self._book, self._history, shared=thread, store=ensemble.client
+        )
 
     def __repr__(self) -> str:
         where = self.bootstrap if self.started and self.running else "stopped"

@@ -16,6 +16,7 @@ from logbus.net.factory import KafkaServerFactory
 from logbus.net.produce_gatherer import GatheredRuns
 from logbus.net.request_context import RequestContext
 from logbus.records.file_slice import Parts
+from logbus.testing.requests.recorder import Recorder
 from logbus.wire.connection import Request
 from logbus.wire.fetch_template import FETCH, RepeatedFetch
 from logbus.wire.request_template import PRODUCE, CoalescedProduce
@@ -53,8 +54,9 @@ class KafkaListeners:
 @implementer(IPlugin, IProtocolPlugin)
 @define(eq=False)
 class InterceptedKafka:
-    """The Kafka protocol, with an interceptor before each request."""
+    """The Kafka protocol, with a recorder and an interceptor before each request."""
 
+    _recorder: Recorder
     _interceptor: Interceptor
     _listeners: KafkaListeners
     name = "kafka"
@@ -62,38 +64,45 @@ class InterceptedKafka:
 
     def factory(self, broker: IBroker, listener: Listener) -> IProtocolFactory:
         made = cast(KafkaServerFactory, broker.kafka_factory(listener))
-        intercept(made, self._interceptor)
+        intercept(made, self._recorder, self._interceptor)
         self._listeners.factories.append(made)
         return made
 
 
-def intercept(factory: KafkaServerFactory, interceptor: Interceptor) -> None:
+def intercept(factory: KafkaServerFactory, recorder: Recorder, interceptor: Interceptor) -> None:
     """
-    Have an interceptor serve the requests of a listener.
+    Have an interceptor serve the requests of a listener, and all of them recorded.
 
-    The fast paths stay as they are for clients and APIs that do not concern it; for others they refuse, so that each
-    request is decoded, and served by itself.
+    The fast paths stay as they are for clients and APIs that do not concern the interceptor; for others they refuse, so
+    that each request is decoded, and served by itself.
     """
     serve, concerns = factory.router, interceptor.concerns
     coalesced, gathered, repeated = factory.coalesced_router, factory.gathered_router, factory.repeated_router
 
     def router(context: RequestContext, request: Request) -> Any:
-        return interceptor.serve(context, request, serve)
+        recorded = recorder.received(context, request)
+        answer = interceptor.serve(context, request, serve)
+        return answer if recorded is None else recorder.watch(recorded, answer)
 
     def coalesced_router(context: RequestContext, run: CoalescedProduce) -> bytes | Deferred[bytes] | None:
         if coalesced is None or concerns(PRODUCE, run.template.client_id):
             return None
-        return coalesced(context, run)
+        answer = coalesced(context, run)
+        return None if answer is None else recorder.run(context, run, answer)
 
     def gathered_router(runs: GatheredRuns) -> list[bytes | Deferred[bytes]] | None:
         if gathered is None or any(concerns(PRODUCE, run.template.client_id) for _, run in runs):
             return None
-        return gathered(runs)
+        answers = gathered(runs)
+        if answers is None:
+            return None
+        return [recorder.run(context, run, answer) for (context, run), answer in zip(runs, answers, strict=True)]
 
     def repeated_router(context: RequestContext, request: RepeatedFetch) -> Parts | Deferred[Parts] | None:
         if repeated is None or concerns(FETCH, request.template.client_id):
             return None
-        return repeated(context, request)
+        answer = repeated(context, request)
+        return None if answer is None else recorder.repeated(context, request, answer)
 
     factory.router = router
     factory.coalesced_router = coalesced_router if coalesced is not None else None
