@@ -214,6 +214,10 @@ def test_transactions_and_several_disks(tmp_path: Path) -> None:
                 producer.commit_transaction(SECONDS)
                 committed += values
             else:
+                # Once all are delivered, the coordinator has acknowledged their partitions. Before that librdkafka
+                # aborts what never began, if the request to add them failed with a retriable error: Kafka, too,
+                # answers INVALID_TXN_STATE, which is fatal.
+                assert producer.flush(SECONDS) == 0
                 producer.abort_transaction(SECONDS)
             if running.poll() is not None:
                 assert running.returncode == 0
