@@ -27,7 +27,7 @@ from typing import Any
 import attrs
 
 from benchmarks.compare.systems import Logbus, free_port
-from benchmarks.longest_turns import FIGURES, Client, serve, wait_for
+from benchmarks.longest_turns import FIGURES, Client, add_stacks, environment, serve, wait_for
 from logbus.interpreter import InterpreterBuild
 from logbus.records.file_slice import joined
 from logbus.wire.messages.api_versions import ApiVersionsRequest
@@ -231,11 +231,15 @@ def run(bench: Bench, partitions: int, groups: int, ids: int, topics: int) -> No
         bench.ask_many(asked, 4)
         bench.tell("roles follow __transaction_state")
         bench.measure(f"{ids:,} transactional ids loaded", lambda: bench.tell("roles lead __transaction_state"))
-    if not groups:
-        client.ask(CreateTopicsRequest(topics=[a_topic("many0", partitions)], timeout_ms=120_000), 5)
-    bench.measure(f"{partitions:,} partitions followed", lambda: bench.tell("roles follow many"))
-    bench.measure(f"{partitions:,} partitions led", lambda: bench.tell("roles lead many"))
-    bench.measure(f"office taken with {partitions:,} partitions", lambda: bench.tell("office"))
+    if not groups and partitions:
+        bench.measure(
+            f"a topic of {partitions:,} partitions created",
+            lambda: client.ask(CreateTopicsRequest(topics=[a_topic("many0", partitions)], timeout_ms=120_000), 5),
+        )
+    if partitions:
+        bench.measure(f"{partitions:,} partitions followed", lambda: bench.tell("roles follow many"))
+        bench.measure(f"{partitions:,} partitions led", lambda: bench.tell("roles lead many"))
+        bench.measure(f"office taken with {partitions:,} partitions", lambda: bench.tell("office"))
     if topics:
         created = [a_topic(f"one{n}", 1) for n in range(topics)]
         bench.measure(
@@ -245,10 +249,11 @@ def run(bench: Bench, partitions: int, groups: int, ids: int, topics: int) -> No
         bench.measure(f"{topics:,} topics followed", lambda: bench.tell("roles follow one"))
         bench.measure(f"{topics:,} topics led", lambda: bench.tell("roles lead one"))
         bench.measure(f"office taken with {topics:,} topics more", lambda: bench.tell("office"))
-    bench.measure(
-        f"a topic of {partitions:,} partitions deleted",
-        lambda: client.ask(DeleteTopicsRequest(topic_names=["many0"], timeout_ms=60_000), 3),
-    )
+    if partitions:
+        bench.measure(
+            f"a topic of {partitions:,} partitions deleted",
+            lambda: client.ask(DeleteTopicsRequest(topic_names=["many0"], timeout_ms=60_000), 3),
+        )
 
 
 def check(responses: list[Any]) -> None:
@@ -270,6 +275,7 @@ def main() -> None:
     parser.add_argument("--ids", type=int, default=20_000, help="transactional ids")
     parser.add_argument("--topics", type=int, default=10_000, help="of one partition each")
     parser.add_argument("--only", default="", help="events whose names contain this are printed")
+    add_stacks(parser)
     options = parser.parse_args()
     print(InterpreterBuild.running().name, flush=True)
     with tempfile.TemporaryDirectory(prefix="logbus-events-") as name:
@@ -284,7 +290,9 @@ def main() -> None:
             *("--set", "log.flush.before.ack=false"),
         ]
         with noted.open("r+b") as file, open(os.devnull, "w") as nowhere:
-            process = subprocess.Popen(command, stdout=None if os.environ.get("SHOW") else nowhere)
+            process = subprocess.Popen(
+                command, stdout=None if os.environ.get("SHOW") else nowhere, env=environment(options)
+            )
             figures = mmap.mmap(file.fileno(), FIGURES.size)
             try:
                 wait_for(port, process)

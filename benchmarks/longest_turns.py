@@ -1,7 +1,7 @@
 """
 Measures for how long a request of very many elements holds the reactor::
 
-    python -m benchmarks.longest_turns [--elements 90000] [--only LIST]
+    python -m benchmarks.longest_turns [--elements 90000] [--only LIST] [--stacks MS]
 
 A turn is all that the reactor does between two polls, in CPU of its thread: for so long everybody else waits. For each
 request it prints the longest turn from the request's first byte to its response, and the CPU and the seconds in all.
@@ -26,6 +26,7 @@ from typing import Any
 import attrs
 
 from benchmarks.compare.systems import Logbus, free_port
+from benchmarks.turn_stacks import VARIABLE, TurnStacks
 from logbus.interpreter import InterpreterBuild
 from logbus.records.batch import Record, encode_batch
 from logbus.records.compression import Codec
@@ -104,6 +105,7 @@ class TurnMeter:
     def __init__(self, poller: Any, figures: mmap.mmap) -> None:
         self._poller = poller
         self._figures = figures
+        self._stacks = TurnStacks.wanted()
         self._begun = time.thread_time()
 
     def __getattr__(self, name: str) -> Any:
@@ -113,6 +115,8 @@ class TurnMeter:
         turn = time.thread_time() - self._begun
         longest, total = FIGURES.unpack_from(self._figures)
         FIGURES.pack_into(self._figures, 0, max(longest, turn), total + turn)
+        if self._stacks is not None:
+            self._stacks.ended(turn)
         ready = self._poller.poll(*args)
         self._begun = time.thread_time()
         return ready
@@ -470,6 +474,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--elements", type=int, default=90_000, help="of a request (default 90,000)")
     parser.add_argument("--only", default="", help="requests whose names contain this")
+    add_stacks(parser)
     options = parser.parse_args()
     print(InterpreterBuild.running().name, flush=True)
     with tempfile.TemporaryDirectory(prefix="logbus-turns-") as name:
@@ -488,7 +493,7 @@ def main() -> None:
             *("--set", "super.users=User:ANONYMOUS"),
         ]
         with path.open("r+b") as file, open(os.devnull, "w") as nowhere:
-            broker = subprocess.Popen(command, stdout=nowhere)
+            broker = subprocess.Popen(command, stdout=nowhere, env=environment(options))
             figures = mmap.mmap(file.fileno(), FIGURES.size)
             try:
                 client = Client(port)
@@ -498,6 +503,16 @@ def main() -> None:
             finally:
                 broker.terminate()
                 broker.wait(60)
+
+
+def add_stacks(parser: argparse.ArgumentParser) -> None:
+    """Let a caller ask for the stacks of long turns."""
+    parser.add_argument("--stacks", default="", metavar="MS", help="show what turns did that took so long")
+
+
+def environment(options: argparse.Namespace) -> dict[str, str]:
+    """That of a measured broker."""
+    return {**os.environ, VARIABLE: options.stacks}
 
 
 def wait_for(port: int, broker: subprocess.Popen[bytes]) -> None:
