@@ -421,7 +421,6 @@ class BrokerRunner(ProcessRunner):
         # This process runs only the broker, so the garbage collector may be tuned.
         garbage = broker.env.slice_scheduler.garbage = GarbageCollection(gc, reactor)
         broker.replication.replicas.added = garbage.replica_added
-        broker.replication.replicas.removed = garbage.replica_removed
         for coordinator in (broker.coordinators.groups, broker.coordinators.transactions):
             coordinator.slices.garbage, coordinator.loaded = garbage, garbage.loaded
         broker.when_lost(self._lost)

@@ -7,8 +7,11 @@ from typing import Any
 from attrs import define, field
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-FEW_OBJECTS = 20_000
+FEW_OBJECTS = 10_000
 """Young objects that the garbage collector visits within a slice."""
+
+MANY_FROZEN = 3_000_000
+"""Objects that were young when they were frozen, since all were thawed: if all were garbage, some hundred megabytes."""
 
 MANY_REPLICAS = 1000
 """Replicas whose objects take the garbage collector longer than a slice."""
@@ -70,9 +73,11 @@ class GarbageCollection:
     Collections start again some time after the work. Right after it the last request and its answer still exist, all
     young, and one collection would visit all of them: 30 to 90 ms.
 
-    Replicas stay, and have some hundred objects each. Whenever many were added, the objects of the process are frozen
-    at once: collections pass over them, and the next one has few to visit. If replicas were removed meanwhile, all
-    objects are thawed after the work instead, because some that are frozen may be garbage.
+    What is still there then will stay: replicas have some hundred objects each, topics and offsets some. If there is
+    much of it, and whenever many replicas were added, the objects of the process are frozen: collections pass over
+    them, and the next one has few to visit. What is removed later is freed with its last reference. Some that are
+    frozen may be garbage, though: so when very many were, all are thawed, and the next full collection, once, takes
+    its time.
 
     :param collector: the module :mod:`gc`.
     :param clock: the reactor.
@@ -90,7 +95,7 @@ class GarbageCollection:
     _young_since: float = field(default=0.0, init=False)
     _added: int = field(default=0, init=False)
     _loaded: int = field(default=0, init=False)
-    _removed: bool = field(default=False, init=False)
+    _frozen: int = field(default=0, init=False)
     _call: IDelayedCall | None = field(default=None, init=False)
 
     def work_began(self) -> None:
@@ -118,7 +123,7 @@ class GarbageCollection:
     def replica_added(self) -> None:
         """Delay collections as for work, since more replicas may follow."""
         self._added += 1
-        if self._added >= MANY_REPLICAS and not self._removed:
+        if self._added >= MANY_REPLICAS:
             self.collector.freeze()
             self._added = 0
         self.work_began()
@@ -134,14 +139,14 @@ class GarbageCollection:
             self.collector.freeze()
             self._loaded = 0
 
-    def replica_removed(self) -> None:
-        """Its objects may be frozen."""
-        self._removed = True
-
     def _enable(self) -> None:
         self._call = self._since = None
-        if self._added >= MANY_REPLICAS:
-            # Some were removed, or all would be frozen already.
-            self.collector.unfreeze()
-            self._added, self._removed = 0, False
+        young = self.collector.get_count()[YOUNGEST]
+        if young > FEW_OBJECTS:
+            self._frozen += young
+            if self._frozen > MANY_FROZEN:
+                self.collector.unfreeze()
+                self._frozen = 0
+            else:
+                self.collector.freeze()
         self.collector.enable()

@@ -348,6 +348,8 @@ class Log(LogState):
         def close_files(_: object) -> None:
             for segment in self.segments:
                 segment.close()
+                # A deleted log is no circle of references, so that the garbage collector need not find it.
+                segment.on_damage = None
 
         self.is_closed = True
         # Index entries that are not in the files are given up.
@@ -359,3 +361,5 @@ class Log(LogState):
     def reopen(self) -> None:
         """Take appends again after :meth:`close`."""
         self.is_closed = False
+        for segment in self.segments:
+            segment.on_damage = self.suspected

@@ -32,6 +32,11 @@ from logbus.storage.segments.segment import Segment
 _KEPT_SNAPSHOTS = 2
 
 
+def _nothing_to_commit() -> Deferred[None]:
+    """Commits for a closed group: refers to no log, so that a deleted one is freed without the garbage collector."""
+    return succeed(None)
+
+
 @define(eq=False)
 class GroupCommit:
     """
@@ -67,6 +72,7 @@ class GroupCommit:
         if self._running:
             return self._closed
         self._refuse()
+        self._commit = _nothing_to_commit
         return succeed(None)
 
     def _refuse(self) -> None:
@@ -89,6 +95,7 @@ class GroupCommit:
         self._running = False
         if self._closed is not None:
             self._refuse()
+            self._commit = _nothing_to_commit
             self._closed.callback(None)
         elif self._wanted:
             # Before the waiters fire: they may request more.

@@ -79,7 +79,6 @@ class Worker:
         )
         garbage = broker.env.slice_scheduler.garbage = GarbageCollection(gc, self._reactor)
         broker.replication.replicas.added = garbage.replica_added
-        broker.replication.replicas.removed = garbage.replica_removed
         broker.when_lost(self._failed)
         broker.combine_metrics(self._combine)
         broker.when_asked_to_stop(lambda: self._link.tell(Kind.STOP_ALL))

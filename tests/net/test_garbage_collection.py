@@ -5,7 +5,15 @@ from __future__ import annotations
 from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.net.garbage_collection import MANY_LOADED, MANY_REPLICAS, YOUNGEST, GarbageCollection, StartupCollection
+from logbus.net.garbage_collection import (
+    FEW_OBJECTS,
+    MANY_FROZEN,
+    MANY_LOADED,
+    MANY_REPLICAS,
+    YOUNGEST,
+    GarbageCollection,
+    StartupCollection,
+)
 from logbus.net.time_slices import UNITS
 from tests.net.time_slice_case import TimeSliceCase
 
@@ -117,10 +125,7 @@ class GarbageCollectionTests(TimeSliceCase):
         self.assertFalse(collector.enabled)
 
     def test_many_replicas(self) -> None:
-        """
-        Garbage is not collected while many replicas are added. They are frozen at once; where some were removed before,
-        all is thawed in the end.
-        """
+        """Garbage is not collected while many replicas are added; they are frozen at once."""
         collector = Collector()
         garbage = GarbageCollection(collector, self.clock)
 
@@ -138,14 +143,33 @@ class GarbageCollectionTests(TimeSliceCase):
         self.assertEqual(collector.frozen, [True])
         add(1)
         self.assertEqual(collector.frozen, [True])
-        garbage.replica_removed()
-        add(10)
-        self.assertEqual(collector.frozen, [True])
         add(MANY_REPLICAS)
-        self.assertEqual(collector.frozen, [True, False])
-        add(MANY_REPLICAS)
-        self.assertEqual(collector.frozen, [True, False, True])
+        self.assertEqual(collector.frozen, [True, True])
         self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_much_that_stays(self) -> None:
+        """
+        Many objects that are still there after the work are frozen, so that no collection visits them at once; when
+        very many were, all are thawed.
+        """
+        collector = Collector()
+        garbage = GarbageCollection(collector, self.clock)
+
+        def work(objects: int) -> None:
+            garbage.work_began()
+            collector.objects = objects
+            garbage.work_ended()
+            self.clock.advance(0.5)
+            self.assertTrue(collector.enabled)
+
+        work(FEW_OBJECTS)
+        self.assertEqual(collector.frozen, [])
+        work(FEW_OBJECTS + 1)
+        self.assertEqual(collector.frozen, [True])
+        work(MANY_FROZEN)
+        self.assertEqual(collector.frozen, [True, False])
+        work(MANY_FROZEN)
+        self.assertEqual(collector.frozen, [True, False, True])
 
     def test_many_groups(self) -> None:
         """What very many loaded groups consist of is frozen; a few more wait for others."""

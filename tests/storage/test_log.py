@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -210,6 +213,21 @@ class RollTests(SynchronousTestCase):
         append_as_follower(log, batch(b"c", base_offset=2**33))
         self.assertEqual(len(log.segments), 3)
         self.assertEqual([data_of(log.read(offset, 1000).data)[7] for offset in (0, 1, 2**31 + 6)], [0, 5, 0])
+
+
+class CloseTests(SynchronousTestCase):
+    def test_freed(self) -> None:
+        """A log that was written to, synced and closed is freed with its last reference, without the collector."""
+        log = a_log()
+        append_as_leader(log, batch(), 0)
+        self.successResultOf(log.flush())
+        log.roll()
+        self.successResultOf(log.close())
+        gc.disable()
+        self.addCleanup(gc.enable)
+        freed = weakref.ref(log)
+        del log
+        self.assertIsNone(freed())
 
 
 class ReadTests(SynchronousTestCase):

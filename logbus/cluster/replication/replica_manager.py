@@ -71,7 +71,7 @@ class ReplicaManager:
     :ivar lacked_space: whether a partition could not be brought up, for lack of space; reset by whoever sees to it.
     :ivar topic_stats: the counts of the topics they belong to.
     :ivar slices: gives time slices to changes of many replicas; None: all of it runs at once.
-    :ivar added: called when a replica was added; ``removed``: when one was removed.
+    :ivar added: called when a replica was added.
     """
 
     broker_id: int
@@ -87,7 +87,6 @@ class ReplicaManager:
     repair: Repair = field(default=no_repair, init=False)
     heard: Callable[[int], object] = field(default=lambda broker_id: None, init=False)
     added: Callable[[], object] = field(default=lambda: None, init=False)
-    removed: Callable[[], object] = field(default=lambda: None, init=False)
     lacked_space: bool = field(default=False, init=False)
     topic_stats: BrokerTopicStats = field(factory=BrokerTopicStats, init=False)
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
@@ -318,7 +317,6 @@ class ReplicaManager:
         replica = self._pop(name)
         if replica is not None:
             self._retire(replica)
-            self.removed()
         if self.logs.get(name) is not None:
             await self.logs.delete(name)
 
