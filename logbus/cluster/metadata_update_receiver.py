@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from itertools import groupby, islice
+from typing import TypeVar
 from uuid import UUID
 
 from attrs import define, field
@@ -21,6 +22,8 @@ from logbus.model import TopicPartition
 from logbus.net.time_slices import SliceScheduler, TimeSlice
 from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.messages.inter_broker import MetadataUpdateRequest
+
+T = TypeVar("T")
 
 STATES_A_STEP = 100
 """Partitions that are looked at in one step of a time slice."""
@@ -139,7 +142,9 @@ class MetadataUpdateReceiver:
             with self.metadata.changing() as metadata:
                 for deleted in gone:
                     metadata.remove_topic(deleted.name, deleted.topic_id)
-                    names += [TopicPartition(deleted.name, number) for number in range(deleted.partitions)]
+            every = (TopicPartition(one.name, number) for one in gone for number in range(one.partitions))
+            async for named in _parts(time_slice, every):
+                names += named
         async for some in _parts(time_slice, update.partitions):
             names += self._moved_away(some)
         if names:
@@ -204,9 +209,9 @@ class MetadataUpdateReceiver:
                 metadata.set_group_configs(group_id, overrides)
 
 
-async def _parts(time_slice: TimeSlice, states: Iterable[PartitionState]) -> AsyncIterator[list[PartitionState]]:
-    """The states in lists, with waits between them."""
-    rest = iter(states)
+async def _parts(time_slice: TimeSlice, every: Iterable[T]) -> AsyncIterator[list[T]]:
+    """The states or names of partitions in lists, with waits between them."""
+    rest = iter(every)
     while some := list(islice(rest, STATES_A_STEP)):
         yield some
         if time_slice.used(1 + len(some) // STATES_A_UNIT):

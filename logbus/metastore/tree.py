@@ -207,7 +207,9 @@ class Tree:
                 node = self._expect(path, version)
                 self._note(applied, path)
                 row = node.row
-                node.row = row._replace(data=data, mzxid=self.zxid, mtime=now_ms, version=row.version + 1)
+                node.row = Row(
+                    path, data, row.czxid, self.zxid, row.ctime, now_ms, row.version + 1, row.creations, row.owner
+                )
                 applied.events.append(WatchedEvent(EventKind.CHANGED, path))
                 return node.stat
             case Delete(path, version):
@@ -229,16 +231,21 @@ class Tree:
         check_path(op.path)
         parent_path, _ = split(op.path)
         parent = self._find(parent_path)
-        if parent.row.owner != PERSISTENT:
+        row = parent.row
+        if row.owner != PERSISTENT:
             raise NoChildrenForEphemerals(op.path)
-        path = f"{op.path}{parent.row.creations:010d}" if op.sequence else op.path
+        path = f"{op.path}{row.creations:010d}" if op.sequence else op.path
         if path in self.nodes:
             raise NodeExists(path)
         self._note(applied, parent_path)
         self._note(applied, path)
-        parent.row = parent.row._replace(creations=parent.row.creations + 1)
+        # Not _replace(), which takes four times as long: topics are created by the thousand.
+        parent.row = Row(
+            row.path, row.data, row.czxid, row.mzxid, row.ctime, row.mtime, row.version, row.creations + 1, row.owner
+        )
         owner = session if op.ephemeral else PERSISTENT
-        self._attach(Node(Row(path, op.data, self.zxid, self.zxid, now_ms, now_ms, 0, 0, owner)))
+        self.nodes[path] = Node(Row(path, op.data, self.zxid, self.zxid, now_ms, now_ms, 0, 0, owner))
+        parent.children[path.rpartition("/")[2]] = None
         applied.events.append(WatchedEvent(EventKind.CREATED, path))
         applied.events.append(WatchedEvent(EventKind.CHILDREN, parent_path))
         return path

@@ -23,13 +23,15 @@ class Taken:
 
     def add(self, event: WatchedEvent, *indexes: dict[str, dict[Watcher, None]]) -> None:
         """Remove those of an event from where they are, by path."""
+        path = event.path
         heard: dict[Watcher, None] = {}
         for index in indexes:
-            watchers = index.pop(event.path, None)
-            if watchers is not None:
-                self._places.append((index, event.path, watchers))
+            if path in index:
+                watchers = index.pop(path)
+                self._places.append((index, path, watchers))
                 heard.update(watchers)
-        self.due.extend((watcher, event) for watcher in heard)
+        if heard:
+            self.due.extend((watcher, event) for watcher in heard)
 
     def put_back(self) -> None:
         """Set them again: nothing has happened after all."""

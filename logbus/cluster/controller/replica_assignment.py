@@ -50,10 +50,18 @@ def assign_replicas(
         start, shift = random.randrange(len(order)), random.randrange(len(order))
     shift += len(existing) // len(order)
     placed = []
+    # There are few different places, also for ten thousand partitions.
+    known: dict[tuple[int, int], Replicas] = {}
+    racks_count = _racks_count(brokers)
+    shifts = max(len(order) - 1, 1)
     for number in range(len(existing), len(existing) + partitions):
         if number > len(existing) and number % len(order) == 0:
             shift += 1
-        placed.append(_replicas(brokers, order, replication_factor, (number + start) % len(order), shift))
+        place = (number + start) % len(order), shift % shifts
+        replicas = known.get(place)
+        if replicas is None:
+            replicas = known[place] = _replicas(brokers, order, replication_factor, *place, racks_count=racks_count)
+        placed.append(replicas)
     return placed
 
 
@@ -113,13 +121,19 @@ def _racks_count(brokers: Mapping[int, str | None]) -> bool:
 
 
 def _replicas(
-    brokers: Mapping[int, str | None], order: Sequence[int], replication_factor: int, leader: int, shift: int
+    brokers: Mapping[int, str | None],
+    order: Sequence[int],
+    replication_factor: int,
+    leader: int,
+    shift: int,
+    *,
+    racks_count: bool,
 ) -> Replicas:
     chosen = [order[leader]]
     candidates = [
         order[(leader + 1 + (shift + step) % (len(order) - 1)) % len(order)] for step in range(len(order) - 1)
     ]
-    if not _racks_count(brokers):
+    if not racks_count:
         return tuple(chosen + candidates[: replication_factor - 1])
     racks = set(brokers.values())
     used = {brokers[chosen[0]]}

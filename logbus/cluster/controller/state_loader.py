@@ -45,6 +45,15 @@ UNITS_TO_READ = 4
 UNITS_TO_DECODE = 2
 """Units of a time slice that it takes to decode a node."""
 
+PARTITIONS_A_UNIT = 5
+"""So many partitions in the node of a topic are a unit more."""
+
+LARGE_NODE = 10_000
+"""Bytes of a node that is decoded in a turn of its own."""
+
+RECORDS_AT_ONCE = 50
+"""Partitions whose records are made in one step, each of which is a unit of work."""
+
 _log = Logger(namespace="logbus.cluster.controller")
 
 
@@ -66,7 +75,7 @@ async def load_state(store: IMetadataStore, time_slice: TimeSlice) -> Controller
             state.unreadable[name] = problem
         elif found is not None:
             try:
-                state.topics[name] = _topic(name, found, config, name in deleting)
+                state.topics[name] = await _topic(name, found, config, name in deleting, time_slice)
             except BadZnode as error:
                 state.unreadable[name] = str(error)
     await _load_partitions(store, state, time_slice)
@@ -118,27 +127,40 @@ async def _get_many(store: IMetadataStore, paths: Sequence[str], time_slice: Tim
     return found
 
 
-def _topic(name: str, found: tuple[bytes, Stat], config: Found, deleting: bool) -> TopicRecord:
+async def _topic(
+    name: str, found: tuple[bytes, Stat], config: Found, deleting: bool, time_slice: TimeSlice
+) -> TopicRecord:
     data, stat = found
+    if len(data) > LARGE_NODE and time_slice.used(len(data) // LARGE_NODE):
+        await time_slice.next()
     assignment = TopicZnode.decode(name, data)
-    records = [
-        PartitionRecord(
-            replicas, adding=assignment.adding.get(number, ()), removing=assignment.removing.get(number, ())
-        )
-        for number, replicas in enumerate(assignment.partitions)
-    ]
+    if time_slice.used(len(assignment.partitions) // PARTITIONS_A_UNIT):
+        await time_slice.next()
+    records: list[PartitionRecord] = []
+    async for some in time_slice.over_parts(enumerate(assignment.partitions), RECORDS_AT_ONCE):
+        records += [
+            PartitionRecord(
+                replicas, adding=assignment.adding.get(number, ()), removing=assignment.removing.get(number, ())
+            )
+            for number, replicas in some
+        ]
     topic = TopicRecord(name, assignment.topic_id, records, version=stat.version, deleting=deleting)
     topic.overrides, topic.config_version = _config(ConfigZnode.topic_path(name), config)
     return topic
 
 
 async def _load_partitions(store: IMetadataStore, state: ControllerContext, time_slice: TimeSlice) -> None:
-    numbered = [
+    every = (
         (topic.name, number, record)
-        for topic in state.topics.values()
+        for topic in list(state.topics.values())
         for number, record in enumerate(topic.partitions)
-    ]
-    states = await _get_many(store, [StateZnode.path(name, number) for name, number, _ in numbered], time_slice)
+    )
+    numbered: list[tuple[str, int, PartitionRecord]] = []
+    paths: list[str] = []
+    async for some in time_slice.over_parts(every, RECORDS_AT_ONCE):
+        numbered += some
+        paths += [StateZnode.path(name, number) for name, number, _ in some]
+    states = await _get_many(store, paths, time_slice)
     async for (name, number, record), found in time_slice.over(zip(numbered, states, strict=True), UNITS_TO_DECODE):
         if found is not None:  # Otherwise it was created, but its first election was not written: it is new.
             data, stat = found

@@ -58,7 +58,12 @@ MAX_CONFIGURED_GROUPS = 10_000
 NO_ID = UUID(int=0)
 
 UNITS_TO_PLAN = 5
-"""Units of a time slice for checking the change of one topic."""
+"""Units of a time slice for checking the change of one topic, and"""
+PARTITIONS_A_UNIT = 5
+"""so many of its new partitions are another one."""
+
+TOPICS_COUNTED_AT_ONCE = 20
+"""Existing topics that are counted in one step of a time slice, each of which is a unit of work."""
 
 T = TypeVar("T")
 
@@ -113,9 +118,13 @@ class TopicAdmin:
             room = MAX_NEW_PARTITIONS
             time_slice = TimeSlice(self.scheduler)
             duplicates = await time_slice.duplicates(topic.name for topic in topics)
-            collisions = NameCollisions(active.state.topics)
+            collisions = NameCollisions()
             defaults = self.defaults()
-            quota = TopicQuota(active.state, defaults)
+            quota = TopicQuota(len(active.state.brokers), defaults)
+            async for some in time_slice.over_parts(active.state.topics.values(), TOPICS_COUNTED_AT_ONCE):
+                quota.count(some)
+                for known in some:
+                    collisions.add(known.name)
             async for topic in time_slice.over(topics, UNITS_TO_PLAN):
                 try:
                     _refuse_duplicate(topic.name, duplicates)
@@ -137,6 +146,8 @@ class TopicAdmin:
                         record.overrides,
                     )
                 )
+                if time_slice.used(len(record.partitions) // PARTITIONS_A_UNIT):
+                    await time_slice.next()
             if validate_only or not records:
                 return outcomes, None
             delivery = await topic_changes.create(active, records)
@@ -213,9 +224,11 @@ class TopicAdmin:
             outcomes: list[str | ApiError] = []
             grown: list[tuple[TopicRecord, Sequence[Replicas]]] = []
             room = MAX_NEW_PARTITIONS
-            quota = TopicQuota(active.state, self.defaults())
+            quota = TopicQuota(len(active.state.brokers), self.defaults())
             time_slice = TimeSlice(self.scheduler)
             duplicates = await time_slice.duplicates(request.name for request in requests)
+            async for some in time_slice.over_parts(active.state.topics.values(), TOPICS_COUNTED_AT_ONCE):
+                quota.count(some)
             async for request in time_slice.over(requests, UNITS_TO_PLAN):
                 try:
                     _refuse_duplicate(request.name, duplicates)
@@ -227,6 +240,8 @@ class TopicAdmin:
                 room -= len(added)
                 grown.append((topic, added))
                 outcomes.append(request.name)
+                if time_slice.used(len(added) // PARTITIONS_A_UNIT):
+                    await time_slice.next()
             if validate_only or not grown:
                 return outcomes, None
             delivery = await topic_changes.create_partitions(active, grown)

@@ -4,7 +4,8 @@ Changes of topics by the active controller: create, add partitions, configure, d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from attrs import evolve
 from twisted.logger import Logger
@@ -21,6 +22,12 @@ from logbus.model import TopicPartition
 UNITS_TO_ENCODE_TOPIC = 4
 """Units of a time slice that it takes to encode the nodes of one topic."""
 
+PARTITIONS_A_UNIT = 5
+"""So many partitions of a topic are a unit more."""
+
+PARTITIONS_AT_ONCE = 50
+"""Names of partitions that are made in one step of a time slice, each of which is a unit of work."""
+
 UNITS_TO_DELETE_TOPIC = 20
 """Units of a time slice that it takes to remove the nodes of one topic."""
 
@@ -30,8 +37,8 @@ _log = Logger(namespace="logbus.cluster.controller")
 async def create(active: ActiveController, topics: Sequence[TopicRecord]) -> PendingUpdates:
     """Create topics that do not exist; their first leaders are elected in the same transactions."""
     groups: list[Sequence[Op]] = []
-    created: set[TopicPartition] = set()
-    async for topic in active.time_slice().over(topics, UNITS_TO_ENCODE_TOPIC):
+    time_slice = active.time_slice()
+    async for topic in time_slice.over(topics, UNITS_TO_ENCODE_TOPIC):
         groups.append(
             (
                 Create(ConfigZnode.topic_path(topic.name), ConfigZnode.encode(topic.overrides)),
@@ -40,8 +47,9 @@ async def create(active: ActiveController, topics: Sequence[TopicRecord]) -> Pen
             )
         )
         topic.config_version = 0
-        created.update(TopicPartition(topic.name, number) for number in range(len(topic.partitions)))
-    return await _write_new(active, topics, groups, created)
+        if time_slice.used(len(topic.partitions) // PARTITIONS_A_UNIT):
+            await time_slice.next()
+    return await _write_new(active, {topic.name: (topic, 0) for topic in topics}, groups)
 
 
 async def create_partitions(
@@ -49,25 +57,43 @@ async def create_partitions(
 ) -> PendingUpdates:
     """Add partitions with the given replicas to topics."""
     groups: list[Sequence[Op]] = []
-    created: set[TopicPartition] = set()
-    topics = []
-    async for topic, added in active.time_slice().over(grown, UNITS_TO_ENCODE_TOPIC):
+    topics: dict[str, tuple[TopicRecord, int]] = {}
+    time_slice = active.time_slice()
+    async for topic, added in time_slice.over(grown, UNITS_TO_ENCODE_TOPIC):
         records = [*topic.partitions, *(PartitionRecord(replicas) for replicas in added)]
         larger = evolve(topic, partitions=records, version=topic.version + 1)
+        topics[topic.name] = larger, len(topic.partitions)
+        if time_slice.used(len(added) // PARTITIONS_A_UNIT):
+            await time_slice.next()
         groups.append((Set(TopicZnode.path(topic.name), TopicZnode.encode(larger.assignment), topic.version),))
-        created.update(TopicPartition(topic.name, n) for n in range(len(topic.partitions), len(records)))
-        topics.append(larger)
-    return await _write_new(active, topics, groups, created)
+        if time_slice.used(len(records) // PARTITIONS_A_UNIT):
+            await time_slice.next()
+    return await _write_new(active, topics, groups)
 
 
 async def _write_new(
-    active: ActiveController, topics: Sequence[TopicRecord], groups: list[Sequence[Op]], created: set[TopicPartition]
+    active: ActiveController, topics: Mapping[str, tuple[TopicRecord, int]], groups: list[Sequence[Op]]
 ) -> PendingUpdates:
+    """
+    Write topics and the first elections of their new partitions, and send them.
+
+    :param topics: by name, with the number of the first new partition.
+    """
     known = active.state.topics
-    before = {topic.name: known.get(topic.name) for topic in topics}
-    known.update((topic.name, topic) for topic in topics)
+    before = {name: known.get(name) for name in topics}
+    known.update((name, topic) for name, (topic, _) in topics.items())
+    new = (
+        TopicPartition(name, number)
+        for name, (topic, first) in sorted(topics.items())
+        for number in range(first, len(topic.partitions))
+    )
+    names: list[TopicPartition] = []
+    created: set[TopicPartition] = set()
     try:
-        await active.elect(sorted(created), first=groups)
+        async for some in active.time_slice().over_parts(new, PARTITIONS_AT_ONCE):
+            names += some
+            created.update(some)
+        await active.elect(names, first=groups)
     except BaseException:
         for name, topic in before.items():
             if topic is None:
@@ -75,7 +101,8 @@ async def _write_new(
             else:
                 known[name] = topic
         raise
-    return await active.send(UpdateBatch(partitions=frozenset(created), created=frozenset(created)))
+    frozen = frozenset(created)
+    return await active.send(UpdateBatch(partitions=frozen, created=frozen))
 
 
 async def configure_topics(active: ActiveController, overrides: Mapping[str, Mapping[str, str]]) -> PendingUpdates:
@@ -141,21 +168,22 @@ async def finish_deletion(active: ActiveController, names: Sequence[str]) -> Non
         topic = state.topics.get(name)
         if topic is None or not topic.deleting:
             continue  # Deleted already, and perhaps created again.
-        groups: list[Sequence[Op]] = []
         parent = TopicZnode.partitions_path(name)
         try:
             numbers = await store.children(parent)
         except NoNode:
             numbers = []
-        else:
-            groups += [(Delete(f"{parent}/{number}/state"), Delete(f"{parent}/{number}")) for number in numbers]
         # An earlier attempt may have removed some of these.
         last = [
             path
             for path in (parent, TopicZnode.path(name), ConfigZnode.topic_path(name), DeletedTopicZnode.path(name))
             if await store.exists(path) is not None
         ]
-        await active.fence.write([*groups, [Delete(path) for path in last]])
+        # They are made as they are written, some at a time.
+        states: Iterator[Sequence[Op]] = (
+            (Delete(f"{parent}/{number}/state"), Delete(f"{parent}/{number}")) for number in numbers
+        )
+        await active.fence.write(chain(states, [[Delete(path) for path in last]]))
         state.topics.pop(name, None)
         for failed in state.reports.failed.values():
             failed.difference_update([one for one in failed if one.topic == name])

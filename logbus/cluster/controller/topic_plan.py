@@ -85,16 +85,21 @@ class TopicQuota:
     """
     Counts the topics and partitions that one request adds, and refuses too many. Internal topics do not count.
 
-    :param state: the present state of the cluster.
+    :param brokers: how many are alive.
     """
 
-    def __init__(self, state: ControllerContext, limits: TopicDefaults) -> None:
-        ours = [topic for name, topic in state.topics.items() if name not in INTERNAL_TOPICS]
+    def __init__(self, brokers: int, limits: TopicDefaults) -> None:
         self._limits = limits
-        self._topics = limits.max_topics - len(ours)
-        self._brokers = len(state.brokers)
-        used = sum(len(partition.replicas) for topic in ours for partition in topic.partitions)
-        self._replicas = limits.max_partitions_per_broker * self._brokers - used
+        self._topics = limits.max_topics
+        self._brokers = brokers
+        self._replicas = limits.max_partitions_per_broker * brokers
+
+    def count(self, topics: Iterable[TopicRecord]) -> None:
+        """Count topics that there are."""
+        for topic in topics:
+            if topic.name not in INTERNAL_TOPICS:
+                self._topics -= 1
+                self._replicas -= sum([len(partition.replicas) for partition in topic.partitions])
 
     def take(self, name: str, partitions: Iterable[Replicas], *, is_new: bool) -> None:
         """
@@ -274,15 +279,11 @@ def unknown(topic: str | UUID) -> ApiError:
 class NameCollisions:
     """
     Finds topic names that differ only in ``.`` and ``_``, which are the same in metric names
-    (Kafka: ``Topic.hasCollision``).
-
-    :param names: of the existing topics.
+    (Kafka: ``Topic.hasCollision``), among those added.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self) -> None:
         self._known: dict[str, str] = {}
-        for name in names:
-            self.add(name)
 
     def add(self, name: str) -> None:
         """Add a topic."""

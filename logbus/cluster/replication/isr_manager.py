@@ -24,6 +24,7 @@ from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.errors import ApiError
 from logbus.metrics import metric
 from logbus.model import IsrChange, LeaderAndIsr, TopicPartition
+from logbus.net.time_slices import TimeSlice
 
 MAX_CHANGES_PER_REQUEST = 1000
 """Changes in one request."""
@@ -77,6 +78,7 @@ class IsrManager:
     _retry_seconds: float = field(default=FIRST_RETRY_SECONDS, init=False)
     _looking: IDelayedCall | None = field(default=None, init=False)
     _look_at: float = field(default=0.0, init=False)
+    _in_look: bool = field(default=False, init=False)
     _living: frozenset[int] = field(default=frozenset(), init=False)
     _shutting_down: frozenset[int] = field(default=frozenset(), init=False)
     _world: object = field(default=None, init=False)
@@ -206,12 +208,28 @@ class IsrManager:
     def _look(self) -> None:
         late = self.seconds() - self._look_at
         self._look_later()
-        if late > self.max_lag / 4:
-            # This process was paused, and requests of followers are still unread: they are not lagging.
-            return
-        for replica in self._replicas:
-            if replica.partition.followers:
-                replica.look()
+        # If this process was paused, requests of followers are still unread: they are not lagging.
+        if late <= self.max_lag / 4 and not self._in_look:
+            self._in_look = True
+            Deferred.fromCoroutine(self._look_at_all()).addErrback(
+                lambda failure: self._log.failure("looking for lagging followers failed", failure)
+            )
+
+    async def _look_at_all(self) -> None:
+        """Look at each replica, some in a turn; not at the rest if this process was paused between two turns."""
+        replicas = self._replicas
+        time_slice = TimeSlice(replicas.slices)
+        try:
+            for replica in replicas:
+                if replica.partition.followers:
+                    replica.look()
+                if time_slice.used():
+                    before = self.seconds()
+                    await time_slice.next()
+                    if not self._running or self.seconds() - before > self.max_lag / 4:
+                        break
+        finally:
+            self._in_look = False
 
     def _brokers_changed(self) -> None:
         living = frozenset(self._metadata.brokers)

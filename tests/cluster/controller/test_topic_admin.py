@@ -9,11 +9,10 @@ from uuid import UUID
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.controller.controller_context import ControllerContext, PartitionRecord, TopicRecord
+from logbus.cluster.controller.controller_context import PartitionRecord, TopicRecord
 from logbus.cluster.controller.topic_admin import CreatedTopic
 from logbus.cluster.controller.topic_changes import UNITS_TO_DELETE_TOPIC
 from logbus.cluster.controller.topic_plan import MAX_NEW_PARTITIONS, NewPartitions, NewTopic, TopicDefaults, TopicQuota
-from logbus.cluster.images import BrokerImage
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.znodes import ConfigZnode, StateZnode, TopicZnode
 from logbus.model import TopicPartition
@@ -190,12 +189,10 @@ class QuotaTests(SynchronousTestCase):
 
     def quota(self, **limits: int) -> TopicQuota:
         """That of a cluster of two brokers with one topic of three partitions, two replicas each."""
-        state = ControllerContext()
-        for broker_id in (1, 2):
-            state.brokers[broker_id] = BrokerImage(broker_id, {})
+        quota = TopicQuota(2, TopicDefaults(1, 1, **limits))
         for name in ("t", "__consumer_offsets"):
-            state.topics[name] = TopicRecord(name, UUID(int=1), [PartitionRecord((1, 2))] * 3, {})
-        return TopicQuota(state, TopicDefaults(1, 1, **limits))
+            quota.count([TopicRecord(name, UUID(int=1), [PartitionRecord((1, 2))] * 3, {})])
+        return quota
 
     def refused(self, quota: TopicQuota, *given: Any, **named: Any) -> str:
         """What a refusal says."""
