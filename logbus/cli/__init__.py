@@ -34,10 +34,13 @@ Topics and brokers:
 Records:
 
 * ``line_producer``: sends lines for ``produce``
+* ``record_sender``: sends records of an input, and counts those that are written
 * ``input_records``: what lines of standard input stand for: values, keys and values, or JSON
 * ``line_reader``: reads lines from standard input
 * ``topic_reader``: reads for ``consume``
 * ``group_reader``: reads for ``consume --group``
+* ``topic_files``: writes topics to files and files to topics, for ``topics export`` and ``topics import``
+* ``record_files``: files of records: JSON lines, Avro and Parquet
 * ``record_filter``: conditions that records must meet to be printed
 * ``record_printer``: prints records
 

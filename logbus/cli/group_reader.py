@@ -49,7 +49,7 @@ async def consume_for_group(
     limit: int | None,
     show: Show,
     wanted: RecordFilter | None = None,
-) -> None:
+) -> bool:
     """
     Read records, and commit the offsets of those shown: periodically, at the end, and on cancellation.
 
@@ -58,6 +58,7 @@ async def consume_for_group(
     :param ends: stop when all assigned partitions have reached these offsets; None: do not stop.
     :param limit: stop after this many records were shown.
     :param wanted: which records are shown; the offsets of others are committed, too.
+    :returns: whether it was not cancelled.
     """
     consumer = Consumer(
         cluster, group, auto_offset_reset=reset, isolation_level=isolation, request_timeout=cluster.timeout
@@ -83,9 +84,10 @@ async def consume_for_group(
             is_shown = True
     except CancelledError:
         # Ctrl-C is the usual end.
-        pass
+        return False
     finally:
         await consumer.close(done=is_shown)
+    return True
 
 
 def _before_end(

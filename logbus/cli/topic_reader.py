@@ -1,16 +1,16 @@
-"""Reads a topic for ``logbus consume``: from the chosen offsets on, with or without a group."""
+"""Reads a topic for ``consume`` and ``topics export``: from the chosen offsets on, with or without a group."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 from twisted.internet.defer import CancelledError
 
 from logbus.cli.record_filter import RecordFilter, selected
-from logbus.cli.record_printer import RecordPrinter
 from logbus.client.cluster.cluster import Cluster
+from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.fetcher import Fetcher
 from logbus.client.consumer.partition_position import Isolation
@@ -22,10 +22,20 @@ if TYPE_CHECKING:
     from logbus.cli.group_reader import Show
 
 
+class RecordOutput(Protocol):
+    """Where records go."""
+
+    def show(self, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
+        """Print or write records of a partition."""
+
+    def close(self) -> None:
+        """There are no more."""
+
+
 @frozen(kw_only=True)
 class ReadOptions:
     """
-    What ``logbus consume`` reads.
+    What is read of a topic.
 
     :ivar partitions: empty: all.
     :ivar offset: where to start; negative: this many records before the end.
@@ -50,17 +60,21 @@ class ReadOptions:
     isolation: Isolation
 
 
-async def consume_topic(cluster: Cluster, options: ReadOptions, printer: RecordPrinter) -> None:
-    """Read a topic until the end that the options name, or until cancelled."""
+async def consume_topic(cluster: Cluster, options: ReadOptions, output: RecordOutput) -> bool:
+    """
+    Read a topic until the end that the options name, or until cancelled.
+
+    :returns: whether it was not cancelled.
+    """
     starts, ends = await _bounds(cluster, options)
     exit_at_end = options.exit_at_end or options.until_ms is not None
     try:
         if options.group is None:
-            await _consume_partitions(cluster, starts, ends, exit_at_end, options, printer.show)
+            return await _consume_partitions(cluster, starts, ends, exit_at_end, options, output.show)
         else:
             from logbus.cli.group_reader import consume_for_group  # half as many modules again
 
-            await consume_for_group(
+            return await consume_for_group(
                 cluster,
                 options.group,
                 options.topic,
@@ -69,11 +83,11 @@ async def consume_topic(cluster: Cluster, options: ReadOptions, printer: RecordP
                 options.isolation,
                 ends if exit_at_end else None,
                 options.limit,
-                printer.show,
+                output.show,
                 options.wanted,
             )
     finally:
-        printer.close()
+        output.close()
 
 
 async def _bounds(
@@ -126,7 +140,7 @@ async def _consume_partitions(
     exit_at_end: bool,
     options: ReadOptions,
     show: Show,
-) -> None:
+) -> bool:
     """
     Read records until cancelled.
 
@@ -135,7 +149,7 @@ async def _consume_partitions(
     left = options.limit
     open_ends = {each for each in ends if starts[each] < ends[each]} if exit_at_end else set(ends)
     if left == 0 or not open_ends:
-        return
+        return True
     consumer = Fetcher(cluster, FetchOptions(reset="earliest", isolation=options.isolation))
     consumer.assign({each: starts[each] for each in open_ends})
     try:
@@ -154,6 +168,7 @@ async def _consume_partitions(
             show(fetched.partition, records)
     except CancelledError:
         # Ctrl-C is the usual end.
-        pass
+        return False
     finally:
         await consumer.close()
+    return True

@@ -10,8 +10,10 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import termios
 import time
+from pathlib import Path
 from typing import Any, ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -244,6 +246,35 @@ class WithBrokerTests(SynchronousTestCase):
         self.assertEqual(self.run_ok("consume", "narrow", "--from-beginning", "-e"), 'x\n{"n":1}\n')
         for wrong in (["-f", "json", "--null", ""], ["--ignore", "timestamp"]):
             self.assertEqual(run("produce", "narrow", *wrong).status, 2)
+
+    def test_files(self) -> None:
+        """
+        A topic goes to a file of each format and back; what cannot be sent, or is no file, is refused in one line.
+        """
+        self.run_ok("topics", "create", "kept", "-p", "3")
+        self.run_ok("produce", "kept", "-K", ":", "-H", "source=test", stdin=b"a:1\nb:\xff\nc:3")
+        arguments = ["--from-beginning", "-e", "--json"]
+        expected = sorted(self.run_ok("consume", "kept", *arguments).splitlines())
+        with tempfile.TemporaryDirectory() as directory:
+            for ending in ("jsonl", "avro", "parquet"):
+                file, copy = f"{directory}/kept.{ending}", f"kept-{ending}"
+                said = self.run_ok("topics", "export", "kept", file)
+                self.assertIn(f"{file}: 3 records, ", said)
+                self.run_ok("topics", "create", copy, "-p", "3")
+                summary = json.loads(self.run_ok("topics", "import", copy, file, "--json"))
+                self.assertEqual((summary["file"], summary["topic"], summary["records"]), (file, copy, 3))
+                found = self.run_ok("consume", copy, *arguments).replace(f'"{copy}"', '"kept"').splitlines()
+                self.assertEqual(sorted(found), expected)
+            one = f"{directory}/one.jsonl"
+            self.assertIn(": 1 records, ", self.run_ok("topics", "export", "kept", one, "--filter", "key=a"))
+            Path(one).write_bytes(b'{"value": "a"}\n{"value": "b", "partition": 9}\n')
+            said = self.refused("topics", "import", "kept", one)
+            self.assertIn(f"{one}: record 2: ", said)
+            self.assertIn("; records written: 1\n", said)
+            self.assertIn("must end in one of", self.refused("topics", "export", "kept", f"{directory}/kept.csv"))
+            self.assertIn("No such file", self.refused("topics", "import", "kept", f"{directory}/absent.avro"))
+            self.assertIn("No such file", self.refused("topics", "export", "kept", f"{directory}/absent/kept.avro"))
+            self.assertEqual(sorted(os.listdir(directory)), ["kept.avro", "kept.jsonl", "kept.parquet", "one.jsonl"])
 
     def test_a_bad_first_line(self) -> None:
         """

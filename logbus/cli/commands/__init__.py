@@ -3,6 +3,7 @@ The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a modul
 
 * ``start``: run a broker
 * ``topics``, ``produce``, ``consume``, ``configs``, ``log_dirs``: the commands of these names
+* ``topics_files``: write topics to files and files to topics
 * ``groups``: the group ``groups``; list, describe, delete
 * ``groups_offsets``: reset, delete, export and import offsets of groups
 * ``transactions``: the group ``transactions``; list, describe, find hanging ones

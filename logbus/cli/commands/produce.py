@@ -94,7 +94,8 @@ def produce(
       logbus produce prices --key-separator : --codec zstd < prices.txt
       logbus consume prices --from-beginning -e --json | logbus produce copy --format json
     """
-    from logbus.cli.line_producer import ProduceOptions, produce_lines
+    from logbus.cli.line_producer import produce_lines
+    from logbus.cli.record_sender import SendOptions
     from logbus.cli.runner import with_cluster
     from logbus.records.compression import codec_named
 
@@ -104,15 +105,10 @@ def produce(
         raise click.UsageError("--key-separator and --null are for lines: in JSON a record has 'key', and null is null")
     if input_format != "json" and ignore:
         raise click.UsageError("--ignore is for records in JSON: --format json")
-    options = ProduceOptions(
+    options = SendOptions(
         topic=topic,
         create=create,
         partition=partition,
-        input_format=json_lines(ignore)
-        if input_format == "json"
-        else lines(
-            None if key_separator is None else os.fsencode(key_separator), None if null is None else os.fsencode(null)
-        ),
         headers=tuple(_header(each) for each in headers),
         acks=ACKS[acks],
         codec=codec_named(codec),
@@ -120,9 +116,14 @@ def produce(
         linger=linger_ms / 1000,
         timeout=timeout,
     )
-    summary = with_cluster(bootstrap, timeout, lambda cluster: produce_lines(cluster, options))
+    read = json_lines(ignore) if input_format == "json" else lines(_coded(key_separator), _coded(null))
+    summary = with_cluster(bootstrap, timeout, lambda cluster: produce_lines(cluster, options, read))
     if as_json:
         print_json(summary)
+
+
+def _coded(text: str | None) -> bytes | None:
+    return None if text is None else os.fsencode(text)
 
 
 def _header(text: str) -> tuple[str, bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from logbus.cli.commands.topics_files import export_topic, import_topic
 from logbus.cli.options import bootstrap_options, json_option, parse_pairs
 from logbus.cli.output import print_json, print_table
 
@@ -185,3 +186,7 @@ def replicas_of(text: str) -> list[list[int]]:
             param_hint="--replica-assignment",
         )
     return found
+
+
+for _command in (export_topic, import_topic):
+    topics.add_command(_command)
