@@ -166,7 +166,9 @@ class WithBrokerTests(SynchronousTestCase):
         """
         The commands of the README: create, produce, consume.
         """
-        self.assertEqual(self.run_ok("topics", "create", "greetings", "--partitions", "3"), "")
+        self.assertEqual(
+            self.run_ok("topics", "create", "greetings", "--partitions", "3"), "Created topic greetings.\n"
+        )
         self.assertEqual(self.run_ok("produce", "greetings", stdin=b"hello\nworld\n"), "")
         self.assertEqual(self.run_ok("consume", "greetings", "--from-beginning", "--exit-at-end"), "hello\nworld\n")
 
@@ -174,9 +176,12 @@ class WithBrokerTests(SynchronousTestCase):
         """
         A topic through its life, and what is refused on the way.
         """
+        checked = self.run_ok("topics", "create", "life", "--validate-only")
+        self.assertEqual(checked, "Topic life can be created.\n")
         self.run_ok("topics", "create", "life", "-p", "2", "-c", "retention.ms=60000")
         self.assertIn("'life' exists already", self.refused("topics", "create", "life"))
-        self.run_ok("topics", "create", "life", "--if-not-exists")
+        known = self.run_ok("topics", "create", "life", "more", "--if-not-exists")
+        self.assertEqual(known, "Topic life exists already.\nCreated topic more.\n")
         self.run_ok("topics", "add-partitions", "life", "--total", "3")
         self.assertIn("life", self.refused("topics", "add-partitions", "life", "--total", "1"))
         self.assertIn("life", self.run_ok("topics", "list").splitlines())

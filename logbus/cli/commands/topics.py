@@ -69,6 +69,11 @@ def create(
         for name in dict.fromkeys(names)
     ]
     answers = with_admin(bootstrap, timeout, lambda admin: admin.create_topics(new, validate_only=validate_only))
+    for name, error in answers.items():
+        if error is None:
+            click.echo(f"Topic {name} can be created." if validate_only else f"Created topic {name}.")
+        elif if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+            click.echo(f"Topic {name} exists already.")
     raise_errors(without_error(answers, ErrorCode.TOPIC_ALREADY_EXISTS) if if_not_exists else answers)
 
 
