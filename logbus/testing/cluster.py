@@ -60,6 +60,7 @@ class ClusterBroker(Broker):
     One broker of a :class:`Cluster`, as :class:`~logbus.testing.broker.Broker`, in a process of its own.
 
     :ivar id: its ``broker.id``: its index in :attr:`Cluster.brokers`.
+    :ivar connect: its ways to ZooKeeper, once they are laid.
     """
 
     def __init__(self, cluster: Cluster, number: int, config: Mapping[str, str], data_dir: Path) -> None:
@@ -72,6 +73,7 @@ class ClusterBroker(Broker):
         self._session: tuple[int, bytes] | None = None
         # An address without outgoing connections: a port that is free now is so when the broker binds it.
         self._at = (f"127.0.8.{number + 1}", 0)
+        self.connect = ""
         self._advertised = ""
 
     def cut_off(self, *others: ClusterBroker | str, way: str = "both") -> None:
@@ -175,6 +177,7 @@ class Cluster(ClusterRoles[ClusterBroker], Inspected, Closable):
         if racks is not None and len(racks) != brokers:
             raise ValueError(f"{len(racks)} racks for {brokers} brokers")
         self.timeout = timeout
+        self._resets = 0
         self._temporary = data_dir is None
         factor = str(min(3, brokers))
         shared = {
@@ -208,16 +211,45 @@ class Cluster(ClusterRoles[ClusterBroker], Inspected, Closable):
         self.zookeeper.require()
         self.network.start()
         for broker in self.brokers:
-            connect = broker._wire(self.network, self.zookeeper.addresses)
-            broker.config["zookeeper.connect"] = connect + CHROOT
+            broker.connect = broker._wire(self.network, self.zookeeper.addresses)
+        self._launch()
+        self.zookeeper.start()
+        self._wait_ready()
+        return self
+
+    def reset(self) -> None:
+        """
+        Begin anew on the same addresses: all brokers run, without data and metadata; all cuts have ended.
+
+        :raise BrokerFailed: a broker did not start.
+        """
+        self.network.mend()
+        for broker in self.brokers:
+            if broker.running:
+                # Nothing of it is wanted any more: a crash is quicker than an orderly end.
+                broker.kill()
+            shutil.rmtree(broker.data_dir, ignore_errors=True)
+        self.tree.close()
+        # A place of its own in ZooKeeper: the sessions of those killed still have their nodes in the old one.
+        self._resets += 1
+        self._launch()
+        self._wait_ready()
+
+    def _launch(self) -> None:
+        for broker in self.brokers:
+            broker.config["zookeeper.connect"] = broker.connect + self._chroot
             # It waits for ZooKeeper by itself: its imports take as long as ZooKeeper does.
             broker.launch()
-        self.zookeeper.start()
+
+    def _wait_ready(self) -> None:
         for broker in self.brokers:
             broker.wait_ready()
-        self.tree = ZooKeeperView(self.zookeeper.connect + CHROOT, self.timeout)
+        self.tree = ZooKeeperView(self.zookeeper.connect + self._chroot, self.timeout)
         self.wait_known()
-        return self
+
+    @property
+    def _chroot(self) -> str:
+        return f"{CHROOT}-{self._resets}" if self._resets else CHROOT
 
     def close(self) -> None:
         """Stop everything, and remove temporary data."""

@@ -155,6 +155,23 @@ class LocalCluster(ClusterRoles[LocalBroker], Inspected, Closable):
             raise BrokerFailed("the cluster does not run here; start it first")
         return self.bootstrap, {}, self.thread
 
+    def reset(self) -> None:
+        """
+        Begin anew on the same addresses: all brokers run, without data and metadata.
+
+        :raise BrokerFailed: a broker did not start.
+        """
+        from logbus.metastore.memory_store import MemoryEnsemble
+
+        self._close_inspector()
+        for broker in self.brokers:
+            # Nothing of it is wanted any more: nobody needs another leader.
+            broker.kill()
+            shutil.rmtree(broker.data_dir, ignore_errors=True)
+        self.ensemble = MemoryEnsemble()
+        self.tree = MemoryView(self.ensemble, self.thread, self.timeout)
+        self.start()
+
     def close(self) -> None:
         """Stop everything, and remove temporary data. A second time, and in a forked process, it does nothing."""
         if self._pid != os.getpid():

@@ -24,10 +24,14 @@ from logbus.cli.options import parse_pairs
     type=click.IntRange(1, 25),
     default=1,
     show_default=True,
-    help="Number of brokers; with more than one, each is a process.",
+    help="Number of brokers.",
 )
 @click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting for all brokers.")
-@click.option("--own-process", is_flag=True, help="Run one broker as a process, too: it can be killed and frozen.")
+@click.option(
+    "--own-process",
+    is_flag=True,
+    help="Run each broker as a process of its own, which can be killed and frozen; several need ZooKeeper.",
+)
 @click.option("--detached", is_flag=True, help="Do not end with the parent process.")
 @click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Log to this file.")
 @click.option(

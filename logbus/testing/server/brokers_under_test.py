@@ -14,6 +14,7 @@ from logbus.testing.server.options import ServerOptions
 
 if TYPE_CHECKING:
     from logbus.testing.cluster import Cluster
+    from logbus.testing.local_cluster import LocalCluster
 
 RUNNING, STOPPED, FROZEN = "running", "stopped", "frozen"
 
@@ -33,7 +34,7 @@ class BrokersUnderTest:
     """
 
     options: ServerOptions
-    cluster: Cluster | None = field(default=None, init=False)
+    cluster: Cluster | LocalCluster | None = field(default=None, init=False)
     _brokers: list[Broker] = field(factory=list, init=False)
     _frozen: set[int] = field(factory=set, init=False)
 
@@ -51,12 +52,17 @@ class BrokersUnderTest:
                 Broker(options.config, in_process=not options.own_process, timeout=options.timeout),
             ]
             self._brokers[0].start()
-        else:
-            from logbus.testing.cluster import Cluster
+            return
+        if options.own_process:
+            from logbus.testing.cluster import Cluster as ClusterOfProcesses
 
-            self.cluster = Cluster(options.brokers, options.config, timeout=options.timeout)
-            self._brokers = [*self.cluster.brokers]
-            self.cluster.start()
+            self.cluster = ClusterOfProcesses(options.brokers, options.config, timeout=options.timeout)
+        else:
+            from logbus.testing.local_cluster import LocalCluster
+
+            self.cluster = LocalCluster(options.brokers, options.config, timeout=options.timeout)
+        self._brokers = [*self.cluster.brokers]
+        self.cluster.start()
 
     def close(self) -> None:
         """End all, and remove their data."""
@@ -86,9 +92,10 @@ class BrokersUnderTest:
 
     def reset(self) -> None:
         """Have all brokers run, on the same addresses, with no topics, groups, transactions or changed settings."""
-        if self.cluster is not None:
-            raise NotPossible("only a single broker can be reset; a cluster's topics can be deleted")
         self._frozen.clear()
+        if self.cluster is not None:
+            self.cluster.reset()
+            return
         for broker in self._brokers:
             if broker.running and self.options.own_process:
                 broker.kill()
@@ -119,12 +126,13 @@ class BrokersUnderTest:
 
     def kill(self, number: int) -> None:
         """End a broker as a crash does."""
-        self._apart(number).kill()
+        broker = self._running(number) if self.cluster is not None else self._apart(number, "killed")
+        broker.kill()
         self._frozen.discard(number)
 
     def freeze(self, number: int) -> None:
         """Have a broker do nothing, with its connections open."""
-        self._apart(number).freeze()
+        self._apart(number, "frozen").freeze()
         self._frozen.add(number)
 
     def thaw(self, number: int) -> None:
@@ -197,12 +205,12 @@ class BrokersUnderTest:
             raise NotPossible(f"broker {number} does not run")
         return broker
 
-    def _apart(self, number: int) -> Broker:
+    def _apart(self, number: int, change: str) -> Broker:
         """A running broker with a process of its own."""
         broker = self._running(number)
         if broker.in_process:
             raise NotPossible(
-                "the broker runs in the process of the test server, where it can be neither killed nor frozen; "
+                f"the broker runs in the process of the test server, where it cannot be {change}; "
                 "start the server with --own-process"
             )
         return broker

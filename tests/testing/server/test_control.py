@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from logbus.testing.cluster import known_brokers
+from logbus.testing.cluster_roles import known_brokers
 from tests.interop.clients import KafkaPython, Message
 from tests.testing.server.processes import LOGBUS, addresses, environment, send
 
@@ -102,10 +102,24 @@ def test_kill_and_freeze(apart: Told) -> None:
 
 def test_not_apart(server: Told) -> None:
     """A broker in the server's process can be neither killed nor frozen, and the error says what to do."""
-    for change in ("kill", "freeze"):
+    for change, done in (("kill", "killed"), ("freeze", "frozen")):
         status, detail = refused(server, "POST", f"/brokers/0/{change}")
         assert status == 409
-        assert detail.endswith("neither killed nor frozen; start the server with --own-process.")
+        assert detail.endswith(f"where it cannot be {done}; start the server with --own-process.")
+
+
+def test_cluster(tmp_path: Path) -> None:
+    """Several brokers are a cluster that needs no ZooKeeper: one can be killed, and all begin anew at a reset."""
+    for told in _server(tmp_path, "--brokers", "3"):
+        assert len(told["bootstrap"].split(",")) == len(told["brokers"]) == 3
+        assert send(told, "POST", "/topics", {"name": "orders", "replication_factor": 3})[0] == 201
+        assert send(told, "POST", "/brokers/1/kill")[1]["state"] == "stopped"
+        KafkaPython().produce(told["bootstrap"], "orders", [Message(b"old")], partition=1)
+        assert send(told, "POST", "/brokers/1/start")[1]["state"] == "running"
+        status, anew = send(told, "POST", "/server/reset")
+        assert (status, {**anew, "token": told["token"]}) == (200, told)
+        assert send(told, "GET", "/topics") == (200, {"items": []})
+        assert refused(told, "POST", "/brokers/1/freeze")[0] == 409
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from logbus.testing.cluster import known_brokers
+from logbus.testing.cluster_roles import known_brokers
 from tests.testing.server.processes import LOGBUS, addresses, environment, is_gone, send, wait_for
 
 PIPE, NULL = subprocess.PIPE, subprocess.DEVNULL
