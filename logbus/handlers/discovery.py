@@ -7,8 +7,10 @@ A class belongs to them if one of its methods is marked by :func:`.serves`. So a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
+from types import ModuleType
 from typing import Protocol, Self
 
 import logbus.handlers
@@ -34,9 +36,17 @@ class ApiHandlers(Protocol):
 def handler_classes() -> Iterator[type[ApiHandlers]]:
     """The classes of handlers, each from the module that defines it."""
     for found in iter_modules(logbus.handlers.__path__, "logbus.handlers."):
-        for value in vars(import_module(found.name)).values():
-            if isinstance(value, type) and value.__module__ == found.name and any(marks(value)):
-                yield value
+        yield from _defined_in(import_module(found.name))
+
+
+@cache
+def _defined_in(module: ModuleType) -> tuple[type[ApiHandlers], ...]:
+    """Those of one module.  A process of tests starts many brokers, and the search takes a tenth of a start."""
+    return tuple(
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__ and any(marks(value))
+    )
 
 
 def build_router(broker: BrokerParts) -> RequestRouter:

@@ -63,5 +63,8 @@ def __getattr__(name: str) -> object:
     if name in _LATER:
         from importlib import import_module
 
-        return getattr(import_module(_LATER[name]), name)
+        from logbus.attrs_code import kept_attrs_code
+
+        with kept_attrs_code():
+            return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

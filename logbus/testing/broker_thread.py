@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import gc
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
@@ -104,7 +106,7 @@ class BrokerThread:
         try:
             if self._stopping:
                 raise BrokerFailed("it was stopped before it had begun")
-            with kept_attrs_code():
+            with kept_attrs_code(), _no_collection():
                 self.service = self._make(config, data_dir, ports)
             await self.service.startService()
         except BaseException as e:
@@ -218,3 +220,16 @@ class BrokerThread:
         self._stopping = True
         self.thread.abandon()
         self.thread.join(GRACE)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the garbage collector away from the first broker's imports, of which there is nothing to collect."""
+    if "logbus.broker.broker" in sys.modules or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logbus.errors import LogbusError
 from logbus.testing.reactor_thread import ReactorThread
+from logbus.testing.settings import KIT_CLIENT_ID
 
 if TYPE_CHECKING:
     from logbus.client import Cluster
 
 T = TypeVar("T")
 
-CLIENT_ID = "logbus-test-kit"
 CLOSE_SECONDS = 10.0
 
 
@@ -78,5 +78,5 @@ class Inspector:
             from logbus.client import Cluster
 
             reactor: Any = self._thread.reactor if self._thread is not None else None
-            self._cluster = Cluster(reactor, self.bootstrap, client_id=CLIENT_ID, security=self._security or None)
+            self._cluster = Cluster(reactor, self.bootstrap, client_id=KIT_CLIENT_ID, security=self._security or None)
         return self._cluster

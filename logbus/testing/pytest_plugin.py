@@ -186,7 +186,7 @@ def logbus_registry(logbus_server: Broker | LocalCluster | Cluster) -> str:
 
 def _broker(request: pytest.FixtureRequest, config: Mapping[str, Setting]) -> Iterator[Broker]:
     with _plainly():
-        from logbus.testing.broker import Broker
+        from logbus.testing import Broker
 
         marked = _marked(request, config, "a broker")
         with Broker(marked.config, **marked.options) as broker, _witnessed(request, broker):
@@ -195,7 +195,7 @@ def _broker(request: pytest.FixtureRequest, config: Mapping[str, Setting]) -> It
 
 def _cluster(request: pytest.FixtureRequest, config: Mapping[str, Setting]) -> Iterator[LocalCluster]:
     with _plainly():
-        from logbus.testing.local_cluster import LocalCluster
+        from logbus.testing import LocalCluster
 
         marked = _marked(request, config, "a cluster")
         with LocalCluster(config=marked.config, **marked.options) as cluster, _witnessed(request, cluster):

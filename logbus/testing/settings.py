@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+KIT_CLIENT_ID = "logbus-test-kit"
+"""The client id of the client with which the kit looks at brokers."""
+
 Setting = str | int | float | bool | timedelta | Sequence[str | int | float | bool]
 """A value of a configuration key."""
 

@@ -15,8 +15,11 @@ def temporary_directory(prefix: str) -> Path:
     :raise BrokerFailed: there can be none; names the place and the reason.
     """
     try:
-        return Path(tempfile.mkdtemp(prefix=prefix))
-    except FileNotFoundError as e:
-        raise BrokerFailed(f"no temporary directory: {e.args[-1]}; set TMPDIR") from None
+        place = tempfile.gettempdir()
     except OSError as e:
-        raise BrokerFailed(f"no temporary directory in {tempfile.gettempdir()}: {e.strerror}; set TMPDIR") from None
+        # None of the usual ones can be written: full, read-only or missing.
+        raise BrokerFailed(f"no temporary directory: {e.strerror}; set TMPDIR") from None
+    try:
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+    except OSError as e:
+        raise BrokerFailed(f"no temporary directory in {place}: {e.strerror}; set TMPDIR") from None

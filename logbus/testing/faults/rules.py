@@ -18,6 +18,7 @@ from attrs import evolve, fields_dict, frozen
 from logbus.errors import ErrorCode
 from logbus.testing.requests.apis import ANY, WrongRequest, alike, api_key_of
 from logbus.testing.requests.partitions import names_partitions, names_topics
+from logbus.testing.settings import KIT_CLIENT_ID
 from logbus.wire.messages import api_name
 
 FAIL: Final = "fail"
@@ -51,7 +52,7 @@ class Rule:
 
     :ivar action: one of :data:`ACTIONS`.
     :ivar api: the API's key; None: all APIs.
-    :ivar client_id: a pattern (``*``, ``?``); None: all clients.
+    :ivar client_id: a pattern (``*``, ``?``); None: all clients but the test kit's own.
     :ivar topic: a pattern; None: all topics, and requests without any.
     :ivar partition: None: all partitions.
     :ivar times: how many requests it happens to; None: all.
@@ -80,9 +81,12 @@ class Rule:
 
     def concerns(self, api_key: int, client_id: str | None) -> bool:
         """Whether a request of this API and client may be one of its requests, whatever it names."""
-        return (self.api is None or self.api == api_key) and (
-            self.client_id is None or (client_id is not None and fnmatchcase(client_id, self.client_id))
-        )
+        if self.api is not None and self.api != api_key:
+            return False
+        if self.client_id is None:
+            # The kit itself only looks at what a test's clients have done.
+            return client_id != KIT_CLIENT_ID
+        return client_id is not None and fnmatchcase(client_id, self.client_id)
 
     @property
     def is_about_topics(self) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from logbus.errors import ErrorCode
 from logbus.testing.faults.rules import Rule, make_rule, rule_from_json
 from logbus.testing.requests.apis import WrongRequest
+from logbus.testing.settings import KIT_CLIENT_ID
 
 
 class RuleTests(TestCase):
@@ -32,6 +33,13 @@ class RuleTests(TestCase):
         said = {"action": "fail", "api": "Produce", "topic": "orders", "times": 2, "error": "NOT_ENOUGH_REPLICAS"}
         self.assertEqual(rule.as_json(), said)
         self.assertEqual(str(rule), "fail Produce (topic=orders, times=2, error=NOT_ENOUGH_REPLICAS)")
+
+    def test_spares_the_kit(self) -> None:
+        """A rule for all clients leaves out the kit's own, which only looks; one that names it does not."""
+        self.assertTrue(make_rule("fail", api="Fetch", error="UNKNOWN_SERVER_ERROR").concerns(1, None))
+        self.assertFalse(make_rule("fail", api="Fetch", error="UNKNOWN_SERVER_ERROR").concerns(1, KIT_CLIENT_ID))
+        named = make_rule("fail", api="Fetch", error="UNKNOWN_SERVER_ERROR", client_id="logbus-*")
+        self.assertTrue(named.concerns(1, KIT_CLIENT_ID))
 
     def test_whom_it_concerns(self) -> None:
         """API and client id are looked at first; names may have wildcards."""

@@ -1,0 +1,88 @@
+"""Brokers of tests leave nothing behind: no thread, no descriptor, no port, no directory, no memory."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+SUITE = """
+import gc, os, threading
+from pathlib import Path
+import pytest
+
+def left():
+    sockets = [line for line in Path("/proc/net/tcp").read_text().splitlines() if f" {os.getuid():>5} " in line]
+    return {
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "threads": [each.name for each in threading.enumerate()],
+        "directories": sorted(path.name for path in Path(os.environ["TMPDIR"]).glob("logbus-*")),
+    }
+
+def resident():
+    gc.collect()
+    with open("/proc/self/smaps_rollup") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("Pss:")) / 1024
+
+ports = []
+before = {}
+
+def test_first(logbus_broker, logbus_topic):
+    pass
+
+def test_before():
+    before.update(left(), resident=resident())
+    assert before["threads"] == ["MainThread"]
+    assert before["directories"] == []
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_each(logbus_broker, logbus_topic, number):
+    ports.append(int(logbus_broker.bootstrap.rpartition(":")[2]))
+    assert logbus_broker.read(logbus_topic) == []
+
+def test_cluster(logbus_cluster):
+    pass
+
+def test_after():
+    import socket
+    after = left()
+    assert after == {name: before[name] for name in after}
+    for port in set(ports):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+    grown = resident() - before["resident"]
+    assert grown < 12 + COUNT * 0.02, f"{grown} MB"
+"""
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(500, marks=pytest.mark.long)])
+def test_many_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """So many tests with a broker each, one after the other in a process, and a cluster."""
+    (pytester.path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(pytester.path / "temporary"))
+    pytester.makepyfile(SUITE.replace("COUNT", str(count)))
+    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", f"--basetemp={pytester.path / 'base'}")
+    result.assert_outcomes(passed=count + 4)
+
+
+def test_killed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is killed by -9 leaves its directories, which the next one does not trip over."""
+    (pytester.path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(pytester.path / "temporary"))
+    pytester.makepyfile(
+        """
+        import os, signal
+
+        def test_one(logbus_broker, logbus_topic):
+            if os.environ.get("KILLED"):
+                os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    monkeypatch.setenv("KILLED", "1")
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", f"--basetemp={pytester.path / 'base'}")
+    assert len(list((pytester.path / "temporary").glob("logbus-*"))) == 1
+    monkeypatch.delenv("KILLED")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", f"--basetemp={pytester.path / 'base'}")
+    result.assert_outcomes(passed=1)
+    assert len(list((pytester.path / "temporary").glob("logbus-*"))) == 1

@@ -1,0 +1,168 @@
+"""Each misuse of a broker of the test kit is one clear line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from logbus.testing import Broker, BrokerFailed, LocalCluster
+
+SECONDS = 60
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    """One that runs."""
+    with Broker() as running:
+        yield running
+
+
+def refused(call: Callable[[], object], words: str) -> None:
+    """It fails with one line that has these words."""
+    with pytest.raises(BrokerFailed) as failed:
+        call()
+    assert words in str(failed.value)
+    assert "\n" not in str(failed.value)
+
+
+def test_before_the_start_and_after_the_end() -> None:
+    """There is no address before; closed twice is closed; nothing starts again."""
+    broker = Broker()
+    refused(lambda: broker.bootstrap, "the broker has no address before it is started")
+    refused(lambda: broker.read("t"), "the broker does not run; start it first")
+    broker.start()
+    broker.close()
+    broker.close()
+    refused(broker.start, "the broker is closed, and gave up its ports and data; make another one")
+    refused(broker.admin.topics, "the broker is closed")
+    cluster = LocalCluster(1)
+    refused(lambda: cluster.read("t"), "the cluster does not run here; start it first")
+    with cluster:
+        refused(cluster.start, "the cluster is already running")
+    cluster.close()
+    refused(cluster.start, "the cluster is closed, and gave up its ports and data; make another one")
+
+
+def test_nested(broker: Broker) -> None:
+    """A second block of the same broker is refused, and does not close the first one's."""
+    refused(broker.__enter__, "a with block of it cannot be nested in another")
+    assert broker.running
+    assert broker.admin.topics() == []
+
+
+def test_in_another_thread(broker: Broker) -> None:
+    """Any thread may use it, but the broker's own, where a call could not end."""
+    found: list[list[str]] = []
+    thread = threading.Thread(target=lambda: (broker.admin.create_topic("t"), found.append(broker.admin.topics())))
+    thread.start()
+    thread.join(SECONDS)
+    assert found == [["t"]]
+
+
+def test_forked(broker: Broker) -> None:
+    """A forked process cannot stop, close or remove what is its parent's, nor does it by ending."""
+    program = os.fork()
+    if not program:
+        status = 1
+        try:
+            refused(broker.stop, f"the broker is of process {os.getppid()}, which forked this one")
+            refused(lambda: broker.read("t"), "here, only connect to it")
+            broker.close()
+            broker._at_exit()
+            status = 7
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]) == 7
+    assert broker.data_dir.exists()
+    assert broker.admin.topics() == []
+
+
+def test_no_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there can be none, the place and the reason are named."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    refused(Broker, f"no temporary directory in {tmp_path}/missing: No such file or directory; set TMPDIR")
+    monkeypatch.setattr(tempfile, "tempdir", "/proc")
+    refused(LocalCluster, "no temporary directory in /proc: ")
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """A disk without room is named, with its directory."""
+    if os.getuid():
+        pytest.skip("mounts a small file system")
+    small = tmp_path / "small"
+    small.mkdir()
+    program = (
+        "import ctypes, os, sys, tempfile\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "os.unshare(0x20000) if hasattr(os, 'unshare') else libc.unshare(0x20000)\n"
+        f"made = libc.mount(b'none', {str(small).encode()!r}, b'tmpfs', 0, b'size=40k')\n"
+        "if made: sys.exit(3)\n"
+        f"tempfile.tempdir = {str(small)!r}\n"
+        f"open({str(small / 'filler')!r}, 'wb').write(bytes(20000))\n"
+        "from logbus.testing import Broker, BrokerFailed\n"
+        "try:\n"
+        "    with Broker() as broker: pass\n"
+        "except BrokerFailed as e:\n"
+        "    print(e)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS, check=False)
+    if done.returncode == 3 or "PermissionError" in done.stderr:
+        pytest.skip("may not mount here")
+    [line] = done.stdout.splitlines()
+    assert str(small) in line
+    assert "No space left" in line or "full" in line
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_read_only_data(tmp_path: Path, in_process: bool) -> None:
+    """A data directory that cannot be written is one line."""
+    refused(
+        lambda: Broker(data_dir="/proc/logbus-data", in_process=in_process).start(),
+        "the broker did not start: ",
+    )
+
+
+def test_port_that_is_taken(broker: Broker) -> None:
+    """A port that was taken while a broker was stopped is named."""
+    import socket
+
+    port = int(broker.bootstrap.rpartition(":")[2])
+    broker.stop()
+    with socket.socket() as taking:
+        taking.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taking.bind(("127.0.0.1", port))
+        taking.listen()
+        refused(broker.start, f"{port}")
+    broker.start()
+
+
+def test_time_is_up_while_it_imports(tmp_path: Path) -> None:
+    """A start without time for its imports: one line, and nothing about Deferreds."""
+    program = (
+        "from logbus.testing import Broker, BrokerFailed\n"
+        "try:\n"
+        "    Broker(timeout=0.05).start()\n"
+        "except BrokerFailed as e:\n"
+        "    print(e)\n"
+        "import gc; gc.collect()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    [line] = done.stdout.splitlines()
+    assert line.startswith("the broker was not ready after 0.05 s")
+    assert done.stderr == ""
+    assert list(tmp_path.iterdir()) == []
