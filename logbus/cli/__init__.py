@@ -42,6 +42,8 @@ Records:
 * ``topic_files``: writes topics to files and files to topics, for ``topics export`` and ``topics import``
 * ``record_files``: files of records: JSON lines, Avro and Parquet
 * ``record_filter``: conditions that records must meet to be printed
+* ``record_selection``: what is printed of the records that were read: those that are wanted, decoded
+* ``registry_values``: decodes keys and values by the schemas of a registry
 * ``record_printer``: prints records
 
 Groups, transactions, files:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from twisted.internet.defer import CancelledError
 
-from logbus.cli.record_filter import RecordFilter, selected
+from logbus.cli.record_selection import ALL, Selection
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer import Consumer
 from logbus.client.consumer.consumer_record import ConsumerRecord
@@ -48,7 +48,7 @@ async def consume_for_group(
     ends: Mapping[TopicPartition, int] | None,
     limit: int | None,
     show: Show,
-    wanted: RecordFilter | None = None,
+    select: Selection = ALL,
 ) -> bool:
     """
     Read records, and commit the offsets of those shown: periodically, at the end, and on cancellation.
@@ -57,7 +57,7 @@ async def consume_for_group(
     :param reset: where to start in partitions without a committed offset.
     :param ends: stop when all assigned partitions have reached these offsets; None: do not stop.
     :param limit: stop after this many records were shown.
-    :param wanted: which records are shown; the offsets of others are committed, too.
+    :param select: selects the records that are shown; the offsets of others are committed, too.
     :returns: whether it was not cancelled.
     """
     consumer = Consumer(
@@ -78,7 +78,7 @@ async def consume_for_group(
             is_shown = False
             for partition, records in found.items():
                 shown = records if ends is None else _before_end(consumer, partition, records, ends)
-                shown = selected(wanted, partition.partition, shown)
+                shown = await select(partition, shown)
                 show(partition, shown)
                 limit = None if limit is None else limit - len(shown)
             is_shown = True

@@ -9,13 +9,12 @@ import json
 import operator
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.records.record import Record
 
 AnyRecord = Record | ConsumerRecord
-T = TypeVar("T", Record, ConsumerRecord)
 
 RecordFilter = Callable[[int, AnyRecord], bool]
 """Called with a partition and a record of it."""
@@ -39,11 +38,6 @@ _NUMBERS: dict[str, Callable[[int, AnyRecord], int]] = {
 
 
 FIELDS = "key, value, value.MEMBER (of JSON; MEMBER.MEMBER for one within), header.NAME, partition, offset, timestamp"
-
-
-def selected(wanted: RecordFilter | None, partition: int, records: list[T]) -> list[T]:
-    """Return those that are wanted; without a filter all are."""
-    return records if wanted is None else [each for each in records if wanted(partition, each)]
 
 
 def filter_of(conditions: Sequence[str], patterns: Sequence[str]) -> RecordFilter:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import frozen
 from twisted.internet.defer import CancelledError
 
-from logbus.cli.record_filter import RecordFilter, selected
+from logbus.cli.record_filter import RecordFilter
+from logbus.cli.record_selection import Selection
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.client.consumer.fetch_options import FetchOptions
@@ -32,6 +33,19 @@ class RecordOutput(Protocol):
         """There are no more."""
 
 
+@frozen
+class RegistryAddress:
+    """
+    Where a schema registry is.
+
+    :ivar urls: separated by commas.
+    :ivar credentials: ``USER:PASSWORD``; None: it asks for none.
+    """
+
+    urls: str
+    credentials: str | None
+
+
 @frozen(kw_only=True)
 class ReadOptions:
     """
@@ -42,6 +56,7 @@ class ReadOptions:
     :ivar at_ms: the time to start at.
     :ivar until_ms: stop at the first record of this time or later; None: no time.
     :ivar wanted: which records are shown.
+    :ivar registry: the schema registry by whose schemas keys and values are decoded; None: they are not.
     :ivar group: start at the offsets of this group, and commit what was printed.
     :ivar limit: stop after this many records were shown.
     :ivar exit_at_end: stop at the current end.
@@ -54,6 +69,7 @@ class ReadOptions:
     at_ms: int | None
     until_ms: int | None
     wanted: RecordFilter | None
+    registry: RegistryAddress | None = None
     group: str | None
     limit: int | None
     exit_at_end: bool
@@ -67,10 +83,16 @@ async def consume_topic(cluster: Cluster, options: ReadOptions, output: RecordOu
     :returns: whether it was not cancelled.
     """
     starts, ends = await _bounds(cluster, options)
+    values = None
+    if options.registry is not None:
+        from logbus.cli.registry_values import RegistryValues  # twisted.web is half as many modules again
+
+        values = RegistryValues(cluster.reactor, options.registry.urls, options.registry.credentials, cluster.timeout)
+    select = Selection(options.wanted, values)
     exit_at_end = options.exit_at_end or options.until_ms is not None
     try:
         if options.group is None:
-            return await _consume_partitions(cluster, starts, ends, exit_at_end, options, output.show)
+            return await _consume_partitions(cluster, starts, ends, exit_at_end, options, select, output.show)
         else:
             from logbus.cli.group_reader import consume_for_group  # half as many modules again
 
@@ -84,10 +106,12 @@ async def consume_topic(cluster: Cluster, options: ReadOptions, output: RecordOu
                 ends if exit_at_end else None,
                 options.limit,
                 output.show,
-                options.wanted,
+                select,
             )
     finally:
         output.close()
+        if values is not None:
+            await values.close()
 
 
 async def _bounds(
@@ -139,6 +163,7 @@ async def _consume_partitions(
     ends: Mapping[TopicPartition, int],
     exit_at_end: bool,
     options: ReadOptions,
+    select: Selection,
     show: Show,
 ) -> bool:
     """
@@ -161,7 +186,7 @@ async def _consume_partitions(
                 if fetched.next_offset >= end:
                     open_ends.discard(fetched.partition)
                     records = [each for each in records if each.offset < end]
-            records = selected(options.wanted, fetched.partition.partition, records)
+            records = await select(fetched.partition, records)
             if left is not None:
                 records = records[:left]
                 left -= len(records)

@@ -57,6 +57,14 @@ from logbus.cli.terminal_escapes import for_terminal
     show_default=True,
     help="Whether to read records of transactions only after their commit.",
 )
+@click.option(
+    "--registry",
+    metavar="URL",
+    help="Print keys and values that have a schema of this registry as JSON: Avro, JSON Schema, Protobuf.",
+)
+@click.option(
+    "--registry-auth", metavar="USER:PASSWORD", envvar="LOGBUS_REGISTRY_AUTH", show_envvar=True, help="Its credentials."
+)
 @click.option("--key-separator", "-K", metavar="TEXT", help="Print the key and this text before the value.")
 @click.option(
     "--format",
@@ -81,6 +89,8 @@ def consume(
     max_records: int | None,
     exit_at_end: bool,
     isolation: Literal["read_uncommitted", "read_committed"],
+    registry: str | None,
+    registry_auth: str | None,
     key_separator: str | None,
     template: str | None,
     as_json: bool,
@@ -102,7 +112,7 @@ def consume(
     from logbus.cli.record_filter import filter_of
     from logbus.cli.record_printer import RecordPrinter, record_format
     from logbus.cli.runner import with_cluster
-    from logbus.cli.topic_reader import ReadOptions, consume_topic
+    from logbus.cli.topic_reader import ReadOptions, RegistryAddress, consume_topic
 
     if group is not None and (offset is not None or timestamp is not None):
         raise click.UsageError(
@@ -125,6 +135,7 @@ def consume(
         at_ms=None if timestamp is None else timestamp_ms(timestamp, "--timestamp"),
         until_ms=None if until is None else timestamp_ms(until, "--until"),
         wanted=wanted,
+        registry=None if registry is None else RegistryAddress(registry, registry_auth),
         group=group,
         limit=max_records,
         exit_at_end=exit_at_end,
