@@ -113,6 +113,7 @@ class Broker(OrderedService):
     :ivar plugin_services: what plugins get of this broker.
     :ivar endpoints: advertised addresses by listener name, once it has started.
     :ivar monitor: looks for what is wrong with it.
+    :ivar ticks: measures how late the reactor's timers are, while it runs.
     """
 
     _log = Logger(namespace="logbus.broker")
@@ -147,7 +148,7 @@ class Broker(OrderedService):
             lambda: self.member.metadata.security_nodes,
             lambda: self.member.broker_secret.value,
         )
-        self._ticks = ReactorTicks.in_registry(reactor, env.registry)
+        self.ticks = ReactorTicks.in_registry(reactor, env.registry)
         self._socket_server = SocketServer(
             reactor,
             protocol_plugins() if plugins is None else plugins,
@@ -189,7 +190,7 @@ class Broker(OrderedService):
                 StoreSource(self.member.store, bool(config.get(keys.ZOOKEEPER_CONNECT))),
                 CertificateSource(self.security, wall_clock),
                 ClockSource(reactor.seconds, wall_clock),
-                LatenessSource(reactor.seconds, self._ticks.take_longest),
+                LatenessSource(reactor.seconds, self.ticks.take_longest),
                 RefusalSource(reactor.seconds, self.kafka_server.net_metrics),
                 *self._floods(),
             ),
@@ -236,7 +237,7 @@ class Broker(OrderedService):
         """Add the parts in the order of their start."""
         replication, coordinators = self.replication, self.coordinators
         for part in (
-            _Part("ticks", self._ticks.start, self._ticks.stop),
+            _Part("ticks", self.ticks.start, self.ticks.stop),
             _Part("logs", self._open_logs, self.logs.close),
             _Part("metastore", self._open_store, self.member.store.close),
             _Part("peers", lambda: None, self._hang_up),

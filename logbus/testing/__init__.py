@@ -22,6 +22,9 @@ Used by these:
 * :mod:`~logbus.testing.broker_log`: the last lines of a broker's log.
 * :mod:`~logbus.testing.reactor_thread`: a thread with a reactor, that brokers and clients of tests run in.
 * :mod:`~logbus.testing.requests`: requests of clients as a test sees them.
+* :mod:`~logbus.testing.controlled`: what a test does to its broker: faults, time, snapshots.
+* :mod:`~logbus.testing.snapshots`: snapshots of a broker's data.
+* :mod:`~logbus.testing.offset_clock`: a clock that can be put forward.
 * :mod:`~logbus.testing.private_reactor`: reactors for threads of tests.
 * :mod:`~logbus.testing.cluster_roles`: leaders, followers and controllers of a cluster, and waits for them.
 * :mod:`~logbus.testing.store_view`: reads a metadata store in memory, and waits for changes there.

@@ -24,14 +24,14 @@ from typing import Protocol, Self
 from logbus.testing.broker_process import SHOWN_LINES, BrokerFailed, BrokerProcess, local_listener
 from logbus.testing.broker_thread import BrokerThread
 from logbus.testing.closable import Closable
-from logbus.testing.faults.control import Faults
-from logbus.testing.faults.rule_book import RuleBook
+from logbus.testing.controlled import Controlled
 from logbus.testing.held_ports import HeldPorts
 from logbus.testing.inspected import Inspected
 from logbus.testing.reactor_thread import ReactorThread
-from logbus.testing.requests.history import RequestHistory
 from logbus.testing.settings import Setting, as_texts
+from logbus.testing.snapshots import Snapshot
 from logbus.testing.temporary import temporary_directory
+from logbus.wire.kafka_releases import release_table
 
 __all__ = ["TEST_CONFIG", "Broker", "BrokerFailed"]
 
@@ -57,7 +57,7 @@ class BrokerRunner(Protocol):
     def abandon(self) -> None: ...
 
 
-class Broker(Inspected, Closable):
+class Broker(Inspected, Controlled, Closable):
     """
     A broker on free ports of 127.0.0.1, with a data directory of its own.
 
@@ -68,6 +68,9 @@ class Broker(Inspected, Closable):
         closed, and at the latest when the process ends. ``log.dirs`` in ``config`` replaces it.
     :param in_process: False runs ``twistd -n logbus`` as a subprocess, which :meth:`kill` can kill; so it is with
         ``workers`` in ``config``, which are processes.
+    :param snapshot: the data to begin with: what :meth:`snapshot` of another broker gave.
+    :param as_version: advertise the API versions of this Kafka release, such as ``"3.9"``, for tests of clients that
+        meet older brokers.
     :param timeout: seconds to wait for a start or a stop.
 
     :ivar bootstrap: ``"127.0.0.1:PORT"`` for clients, while it runs.  The ports stay the same over a restart.
@@ -82,8 +85,14 @@ class Broker(Inspected, Closable):
         users: Mapping[str, str] | None = None,
         data_dir: str | Path | None = None,
         in_process: bool = True,
+        snapshot: Snapshot | None = None,
+        as_version: str | None = None,
         timeout: float = 120.0,
     ) -> None:
+        super().__init__()
+        if as_version is not None:
+            release_table(as_version)
+        self.as_version = as_version
         self.config: dict[str, Setting] = {**TEST_CONFIG, **_logins(users or {}), **as_texts(config or {})}
         self.in_process = in_process and self.config.get("workers", "1") == "1"
         self.timeout = timeout
@@ -95,11 +104,11 @@ class Broker(Inspected, Closable):
         self._ports: dict[str, int] = {}
         self._worker_ports: dict[int, int] = {}
         self._runner: BrokerRunner | None = None
-        self._book = RuleBook()
         self._last_runner: BrokerRunner | None = None
         self._closed = False
         self._pid = os.getpid()
-        self._history = RequestHistory()
+        if snapshot is not None:
+            self._begin_from(snapshot)
         atexit.register(self._at_exit)
 
     @property
@@ -115,28 +124,6 @@ class Broker(Inspected, Closable):
     def admin_url(self) -> str:
         """The HTTP address of metrics, health and the REST API."""
         return f"http://{self._address('admin')}"
-
-    @property
-    def faults(self) -> Faults:
-        """
-        What happens to the requests of its clients: see :class:`~logbus.testing.faults.Faults`.
-
-        :raise BrokerFailed: it runs in a process of its own.
-        """
-        if not self.in_process:
-            raise BrokerFailed("faults: a broker in a process of its own has none; use Broker(in_process=True)")
-        return Faults(self._book)
-
-    @property
-    def requests(self) -> RequestHistory:
-        """
-        The last requests of its clients: see :class:`~logbus.testing.requests.RequestHistory`.
-
-        :raise BrokerFailed: it runs in a process of its own.
-        """
-        if not self.in_process:
-            raise BrokerFailed("requests: those of a broker in a process of its own are not recorded")
-        return self._history
 
     @property
     def running(self) -> bool:
@@ -281,7 +268,10 @@ class Broker(Inspected, Closable):
         for name, password in list(self._users.items())[:1]:
             login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
             login |= {"sasl.username": name, "sasl.password": password}
-        return self.bootstrap, login, self._runner.thread if isinstance(self._runner, BrokerThread) else None
+        return self.bootstrap, login, self._own_thread()
+
+    def _own_thread(self) -> ReactorThread | None:
+        return self._runner.thread if isinstance(self._runner, BrokerThread) else None
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():
@@ -323,8 +313,9 @@ class Broker(Inspected, Closable):
         if workers.isdecimal() and config.get("workers.first.port") == "0":
             config["workers.first.port"] = str(self._ports_of_workers(int(workers)))
         if self.in_process:
-            return BrokerThread(config, self.data_dir, ports, self._book, self._history)
-        return BrokerProcess(config, self.data_dir, [local_listener(name, port) for name, port in ports.items()])
+            return BrokerThread(config, self.data_dir, ports, self._book, self._history, release=self.as_version)
+        listeners = [local_listener(name, port) for name, port in ports.items()]
+        return BrokerProcess(config, self.data_dir, listeners, release=self.as_version)
 
     def _ports_of_workers(self, count: int) -> int:
         """The first of the ports that workers have of their own: the same at every start, too."""

@@ -41,6 +41,7 @@ class BrokerProcess:
     :param listeners: what ``--listen`` takes, each.
     :param advertised: what ``--advertise`` takes, each.
     :param own_group: whether Ctrl-C in a terminal is kept from it.
+    :param release: what ``--as-version`` takes.
     :param log: a file to which its output is appended.
 
     :ivar addresses: ``HOST:PORT`` by listener name, once it is ready.
@@ -55,9 +56,12 @@ class BrokerProcess:
         *,
         own_group: bool = False,
         log: Path | None = None,
+        release: str | None = None,
     ) -> None:
         command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile="]
         command += ["logbus", "--data-dir", config.get("log.dirs", str(data_dir))]
+        if release is not None:
+            command += ["--as-version", release]
         for listener in listeners:
             command += ["--listen", listener]
         for address in advertised:

@@ -36,6 +36,7 @@ class BrokerThread:
 
     :param shared: the thread of several brokers, whose owner ends it.
     :param store: called in the thread, gives the metadata store; None: that of the configuration.
+    :param release: advertise this Kafka release's versions; None: the default table.
     :param book: the faults of its clients' requests.
     :param history: where these are recorded.
 
@@ -53,6 +54,7 @@ class BrokerThread:
         *,
         shared: ReactorThread | None = None,
         store: Callable[[], MemoryStore] | None = None,
+        release: str | None = None,
     ) -> None:
         self._started: Future[Mapping[str, str]] = Future()
         self._ended: Future[None] = Future()
@@ -62,6 +64,7 @@ class BrokerThread:
         self._history = history
         self._injector: FaultInjector | None = None
         self._make_store = store
+        self._release = release
         self._stop_failure: BaseException | None = None
         self._stopping = False
         self._directories = [Path(each) for each in config.get("log.dirs", str(data_dir)).split(",")]
@@ -109,6 +112,7 @@ class BrokerThread:
             with kept_attrs_code(), _no_collection():
                 self.service = self._make(config, data_dir, ports)
             await self.service.startService()
+            self.thread.clock.measured.append(self.service.ticks)
         except BaseException as e:
             self._started.set_exception(e)
             if not self._stopping or self.service is None:
@@ -139,7 +143,15 @@ class BrokerThread:
         self._injector = FaultInjector(self.thread.reactor, self._book, view, kafka.abort)
         recorder = Recorder(self._history, view)
         plugins = {**protocol_plugins(), "kafka": InterceptedKafka(recorder, self._injector, kafka)}
-        service = BrokerService(self.thread.reactor, settings, listeners, store=self.store, plugins=plugins)
+        service = BrokerService(
+            self.thread.reactor,
+            settings,
+            listeners,
+            release=self._release,
+            wall_clock=self.thread.clock.wall,
+            store=self.store,
+            plugins=plugins,
+        )
         return service
 
     def stop(self, timeout: float) -> None:
@@ -164,6 +176,8 @@ class BrokerThread:
         self._stopping = True
         if self._injector is not None:
             self._injector.release()
+        if self.service is not None and self.service.ticks in self.thread.clock.measured:
+            self.thread.clock.measured.remove(self.service.ticks)
         if self.service is not None:
             # Otherwise it could not start, and ends by itself.
             Deferred.fromCoroutine(self._stop(self.service))

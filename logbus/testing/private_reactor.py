@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from twisted.internet.posixbase import PosixReactorBase
 
 
-def private_reactor() -> PosixReactorBase:
-    """A reactor that is not installed as the process's own: the best this platform has."""
+def private_reactor(seconds: Callable[[], float] = time.monotonic) -> PosixReactorBase:
+    """
+    A reactor that is not installed as the process's own: the best this platform has.
+
+    :param seconds: the clock of its timers.
+    """
     reactor: PosixReactorBase
     try:
         from logbus.net.reactor import BrokerReactor
@@ -26,7 +31,7 @@ def private_reactor() -> PosixReactorBase:
     else:
         reactor = BrokerReactor()
     # Before any timer exists: a step of the wall clock must not move them.
-    reactor.seconds = time.monotonic
+    reactor.seconds = seconds
     return reactor
 
 

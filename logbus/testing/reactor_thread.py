@@ -10,6 +10,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logbus.errors import LogbusError
+from logbus.testing.offset_clock import OffsetClock
 from logbus.testing.private_reactor import close_reactor, private_reactor
 
 if TYPE_CHECKING:
@@ -31,11 +32,13 @@ class ReactorThread:
 
     :param name: of the thread.
 
+    :ivar clock: of the reactor's timers, and of the day; it can be put forward.
     :ivar reactor: only :meth:`call` and :meth:`run` may use it from other threads.
     """
 
     def __init__(self, name: str) -> None:
-        self.reactor: PosixReactorBase = private_reactor()
+        self.clock = OffsetClock()
+        self.reactor: PosixReactorBase = private_reactor(self.clock.seconds)
         self._abandoned = False
         self._open = True
         self._closing = threading.Lock()

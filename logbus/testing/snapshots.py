@@ -1,0 +1,118 @@
+"""
+Snapshots of a broker's data: taken once, each test starts from them.
+
+The data of a broker that does not run are copied. Closed segments get another name (a hard link) instead, which costs
+nothing however large they are: a broker changes only the last segment of each log.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from logbus.storage import file_names
+from logbus.testing.broker_process import BrokerFailed
+from logbus.testing.temporary import temporary_directory
+
+_SEGMENT = (file_names.LOG, file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.TRANSACTION_INDEX)
+_LEFT_OUT = (".lock",)
+
+
+class Snapshot:
+    """
+    The data of a broker at one moment, until it is closed or forgotten; what :meth:`.Broker.snapshot` gives.
+
+    :ivar directory: where it is.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self.directory = temporary_directory("logbus-snapshot-")
+        self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+        copy_data(data_dir, self.directory)
+
+    def require(self) -> None:
+        """
+        Make sure that it is there.
+
+        :raise BrokerFailed: it is closed.
+        """
+        if not self._remove.alive:
+            raise BrokerFailed("the snapshot is closed; take another one")
+
+    def write_to(self, data_dir: Path) -> None:
+        """
+        Put the data into a directory, in place of what is there.
+
+        :raise BrokerFailed: the snapshot is closed.
+        """
+        self.require()
+        if data_dir.exists():
+            for entry in os.scandir(data_dir):
+                shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
+        copy_data(self.directory, data_dir)
+
+    def close(self) -> None:
+        """Remove it. Brokers that were started from it keep their data."""
+        self._remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<logbus.testing.Snapshot {self.directory if self._remove.alive else 'closed'}>"
+
+
+def copy_data(source: Path, target: Path) -> None:
+    """
+    Copy the data directory of a broker that does not run.
+
+    :param target: an empty directory, or none yet.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in os.scandir(source):
+        if entry.name in _LEFT_OUT or entry.name.endswith(file_names.SNAPSHOT_SUFFIX):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            _copy_log(Path(entry), target / entry.name)
+        else:
+            shutil.copy2(entry, target / entry.name)
+
+
+def _copy_log(source: Path, target: Path) -> None:
+    target.mkdir()
+    names = os.listdir(source)
+    last = max(_base_offsets(names), default=-1)
+    for name in names:
+        base_offset = _base_offset(name)
+        if base_offset is None or base_offset >= last or not _linked(source / name, target / name):
+            shutil.copy2(source / name, target / name)
+
+
+def _base_offsets(names: list[str]) -> Iterator[int]:
+    for name in names:
+        if name.endswith(file_names.LOG) and (found := _base_offset(name)) is not None:
+            yield found
+
+
+def _base_offset(name: str) -> int | None:
+    """The offset in the name of a segment's file; None for other files."""
+    for suffix in _SEGMENT:
+        if name.endswith(suffix):
+            return file_names.base_offset_of(name, suffix)
+    return None
+
+
+def _linked(source: Path, target: Path) -> bool:
+    """Give a file another name; False: here it cannot have one."""
+    try:
+        os.link(source, target)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,92 @@
+"""Time that passes at once, and brokers that say to be older."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from logbus.errors import ConfigError
+from logbus.testing import Broker, BrokerFailed
+
+SECONDS = 60
+
+
+def test_retention() -> None:
+    """Records are removed once they are too old."""
+    with Broker() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        hour = {"retention.ms": "3600000", "segment.ms": "600000"}
+        admin.create_topics([NewTopic("logs", 1, 1, config=hour)])["logs"].result(SECONDS)
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("logs", b"old")
+        assert producer.flush(SECONDS) == 0
+        broker.advance(timedelta(minutes=30))
+        assert len(broker.read("logs")) == 1
+        broker.advance(timedelta(hours=3))
+        for _ in range(1000):
+            if not broker.read("logs"):
+                break
+        else:
+            raise AssertionError("the records are still there")
+        assert "blocked" not in broker.output
+
+
+def test_member_of_a_group() -> None:
+    """A member that sends no heartbeat loses its partitions, though nobody waits."""
+    with Broker() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(SECONDS)
+        config = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "session.timeout.ms": 45000}
+        config |= {"group.instance.id": "one", "heartbeat.interval.ms": 40000, "auto.offset.reset": "earliest"}
+        silent = Consumer(config)
+        silent.subscribe(["t"])
+        while not silent.assignment():
+            silent.poll(0.1)
+        assert len(admin.describe_consumer_groups(["g"])["g"].result(SECONDS).members) == 1
+        broker.advance(60)
+        found = admin.describe_consumer_groups(["g"])["g"].result(SECONDS)
+        assert len(found.members) == 0
+        silent.close()
+
+
+def test_transaction_time_out() -> None:
+    """A transaction whose time is over is aborted, and its producer fenced."""
+    with Broker() as broker:
+        config = {"bootstrap.servers": broker.bootstrap, "transactional.id": "t", "transaction.timeout.ms": 50000}
+        producer = Producer(config)
+        producer.init_transactions(SECONDS)
+        producer.begin_transaction()
+        producer.produce("t", b"1")
+        assert producer.flush(SECONDS) == 0
+        broker.advance(120)
+        with pytest.raises(KafkaException):
+            producer.commit_transaction(SECONDS)
+        assert broker.read("t", isolation="read_committed") == []
+
+
+def test_wrong_time() -> None:
+    """One line says what would be right."""
+    with Broker() as broker:
+        for wrong in (0, -1, "1", True, timedelta(0), float("nan")):
+            with pytest.raises(ValueError, match=r"advance: .* is no time to come: expected a timedelta, or seconds"):
+                broker.advance(wrong)  # type: ignore[arg-type]
+    with pytest.raises(BrokerFailed, match="advance: the broker does not run; start it first"):
+        broker.advance(1)
+    other = Broker(in_process=False)
+    with pytest.raises(BrokerFailed, match="advance: a broker in a process of its own has the clock of the machine"):
+        other.advance(1)
+    other.close()
+
+
+def test_older_broker() -> None:
+    """Clients see the API versions of that release, and keep to them."""
+    with Broker(as_version="2.1") as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("t", b"1")
+        assert producer.flush(SECONDS) == 0
+        assert {request.version for request in broker.requests.find("Produce")} <= set(range(8))
+    with pytest.raises(ConfigError, match=r"'3\.6' is not a Kafka release whose API table is known; known: 2\.1, 2\.8"):
+        Broker(as_version="3.6")
