@@ -49,6 +49,6 @@ def test_recorded() -> None:
 def test_broker_with_a_process_of_its_own() -> None:
     """Its requests are not recorded."""
     broker = Broker(in_process=False)
-    with pytest.raises(BrokerFailed, match="requests: those of a broker in a process of its own"):
+    with pytest.raises(BrokerFailed, match="requests: a broker in a process of its own records none"):
         broker.requests  # noqa: B018
     broker.close()
