@@ -1,14 +1,16 @@
 """
-Metrics of producers and consumers, as numbers by name and in Prometheus's text format.
+Metrics of producers, consumers and their clusters, as numbers by name and in Prometheus's text format.
 
 .. code-block:: python
 
     metrics = ClientMetrics()
     metrics.add_producer("views", producer)
+    metrics.add_cluster("shop", cluster)
     metrics.as_dict()["producer"]["views"]["records"]
     metrics.text()
 
-The clients only count, in plain integers, which are read when metrics are requested.
+The clients may be Twisted's or asyncio's. They only count, in plain numbers, which are read when metrics are
+requested.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from typing import Any, Protocol
 
 from attrs import AttrsInstance, asdict, define, field, fields, fields_dict
 
+from logbus.client.cluster.cluster_metrics import ClusterMetrics
 from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.interceptors import ConsumerInterceptor
 from logbus.client.producer.producer_metrics import ProducerMetrics, counter
 from logbus.exposition import render
-from logbus.metrics import Family, Registry, Sample
+from logbus.metrics import Family, Registry, Sample, histogram_samples
 from logbus.model import TopicPartition
 
 
@@ -38,6 +41,15 @@ class MeasuredProducer(Protocol):
     @property
     def metrics(self) -> Any:
         """An attrs object with plain integers."""
+        ...
+
+
+class MeasuredCluster(Protocol):
+    """The part of :class:`logbus.client.Cluster` that is measured."""
+
+    @property
+    def metrics(self) -> ClusterMetrics:
+        """Counts of connections and requests."""
         ...
 
 
@@ -82,11 +94,23 @@ class ClientMetrics:
     """
 
     registry: Registry = field(factory=Registry)
+    _clusters: dict[str, MeasuredCluster] = field(factory=dict, init=False)
     _producers: dict[str, MeasuredProducer] = field(factory=dict, init=False)
     _consumers: dict[str, tuple[MeasuredConsumer, ConsumerCounts | None]] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.registry.add_source(self._families)
+
+    def add_cluster(self, name: str, cluster: MeasuredCluster) -> None:
+        """
+        Add a cluster: its connections, and the latency of requests.
+
+        :param name: the label ``client``.
+        :raise ValueError: another cluster has this name.
+        """
+        if name in self._clusters:
+            raise ValueError(f"there is a cluster {name!r} already")
+        self._clusters[name] = cluster
 
     def add_producer(self, name: str, producer: MeasuredProducer) -> None:
         """
@@ -113,15 +137,27 @@ class ClientMetrics:
 
     def remove(self, name: str) -> None:
         """Remove the clients of this name, if there are any."""
+        self._clusters.pop(name, None)
         self._producers.pop(name, None)
         self._consumers.pop(name, None)
 
     def as_dict(self) -> dict[str, dict[str, dict[str, Any]]]:
         """
-        All numbers, by kind (``producer``, ``consumer``), client and name. A consumer's ``lag`` is a dictionary by
-        partition, such as ``orders-0``.
+        All numbers, by kind (``cluster``, ``producer``, ``consumer``), client and name. A consumer's ``lag`` is a
+        dictionary by partition, such as ``orders-0``; a cluster's ``requests`` is one by API, such as ``Produce``, of
+        their ``count`` and the ``seconds`` that they took together.
         """
         return {
+            "cluster": {
+                name: {
+                    **{each: getattr(cluster.metrics, each) for each in _CONNECTIONS},
+                    "requests": {
+                        api: {"count": latency.count, "seconds": latency.sum}
+                        for api, latency in sorted(cluster.metrics.latencies.items())
+                    },
+                }
+                for name, cluster in self._clusters.items()
+            },
             "producer": {
                 name: {**_numbers(each.metrics, ProducerMetrics), "buffered": each.buffered}
                 for name, each in self._producers.items()
@@ -147,6 +183,13 @@ class ClientMetrics:
                 yield _family(name, help, "counter", _samples(found[kind], each.name))
         buffered = _samples(found["producer"], "buffered")
         yield _family("logbus_client_producer_buffered_bytes", "Bytes that wait to be sent.", "gauge", buffered)
+        for number, help in _CONNECTIONS.items():
+            kind = "gauge" if number == "connections" else "counter"
+            name = f"logbus_client_{number}" + ("" if kind == "gauge" else "_total")
+            yield _family(name, help, kind, _samples(found["cluster"], number))
+        yield Family(
+            "logbus_client_request_seconds", "Seconds from a request to its response.", "histogram", self._latencies()
+        )
         # One series for each partition; few, since these are of one process.
         lags: list[tuple[_Labels, float]] = [
             ((("client", name), ("topic", each.topic), ("partition", str(each.partition))), lag)
@@ -156,7 +199,18 @@ class ClientMetrics:
         ]
         yield _family("logbus_client_consumer_lag", "Offsets from the position to the end.", "gauge", lags)
 
+    def _latencies(self) -> Iterator[Sample]:
+        for name, cluster in self._clusters.items():
+            for api, latency in sorted(cluster.metrics.latencies.items()):
+                labels = ("client", name), ("api", api)
+                yield from histogram_samples("logbus_client_request_seconds", labels, latency)
 
+
+_CONNECTIONS = {
+    "connections": "Open connections to brokers.",
+    "connects": "Connections that were made.",
+    "failed_connects": "Connections that could not be made.",
+}
 _Labels = tuple[tuple[str, str], ...]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import define
@@ -44,6 +44,7 @@ class _Waiting:
     name: str
     answer: Deferred[Any]
     timer: Timer
+    sent_at: float = 0.0
 
 
 @define(eq=False)
@@ -60,6 +61,8 @@ class Channel(Protocol):
     """
     A connection to one broker.
 
+    :param answered: called with the name of the API and the seconds that it took, when a request is answered.
+
     :ivar versions: what the broker serves, by API key; empty until negotiated.
     :ivar features: the cluster's finalized feature levels (KIP-584), by name; empty until negotiated, and for brokers
         that do not report them.
@@ -75,6 +78,7 @@ class Channel(Protocol):
         timeout: float = 30.0,
         response_max_bytes: int = 128 * 1024 * 1024,
         lends: bool = False,
+        answered: Callable[[str, float], object] | None = None,
     ) -> None:
         self.versions: Mapping[int, VersionRange] = {}
         self.features: Mapping[str, int] = {}
@@ -83,6 +87,7 @@ class Channel(Protocol):
         self._wire = ClientConnection(client_id)
         self._frames = FrameBuffer(response_max_bytes)
         self._lends = lends
+        self._answered = answered
         self._socket: socket.socket | None = None
         self._wakes_for = 1
         self._all_answered = True
@@ -152,6 +157,8 @@ class Channel(Protocol):
         timer = self._timers.call_later(seconds, lambda: self._expire(name, seconds))
         is_first = not self._waiting and self._all_answered
         self._waiting[correlation_id] = _Waiting(name, answer, timer)
+        if self._answered is not None:
+            self._waiting[correlation_id].sent_at = self._timers.clock.seconds()
         data = joined(parts)
         # All earlier requests are answered, so nothing is left in the transport's buffer.
         self._write(self._send_now(data) if is_first else data)
@@ -267,6 +274,8 @@ class Channel(Protocol):
                 correlation_id, response = self._wire.receive(frame if self._lends else bytes(frame))
                 waiting = self._waiting.pop(correlation_id)
                 waiting.timer.cancel()
+                if self._answered is not None:
+                    self._answered(waiting.name, self._timers.clock.seconds() - waiting.sent_at)
                 waiting.answer.callback(response)
             if frames.shortage:
                 frames.grow()

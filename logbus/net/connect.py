@@ -53,6 +53,7 @@ def connect(
     response_max_bytes: int = 128 * 1024 * 1024,
     lends: bool = False,
     begin: Callable[[Channel], Awaitable[object]] = negotiate,
+    answered: Callable[[str, float], object] | None = None,
 ) -> Deferred[Channel]:
     """
     Connect to a broker and negotiate API versions.
@@ -64,11 +65,19 @@ def connect(
     :param lends: records in a response are only lent: they are views of the channel's memory, valid until the
         response's callback returns. That makes large responses cheaper.
     :param begin: the first exchange on the connection; it sets :attr:`Channel.versions`.
+    :param answered: see :class:`~logbus.net.channel.Channel`.
     :returns: fires with the channel, or fails as the endpoint or ``begin`` does. Cancelling it closes the connection.
     """
 
     def build() -> Channel:
-        return Channel(timers, client_id=client_id, timeout=timeout, response_max_bytes=response_max_bytes, lends=lends)
+        return Channel(
+            timers,
+            client_id=client_id,
+            timeout=timeout,
+            response_max_bytes=response_max_bytes,
+            lends=lends,
+            answered=answered,
+        )
 
     async def connected() -> Channel:
         factory = Factory.forProtocol(build)

@@ -6,6 +6,7 @@ from attrs import define, field
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.client_metrics import ClientMetrics, ConsumerCounts
+from logbus.client.cluster.cluster_metrics import ClusterMetrics
 from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.model import TopicPartition
 
@@ -25,6 +26,13 @@ class Producer:
 
     metrics: Numbers = field(factory=Numbers)
     buffered: int = 70
+
+
+@define
+class Cluster:
+    """A cluster, as far as it is asked."""
+
+    metrics: ClusterMetrics = field(factory=ClusterMetrics)
 
 
 class Consumer:
@@ -56,6 +64,36 @@ class ClientMetricsTests(SynchronousTestCase):
             ],
         )
 
+    def test_a_cluster(self) -> None:
+        """Its connections are counted, and the latency of its requests by API."""
+        cluster = Cluster()
+        self.metrics.add_cluster("shop", cluster)
+        cluster.metrics.connections, cluster.metrics.connects = 2, 3
+        cluster.metrics.answered("Produce", 0.004)
+        cluster.metrics.answered("Produce", 100.0)
+        self.assertEqual(
+            self.metrics.as_dict()["cluster"]["shop"],
+            {
+                "connections": 2,
+                "connects": 3,
+                "failed_connects": 0,
+                "requests": {"Produce": {"count": 2, "seconds": 100.004}},
+            },
+        )
+        lines = self.lines()
+        for line in (
+            'logbus_client_connections{client="shop"} 2.0',
+            'logbus_client_connects_total{client="shop"} 3.0',
+            'logbus_client_request_seconds_bucket{api="Produce",client="shop",le="0.005"} 1.0',
+            'logbus_client_request_seconds_bucket{api="Produce",client="shop",le="+Inf"} 2.0',
+            'logbus_client_request_seconds_count{api="Produce",client="shop"} 2.0',
+        ):
+            self.assertIn(line, lines)
+        with self.assertRaisesRegex(ValueError, "a cluster 'shop' already"):
+            self.metrics.add_cluster("shop", cluster)
+        self.metrics.remove("shop")
+        self.assertEqual(self.lines(), [])
+
     def test_a_consumer(self) -> None:
         """
         Its interceptor counts; its lag is shown where it is known.
@@ -80,7 +118,7 @@ class ClientMetricsTests(SynchronousTestCase):
         self.assertRaises(ValueError, self.metrics.add_consumer, "a", Consumer())
         self.metrics.remove("a")
         self.metrics.remove("a")
-        self.assertEqual(self.metrics.as_dict(), {"producer": {}, "consumer": {}})
+        self.assertEqual(self.metrics.as_dict(), {"cluster": {}, "producer": {}, "consumer": {}})
         self.assertEqual(self.lines(), [])
 
     def test_openmetrics(self) -> None:

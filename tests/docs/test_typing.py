@@ -1,4 +1,4 @@
-"""Type-checks the examples of pages about the client with mypy in strict mode."""
+"""Type-checks the examples of pages about the client, and what mypy should know about it, in strict mode."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mypy import api
 from tests.docs.page_examples import examples_of
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = ("howto/twisted-client.rst", "howto/serializers.rst")
+PAGES = ("howto/twisted-client.rst", "howto/asyncio-client.rst", "howto/serializers.rst")
 
 
 def test_examples_are_typed(tmp_path: Path) -> None:
@@ -20,11 +20,12 @@ def test_examples_are_typed(tmp_path: Path) -> None:
     programs = list[str]()
     for page in PAGES:
         for number, example in enumerate(examples_of(ROOT / "docs" / page)):
-            if example.language == "python" and "reactor: Any" in example.body:
+            if example.language == "python" and ("reactor: Any" in example.body or "-> None:" in example.body):
                 program = tmp_path / f"{Path(page).stem.replace('-', '_')}_{number}.py"
                 program.write_text(example.body)
                 programs.append(str(program))
-    assert len(programs) > 6
+    assert len(programs) > 10
+    programs.append(str(ROOT / "tests" / "client" / "typed_programs.py"))
     said, problems, status = api.run(
         [
             "--strict",

@@ -14,6 +14,7 @@ from logbus.client.aio.lifetime import Lifetime
 from logbus.client.aio.transport import LoopEndpoint
 from logbus.client.cluster import cluster as core
 from logbus.client.cluster.cluster import ClusterArguments
+from logbus.client.cluster.cluster_metrics import ClusterMetrics
 
 __all__ = ["Cluster", "ClusterArguments"]
 
@@ -46,6 +47,11 @@ class Cluster(Lifetime):
     def loop(self) -> asyncio.AbstractEventLoop:
         """The running event loop, which is the one of its first use."""
         return current(self.event_loop)
+
+    @property
+    def metrics(self) -> ClusterMetrics:
+        """Counts of connections and requests, and their latencies."""
+        return self.core.metrics
 
     async def start(self) -> Self:
         """

@@ -26,6 +26,11 @@ class Client(Lifetime):
         else:
             self._cluster, self._owns_cluster = Cluster(cluster, **own), True
 
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster, which other clients may share."""
+        return self._cluster
+
     async def start(self) -> Self:
         """
         Connect to the cluster. Not needed before each of the other methods, but it tells at once what is wrong.

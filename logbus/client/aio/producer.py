@@ -71,6 +71,11 @@ class Producer(Client):
         """Counts of records, batches and requests."""
         return self._core.metrics
 
+    @property
+    def buffered(self) -> int:
+        """The bytes that wait to be sent."""
+        return self._core.buffered
+
     async def send(
         self,
         topic: str,

@@ -8,5 +8,6 @@ A client's view of a cluster: brokers, connections, metadata, coordinators.
 * ``coordinators``: Coordinators: finds coordinators of groups and transactional ids, and sends them requests
 * ``attempts``: Attempts: waits between attempts at a request
 * ``addresses``: parses bootstrap addresses
-* ``broker_outages``: decides which connection failures are logged; pure
+* ``broker_outages``: BrokerOutages: the brokers that cannot be reached, for the log; pure
+* ``cluster_metrics``: ClusterMetrics: counts of connections and requests, and latencies
 """

@@ -15,6 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.client.cluster.broker_outages import BrokerOutages
+from logbus.client.cluster.cluster_metrics import ClusterMetrics
 from logbus.client.retry import Unreachable
 from logbus.errors import ApiError, ErrorCode, LogbusError, RequestTimedOut
 from logbus.net.channel import Channel
@@ -38,6 +39,7 @@ class BrokerConnections:
     :ivar timeout: seconds to wait for a response.
     :ivar connect_timeout: seconds to wait for a connection.
     :ivar security: TLS and SASL.
+    :ivar metrics: counts of connections and requests.
     """
 
     _log = Logger()
@@ -48,6 +50,7 @@ class BrokerConnections:
     _timeout: float = field(kw_only=True)
     _connect_timeout: float = field(kw_only=True)
     _security: ClientSecurity = field(factory=ClientSecurity, kw_only=True)
+    metrics: ClusterMetrics = field(factory=ClusterMetrics, init=False)
     _timers: Timers = field(init=False)
     _channels: dict[_Key, Channel] = field(factory=dict, init=False)
     _connecting: dict[_Key, tuple[list[Deferred[Channel]], Deferred[Channel] | None]] = field(factory=dict, init=False)
@@ -134,13 +137,23 @@ class BrokerConnections:
                     error = RequestTimedOut(f"no answer in {min(self._connect_timeout, self._timeout):g} s")
                 known = refusal(host, port, error) or Unreachable(why_unreachable(host, port, error))
                 self._note_outage(host, port, known)
+                self.metrics.failed_connects += 1
                 problem = Failure(known)
                 for each in waiting:
                     each.errback(problem)
                 return
             self._channels[key] = result
-            if self._outages.reached(f"{host}:{port}"):
-                self._log.info("connected to {host}:{port} again", host=host, port=port)
+            self.metrics.connects += 1
+            self.metrics.connections += 1
+            outage = self._outages.reached(f"{host}:{port}")
+            if outage is not None:
+                self._log.info(
+                    "connected to {host}:{port} again, after {seconds:.0f} s and {failures} failed attempts",
+                    host=host,
+                    port=port,
+                    seconds=self._reactor.seconds() - outage.since,
+                    failures=outage.failures,
+                )
             result.when_lost().addCallback(lambda _: self._lost(host, port, result))
             for each in waiting:
                 each.callback(result)
@@ -162,22 +175,26 @@ class BrokerConnections:
                 await log_in(channel, lambda: login, self._timers)
 
         return connect(
-            endpoint, self._timers, client_id=self._client_id, timeout=self._timeout, lends=lends, begin=begin
+            endpoint,
+            self._timers,
+            client_id=self._client_id,
+            timeout=self._timeout,
+            lends=lends,
+            begin=begin,
+            answered=self.metrics.answered,
         )
 
     def _lost(self, host: str, port: int, channel: Channel) -> None:
         """Count a timeout as an outage. A broker that closes a connection may have good reasons."""
+        self.metrics.connections -= 1
         if isinstance(channel.ended_by, RequestTimedOut):
             self._note_outage(host, port, channel.ended_by)
 
     def _note_outage(self, host: str, port: int, error: LogbusError) -> None:
         if self._closed:
             return
-        failures = self._outages.failed(f"{host}:{port}", self._reactor.seconds())
-        if failures == 1:
+        if self._outages.failed(f"{host}:{port}", self._reactor.seconds()):
             self._log.warn("{error}", error=error)
-        elif failures is not None:
-            self._log.warn("{error} (failed {count} times since the last warning)", error=error, count=failures)
 
 
 def refusal(host: str, port: int, error: BaseException | None) -> ApiError | None:

@@ -1,55 +1,49 @@
-"""Decides which connection failures are logged. Pure."""
+"""The brokers that cannot be reached: one warning when that begins, one line when it is over. Pure."""
 
 from __future__ import annotations
 
 from attrs import define, field
 
-EVERY = 30.0
-"""Seconds between log messages about the same broker."""
 _MOST = 1000
 """The number of addresses to remember."""
 
 
 @define
-class _Outage:
+class Outage:
     """
-    :ivar told_at: when it was last logged.
-    :ivar failures: since then.
+    :ivar since: when it began, in seconds.
+    :ivar failures: how many attempts have failed.
     """
 
-    told_at: float
+    since: float
     failures: int = 0
 
 
 @define(eq=False)
 class BrokerOutages:
-    """The addresses that cannot be reached, and when that was last logged."""
+    """The addresses that cannot be reached."""
 
-    _outages: dict[str, _Outage] = field(factory=dict, init=False)
+    _outages: dict[str, Outage] = field(factory=dict, init=False)
 
-    def failed(self, address: str, now: float) -> int | None:
+    def failed(self, address: str, now: float) -> bool:
         """
         Count a failed connection.
 
         :param now: seconds.
-        :returns: the number of failures to log now; None: do not log.
+        :returns: whether an outage begins, which is logged.
         """
         outage = self._outages.get(address)
-        if outage is None:
+        if is_new := outage is None:
             while len(self._outages) >= _MOST:
                 del self._outages[next(iter(self._outages))]
-            self._outages[address] = _Outage(now)
-            return 1
+            outage = self._outages[address] = Outage(now)
         outage.failures += 1
-        if now - outage.told_at < EVERY:
-            return None
-        failures, outage.failures, outage.told_at = outage.failures, 0, now
-        return failures
+        return is_new
 
-    def reached(self, address: str) -> bool:
+    def reached(self, address: str) -> Outage | None:
         """
         Note a connection.
 
-        :returns: whether failures had been logged.
+        :returns: the outage that is over; None: there was none.
         """
-        return self._outages.pop(address, None) is not None
+        return self._outages.pop(address, None)

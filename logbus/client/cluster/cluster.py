@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred
 from logbus.client.cluster.addresses import parse_bootstrap
 from logbus.client.cluster.attempts import Attempts
 from logbus.client.cluster.broker_connections import BrokerConnections
+from logbus.client.cluster.cluster_metrics import ClusterMetrics
 from logbus.client.cluster.metadata_cache import MetadataCache
 from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata
 from logbus.client.retry import Backoff, Unreachable, api_error
@@ -111,6 +112,11 @@ class Cluster(MetadataCache):
             connect_timeout=connect_timeout,
             security=security or ClientSecurity(),
         )
+
+    @property
+    def metrics(self) -> ClusterMetrics:
+        """Counts of connections and requests, and their latencies."""
+        return self._connections.metrics
 
     # Cached metadata.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.logger import Logger
+from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
 
 from logbus.client.consumer.delivered_offsets import DeliveredOffsets
@@ -67,6 +67,7 @@ class Committer:
     _under_way: _Round | None = field(default=None, init=False)
     _next: _Round | None = field(default=None, init=False)
     _unheard: set[Deferred[None]] = field(factory=set, init=False)
+    _is_failing: bool = field(default=False, init=False)
 
     def commit(self, offsets: Offsets | None = None, *, done: bool = False) -> Deferred[None]:
         """
@@ -96,14 +97,23 @@ class Committer:
         return waiting
 
     def commit_nowait(self, offsets: Offsets | None = None, *, done: bool = False) -> None:
-        """Commit, and log a failure; the next commit includes these offsets again."""
+        """
+        Commit, and log a failure, once until a commit succeeds; the next commit includes these offsets again.
+        """
         committing = self.commit(offsets, done=done)
         self._unheard.add(committing)
 
         def ended(result: object) -> None:
             self._unheard.discard(committing)
-            if isinstance(result, Failure) and not result.check(CancelledError):
-                self._log.warn("offsets were not committed: {error}", error=result.value)
+            if not isinstance(result, Failure):
+                if self._is_failing:
+                    self._is_failing = False
+                    self._log.info("offsets are committed again")
+            elif not result.check(CancelledError):
+                # A coordinator that is away is one warning, not one for each interval.
+                level = LogLevel.debug if self._is_failing else LogLevel.warn
+                self._is_failing = True
+                self._log.emit(level, "offsets were not committed: {error}", error=result.value)
 
         committing.addBoth(ended)
 
