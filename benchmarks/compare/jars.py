@@ -75,6 +75,22 @@ def spark_kafka_jars(cache: Path) -> Path:
     return _jars(cache / f"spark-kafka-{SPARK_KAFKA_VERSION}", wanted, alone=True)
 
 
+def hdfs_jars(version: str, cache: Path) -> Path:
+    """
+    Hadoop's HDFS servers, which need the jars of Hadoop's client beside them: those that Spark has.
+
+    :raise RuntimeError: as :func:`kafka_jars`.
+    """
+    wanted = [
+        ("org.apache.hadoop", "hadoop-client-minicluster", version),
+        # It is made of Hadoop's tests, which ask JUnit whether a directory is there.
+        ("org.junit.jupiter", "junit-jupiter-api", "5.11.4"),
+        ("org.junit.platform", "junit-platform-commons", "1.11.4"),
+        ("org.opentest4j", "opentest4j", "1.3.0"),
+    ]
+    return _jars(cache / f"hdfs-{version}", wanted, alone=True)
+
+
 @contextmanager
 def _alone(cache: Path) -> Iterator[None]:
     """One process at a time fetches anything: tests run in several, and Maven's own cache is for one."""
