@@ -14,4 +14,5 @@ The server writes its addresses to a file, is controlled over HTTP, and ends wit
 * ``server_routes``: routes of the whole server
 * ``broker_routes``: routes of single brokers
 * ``topic_routes``: routes of topics
+* ``fault_routes``: routes of faults, and of the requests that brokers got
 """

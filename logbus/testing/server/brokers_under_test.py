@@ -91,8 +91,15 @@ class BrokersUnderTest:
                 self._brokers[number].thaw()
 
     def reset(self) -> None:
-        """Have all brokers run, on the same addresses, with no topics, groups, transactions or changed settings."""
+        """
+        Have all brokers run, on the same addresses, with no topics, groups, transactions, changed settings, faults or
+        recorded requests.
+        """
         self._frozen.clear()
+        for broker in self._brokers:
+            if broker.in_process:
+                broker.faults.clear()
+                broker.requests.clear()
         if self.cluster is not None:
             self.cluster.reset()
             return
@@ -166,6 +173,10 @@ class BrokersUnderTest:
             }
             for number, broker in enumerate(self._brokers)
         ]
+
+    def numbered(self) -> dict[int, Broker]:
+        """The brokers by their numbers."""
+        return dict(enumerate(self._brokers))
 
     @property
     def bootstrap(self) -> str:

@@ -10,6 +10,7 @@ from attrs import define
 from logbus.admin.openapi import document
 from logbus.admin.routing import Router, ViewRequest, route
 from logbus.testing.server.broker_routes import BrokerRoutes
+from logbus.testing.server.fault_routes import FaultRoutes
 from logbus.testing.server.server_routes import TOKEN, ControlledBrokers, ServerRoutes
 from logbus.testing.server.topic_routes import TopicRoutes
 
@@ -45,7 +46,8 @@ def control_router(
     """
     router = Router()
     server = ServerRoutes(controlled, described, end)
-    router.add([server, BrokerRoutes(controlled), TopicRoutes(controlled, reactor), OpenApiRoute(router)])
+    views = [server, BrokerRoutes(controlled), TopicRoutes(controlled, reactor), FaultRoutes(controlled, reactor)]
+    router.add([*views, OpenApiRoute(router)])
     return router
 
 

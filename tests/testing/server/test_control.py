@@ -98,6 +98,7 @@ def test_kill_and_freeze(apart: Told) -> None:
     assert send(apart, "POST", "/brokers/0/freeze")[1]["state"] == "frozen"
     assert send(apart, "POST", "/server/reset")[1]["brokers"][0]["state"] == "running"
     assert send(apart, "GET", "/topics") == (200, {"items": []})
+    assert refused(apart, "POST", "/faults", {"action": "drop"})[0] == 409
 
 
 def test_not_apart(server: Told) -> None:
@@ -120,6 +121,31 @@ def test_cluster(tmp_path: Path) -> None:
         assert (status, {**anew, "token": told["token"]}) == (200, told)
         assert send(told, "GET", "/topics") == (200, {"items": []})
         assert refused(told, "POST", "/brokers/1/freeze")[0] == 409
+
+
+def test_faults(server: Told) -> None:
+    """A request fails as a rule says, as often as it says; the history shows what the client did then."""
+    assert send(server, "POST", "/topics", {"name": "orders", "partitions": 1})[0] == 201
+    assert send(server, "DELETE", "/requests") == (204, None)
+    rule = {"action": "fail", "api": "Produce", "topic": "orders", "error": "NOT_ENOUGH_REPLICAS", "times": 2}
+    status, fault = send(server, "POST", "/faults", rule)
+    assert (status, fault["hits"], fault["rule"]) == (201, 0, rule)
+    KafkaPython().produce(server["bootstrap"], "orders", [Message(b"late")])
+    path = f"/faults/{fault['id']}"
+    assert send(server, "GET", f"{path}?hits=2&timeout=60") == (200, {**fault, "hits": 2})
+    status, told = send(server, "GET", "/requests?api=Produce&topic=orders&count=3&timeout=60")
+    assert (status, [each["errors"] for each in told["items"]]) == (
+        200,
+        [["NOT_ENOUGH_REPLICAS"], ["NOT_ENOUGH_REPLICAS"], []],
+    )
+    assert len(send(server, "GET", "/requests?api=Produce&error=NONE")[1]["items"]) == 1
+    assert send(server, "GET", "/faults") == (200, {"items": [{**fault, "hits": 2}]})
+    assert send(server, "DELETE", path) == (204, None)
+    assert refused(server, "GET", path)[0] == refused(server, "DELETE", path)[0] == 404
+    assert send(server, "POST", "/faults?broker=0", {"action": "drop", "api": "Fetch"})[0] == 201
+    assert send(server, "DELETE", "/faults") == (204, None)
+    assert send(server, "GET", "/faults") == (200, {"items": []})
+    assert send(server, "DELETE", "/topics/orders")[0] == 204
 
 
 @pytest.mark.parametrize(
@@ -145,6 +171,11 @@ def test_cluster(tmp_path: Path) -> None:
         ("POST", "/brokers/first/stop", None, 400, "The part 'broker' of the path is string, not integer."),
         ("POST", "/brokers/0/explode", None, 404, "There is nothing at '/api/v1/brokers/0/explode'; "),
         ("GET", "/server/reset", None, 405, "/api/v1/server/reset does not answer GET; it answers OPTIONS, POST."),
+        ("POST", "/faults", {"action": "explode"}, 400, "The body.action is not one of fail, delay, drop"),
+        ("POST", "/faults", {"action": "fail", "api": "Produce"}, 400, "A rule to fail needs error, such as error="),
+        ("POST", "/faults", {"action": "drop", "api": "Prodce"}, 400, ""),
+        ("POST", "/faults?broker=7", {"action": "drop"}, 404, "There is no broker 7."),
+        ("GET", "/requests?api=Nothing", None, 400, ""),
         ("GET", "/server?x=1", None, 400, "The query parameter 'x' is unknown; accepted: none."),
     ],
 )
