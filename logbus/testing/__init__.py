@@ -24,6 +24,8 @@ Used by these:
 * :mod:`~logbus.testing.requests`: requests of clients as a test sees them.
 * :mod:`~logbus.testing.controlled`: what a test does to its broker: faults, time, snapshots.
 * :mod:`~logbus.testing.snapshots`: snapshots of a broker's data.
+* :mod:`~logbus.testing.disk_filling`: whether the disk of a broker is full.
+* :mod:`~logbus.testing.fillable_disk`: log directories that refuse writes then.
 * :mod:`~logbus.testing.offset_clock`: a clock that can be put forward.
 * :mod:`~logbus.testing.private_reactor`: reactors for threads of tests.
 * :mod:`~logbus.testing.cluster_roles`: leaders, followers and controllers of a cluster, and waits for them.

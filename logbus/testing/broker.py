@@ -313,7 +313,9 @@ class Broker(Inspected, Controlled, Closable):
         if workers.isdecimal() and config.get("workers.first.port") == "0":
             config["workers.first.port"] = str(self._ports_of_workers(int(workers)))
         if self.in_process:
-            return BrokerThread(config, self.data_dir, ports, self._book, self._history, release=self.as_version)
+            return BrokerThread(
+                config, self.data_dir, ports, self._book, self._history, self._filling, release=self.as_version
+            )
         listeners = [local_listener(name, port) for name, port in ports.items()]
         return BrokerProcess(config, self.data_dir, listeners, release=self.as_version)
 

@@ -20,6 +20,7 @@ from logbus.testing.reactor_thread import ReactorThread
 if TYPE_CHECKING:
     from logbus.broker import Broker as BrokerService
     from logbus.metastore.memory_store import MemoryStore
+    from logbus.testing.disk_filling import DiskFilling
     from logbus.testing.faults.injector import FaultInjector
     from logbus.testing.faults.rule_book import RuleBook
     from logbus.testing.requests.history import RequestHistory
@@ -39,6 +40,7 @@ class BrokerThread:
     :param release: advertise this Kafka release's versions; None: the default table.
     :param book: the faults of its clients' requests.
     :param history: where these are recorded.
+    :param filling: whether its disk is full.
 
     :ivar log: what is logged in the thread.
     :ivar service: the broker, once it is made.
@@ -51,6 +53,7 @@ class BrokerThread:
         ports: Mapping[str, int],
         book: RuleBook,
         history: RequestHistory,
+        filling: DiskFilling,
         *,
         shared: ReactorThread | None = None,
         store: Callable[[], MemoryStore] | None = None,
@@ -62,6 +65,7 @@ class BrokerThread:
         self.store: MemoryStore | None = None
         self._book = book
         self._history = history
+        self._filling = filling
         self._injector: FaultInjector | None = None
         self._make_store = store
         self._release = release
@@ -124,10 +128,13 @@ class BrokerThread:
     def _make(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> BrokerService:
         from logbus.broker import Broker as BrokerService
         from logbus.config import ConfigView
+        from logbus.config.keys import LOG_DIRS
         from logbus.ilogbus import Listener
         from logbus.listener_config import secured
         from logbus.protocols import protocol_plugins
+        from logbus.storage.filesystem.disk import disks_at
         from logbus.testing.faults.injector import FaultInjector
+        from logbus.testing.fillable_disk import FillableDisk
         from logbus.testing.requests.broker_view import BrokerView
         from logbus.testing.requests.interception import InterceptedKafka, KafkaListeners
         from logbus.testing.requests.recorder import Recorder
@@ -143,12 +150,14 @@ class BrokerThread:
         self._injector = FaultInjector(self.thread.reactor, self._book, view, kafka.abort)
         recorder = Recorder(self._history, view)
         plugins = {**protocol_plugins(), "kafka": InterceptedKafka(recorder, self._injector, kafka)}
+        directories = settings.get(LOG_DIRS)
         service = BrokerService(
             self.thread.reactor,
             settings,
             listeners,
             release=self._release,
             wall_clock=self.thread.clock.wall,
+            disks=disks_at(directories, self.thread.reactor, lambda root, io: FillableDisk(root, io, self._filling)),
             store=self.store,
             plugins=plugins,
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from logbus.testing.broker_process import BrokerFailed
+from logbus.testing.disk_filling import DiskFilling, FullDisk
 from logbus.testing.faults.control import Faults
 from logbus.testing.faults.rule_book import RuleBook
 from logbus.testing.reactor_thread import ReactorThread
@@ -25,6 +26,7 @@ class Controlled(ABC):
     def __init__(self) -> None:
         self._book = RuleBook()
         self._history = RequestHistory()
+        self._filling = DiskFilling()
 
     @property
     @abstractmethod
@@ -82,6 +84,15 @@ class Controlled(ABC):
         if thread is None:
             raise BrokerFailed("advance: the broker does not run; start it first")
         thread.run(lambda: thread.clock.advance(thread.reactor, seconds), self.timeout)
+
+    def fill_disk(self) -> FullDisk:
+        """
+        Have its disk refuse every write for lack of space, until the handle's ``free``, or the end of a ``with`` block.
+
+        :raise BrokerFailed: it runs in a process of its own.
+        """
+        self._require_thread("fill_disk", "has the disk of the machine")
+        return self._filling.fill()
 
     def snapshot(self) -> Snapshot:
         """

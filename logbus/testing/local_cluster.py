@@ -65,7 +65,7 @@ class LocalBroker(Broker):
         ports = {name: self._port(name) for name in ("kafka", "admin")}
         thread, ensemble = self._cluster.thread, self._cluster.ensemble
         return BrokerThread(
-            config, self.data_dir, ports, self._book, self._history, shared=thread, store=ensemble.client
+            config, self.data_dir, ports, self._book, self._history, self._filling, shared=thread, store=ensemble.client
         )
 
     def __repr__(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from logbus.errors import ConfigError
@@ -90,3 +90,40 @@ def test_older_broker() -> None:
         assert {request.version for request in broker.requests.find("Produce")} <= set(range(8))
     with pytest.raises(ConfigError, match=r"'3\.6' is not a Kafka release whose API table is known; known: 2\.1, 2\.8"):
         Broker(as_version="3.6")
+
+
+def test_full_disk() -> None:
+    """Writes are refused, the broker goes on, and takes records when there is space again."""
+    with Broker() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(SECONDS)
+        errors: list[KafkaError | None] = []
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "retries": 0})
+
+        def produce() -> None:
+            producer.produce("t", b"1", on_delivery=lambda error, record: errors.append(error))
+            assert producer.flush(SECONDS) == 0
+
+        produce()
+        with broker.fill_disk() as full:
+            produce()
+            broker.requests.wait("Produce", timeout=SECONDS, error="KAFKA_STORAGE_ERROR")
+            assert len(broker.read("t")) == 1
+            with pytest.raises(KafkaException):
+                admin.create_topics([NewTopic("other", 1, 1)])["other"].result(SECONDS)
+        full.free()
+        produce()
+        assert [error is None for error in errors] == [True, False, True]
+        assert len(broker.read("t")) == 2
+
+
+def test_stop_with_a_full_disk() -> None:
+    """It ends nevertheless, and what it had acknowledged is there at the next start."""
+    with Broker() as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("t", b"1")
+        assert producer.flush(SECONDS) == 0
+        with broker.fill_disk():
+            broker.stop()
+        broker.start()
+        assert len(broker.read("t")) == 1

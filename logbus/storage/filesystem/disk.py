@@ -379,6 +379,10 @@ class Disk:
             raise self.broken(FileNotFoundError(errno.ENOENT, "its directory is gone"), f"create {path}") from None
         except OSError as error:
             raise self._refused_or_broken(error, f"open {path}") from error
+        return self.file(path, fd)
+
+    def file(self, path: str, fd: int) -> File:
+        """What stands for an open file."""
         return File(self, path, fd)
 
     def names(self, path: str) -> list[str]:
@@ -546,9 +550,15 @@ def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def disks_at(paths: Sequence[str], reactor: IReactorFromThreads) -> list[Disk]:
+def disks_at(
+    paths: Sequence[str],
+    reactor: IReactorFromThreads,
+    make: Callable[[str, IReactorFromThreads], Disk] = Disk,
+) -> list[Disk]:
     """
     A disk for each log directory; missing directories are created.
+
+    :param make: makes a disk, given its root and the reactor.
 
     :raises ConfigError: one cannot be created, or is not a directory.
     """
@@ -559,5 +569,5 @@ def disks_at(paths: Sequence[str], reactor: IReactorFromThreads) -> list[Disk]:
             os.makedirs(root, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"the log directory {path} cannot be created: {error}") from error
-        disks.append(Disk(root, reactor))
+        disks.append(make(root, reactor))
     return disks
