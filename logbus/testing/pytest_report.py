@@ -1,5 +1,6 @@
 """
-What the report of a failed test says of its brokers: their log since the test began, and what their topics hold.
+What the report of a failed test says of its brokers: their log and requests since the test began, and what their topics
+hold.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from logbus.client.consumer.consumer_record import ConsumerRecord
 
 LOG_LINES = 60
+REQUESTS = 30
+"""Of each broker."""
 TOPICS = 10
 RECORDS = 20
 """Of each topic."""
@@ -39,14 +42,16 @@ class Witness:
         self.node = node
         # At first the test's start is that of the broker.
         self._marks: list[int] = []
+        self._numbers: list[int] = []
 
     def begin(self) -> None:
         """Another test begins."""
         self._marks = [broker.log_mark for broker in self._brokers()]
+        self._numbers = [_last_number(broker) for broker in self._brokers()]
 
     def sections(self) -> Iterator[tuple[str, str]]:
         """Titles and texts, without those that are empty."""
-        for title, text in (("log", self._log()), ("topics", self._topics())):
+        for title, text in (("log", self._log()), ("requests", self._requests()), ("topics", self._topics())):
             if text:
                 yield f"{self.name}: {title}", text
 
@@ -62,6 +67,20 @@ class Witness:
         shown = [*lines][-LOG_LINES:]
         return "\n".join([f"... {len(lines) - LOG_LINES} lines before these"] * (len(lines) > LOG_LINES) + shown)
 
+    def _requests(self) -> str:
+        brokers = self._brokers()
+        lines: list[str] = []
+        for broker, number in zip(brokers, self._numbers or [0] * len(brokers), strict=True):
+            if not broker.in_process:
+                continue
+            requests = [request for request in broker.requests if request.number > number]
+            if len(brokers) > 1 and requests:
+                lines.append(f"broker {broker.id}:")
+            if len(requests) > REQUESTS:
+                lines.append(f"... {len(requests) - REQUESTS} before these")
+            lines += map(str, requests[-REQUESTS:])
+        return "\n".join(lines)
+
     def _topics(self) -> str:
         running = getattr(self.server, "running", False)
         if not running:
@@ -76,6 +95,12 @@ class Witness:
         if left_out:
             lines.append(f"... and {left_out} more topics")
         return "\n".join(lines)
+
+
+def _last_number(broker: Any) -> int:
+    """Of the last request that a broker got."""
+    last = list(broker.requests)[-1:] if broker.in_process else []
+    return last[0].number if last else 0
 
 
 def _stacks() -> str:

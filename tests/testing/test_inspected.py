@@ -141,6 +141,19 @@ def test_admin(server: Broker | LocalCluster, topic: str) -> None:
     assert topic not in admin.topics()
 
 
+def test_the_kit_is_no_client() -> None:
+    """What the kit asks is not in the history, and no fault is for it, unless that names it."""
+    with Broker() as broker:
+        broker.faults.fail("Fetch", error="UNKNOWN_SERVER_ERROR", times=100)
+        broker.admin.create_topic("t")
+        write(broker, "t", b"1")
+        before = len(broker.requests)
+        assert len(broker.wait_readable("t", 1, timeout=SECONDS)) == 1
+        with pytest.raises(WaitTimedOut):
+            broker.wait_readable("t", 2, timeout=0.5)
+        assert len(broker.requests) == before
+
+
 @pytest.mark.parametrize("in_process", [True, False])
 def test_users_and_restarts(in_process: bool) -> None:
     """The kit logs in as the first user, and goes on after a restart; it leaves no thread."""

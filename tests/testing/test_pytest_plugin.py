@@ -213,6 +213,8 @@ def test_report_of_a_failure(pytester: pytest.Pytester) -> None:
             "E   - value=b'1'",
             "*logbus_module_broker: log ---*",
             "*topic late was created*",
+            "*logbus_module_broker: requests ---*",
+            "*: rdkafka#* Produce late-0: ok in * ms",
             "*logbus_module_broker: topics ---*",
             "early: 25 offsets, the last 20 records",
             "  0:5 value=b'5'",
@@ -222,6 +224,7 @@ def test_report_of_a_failure(pytester: pytest.Pytester) -> None:
     )
     shown = result.stdout.str().partition("test_hanging_broker")[0]
     assert "topic early was created" not in shown
+    assert "early-0" not in shown
     assert "logbus/testing" not in shown
     result.stdout.fnmatch_lines(
         ["*not readable: not done within 5 s; the brokers' threads are in:)", "logbus-test-broker:"]

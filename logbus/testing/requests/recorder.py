@@ -16,6 +16,7 @@ from logbus.testing.requests.broker_view import BrokerView
 from logbus.testing.requests.history import RequestHistory
 from logbus.testing.requests.partitions import Named
 from logbus.testing.requests.recorded import RecordedRequest, codes_of
+from logbus.testing.settings import KIT_CLIENT_ID
 from logbus.wire.connection import Request
 from logbus.wire.fetch_template import FETCH, RepeatedFetch
 from logbus.wire.headers import response_is_tagged
@@ -44,7 +45,7 @@ class Recorder:
     def received(self, context: RequestContext, request: Request) -> RecordedRequest | None:
         """Record a request; None: it is none of a client."""
         key = request.api_key
-        if key >= OWN_APIS or context.broker is not None:
+        if key >= OWN_APIS or context.broker is not None or request.client_id == KIT_CLIENT_ID:
             return None
         subjects = tuple(islice(self._view.subjects(request), SUBJECTS))
         return self.history.add(key, request.api_version, request.client_id, context.connection_id, subjects)
@@ -72,6 +73,8 @@ class Recorder:
     def repeated(self, context: RequestContext, fetch: RepeatedFetch, answer: Parts | Deferred[Parts]) -> Any:
         """Record a Fetch that was not decoded; returns its answer."""
         template = fetch.template
+        if template.client_id == KIT_CLIENT_ID:
+            return answer
         partition = template.partition.partition
         topic = self._view.topic_name(Named(template.topic, template.topic_id, partition))
         recorded = self.history.add(
