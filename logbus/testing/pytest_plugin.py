@@ -48,6 +48,24 @@ def pytest_configure(config: pytest.Config) -> None:
         "logbus_topic(partitions=1, replication_factor=-1, **settings): what the topic of logbus_topic is like",
     ):
         config.addinivalue_line("markers", line)
+    config.pluginmanager.register(InterruptedRun(config), "logbus-interrupted-run")
+
+
+class InterruptedRun:
+    """Tells what brokers were doing when somebody ends a test that hangs, by Ctrl-C."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_keyboard_interrupt(self) -> None:
+        """Print what a failed test's report would have."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        for witness in self._config.stash.get(WITNESSES, {}).values():
+            for title, text in witness.sections():
+                if terminal is not None:
+                    terminal.write_sep("-", title)
+                    terminal.write_line(text)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -62,7 +80,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
     """Before a test, remember where the logs of those brokers are that it may share."""
-    for witness in item.session.stash.get(WITNESSES, {}).values():
+    for witness in item.config.stash.get(WITNESSES, {}).values():
         witness.begin()
 
 
@@ -75,7 +93,7 @@ def pytest_runtest_makereport(
     # A fixture of ours that fails has said all in one line.
     plain = call.excinfo is not None and isinstance(call.excinfo.value, pytest.fail.Exception) and call.when == "setup"
     if report.failed and report.when != "teardown" and not plain:
-        for name, witness in item.session.stash.get(WITNESSES, {}).items():
+        for name, witness in item.config.stash.get(WITNESSES, {}).items():
             if name in getattr(item, "fixturenames", ()) or witness.node is item:
                 report.sections += witness.sections()
     return report
@@ -219,7 +237,7 @@ def _witnessed(request: pytest.FixtureRequest, server: Broker | LocalCluster | C
     """Have reports of failed tests tell of a broker or cluster, as long as it runs."""
     from logbus.testing.pytest_report import Witness
 
-    witnesses = request.session.stash.setdefault(WITNESSES, {})
+    witnesses = request.config.stash.setdefault(WITNESSES, {})
     name = request.fixturename or ""
     witnesses[name] = Witness(name, server, request.node)
     try:

@@ -231,6 +231,22 @@ def test_report_of_a_failure(pytester: pytest.Pytester) -> None:
     )
 
 
+def test_interrupted_run(pytester: pytest.Pytester) -> None:
+    """When a test that hangs is ended by Ctrl-C, one sees what the broker was doing."""
+    pytester.makepyfile(
+        """
+        import os, signal, time
+
+        def test_hangs(logbus_broker, logbus_topic):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["-* logbus_broker: log -*", "*topic test_hangs-* was created*", "test_hangs-*: empty"])
+
+
 def test_workers_of_xdist(pytester: pytest.Pytester) -> None:
     """Processes of pytest-xdist have brokers, ports and topics of their own."""
     pytester.makepyfile(
