@@ -62,6 +62,9 @@ KEEP = 20
 _ATTEMPTS = 100
 """Of a commit, while other programs commit."""
 
+_FAILURES = 5
+"""Of a claim, one after the other, for which no other program's commit is the reason."""
+
 _HISTORY = 100
 """Versions that are looked through for other programs' changes."""
 
@@ -203,6 +206,7 @@ class DeltaLog:
 
         :raise LakeError: the table has other partition columns, or Delta Lake has no such type.
         """
+        failures = 0
         for _ in range(_ATTEMPTS):
             self.refresh()
             if self._table is None:
@@ -217,7 +221,12 @@ class DeltaLog:
             notes = foreign_changes(self.url, self._history(self._table.version()))
             try:
                 self._append([], self._properties("claim", {CLAIM_ID: claim}))
-            except _failures():
+            except _failures() as e:
+                before = self._table.version()
+                self._look()
+                failures = failures + 1 if self._table.version() == before else 0
+                if failures == _FAILURES:
+                    raise LakeError(f"{self.url} cannot be claimed: {e}") from e
                 continue
             self.claimed, self._commits = claim, 0
             self.refresh()

@@ -219,6 +219,24 @@ class DeltaLogTests(TestCase):
         load(log, 0, 2)
         self.assertEqual(seen(self.root), [0])
 
+    def test_claim_that_cannot_be_written(self) -> None:
+        """It is not blamed on other programs; a failure that passes is no matter."""
+        log = DeltaLog(str(self.root))
+        log.claim()
+        load(log, 0, 2)
+        append, failures = DeltaTable.create_write_transaction, [OSError(28, "No space left")] * 2
+
+        def fails(*arguments: Any, **named: Any) -> None:
+            if failures:
+                raise failures.pop()
+            append(*arguments, **named)
+
+        with patch.object(DeltaTable, "create_write_transaction", fails):
+            DeltaLog(str(self.root)).claim()
+        full = patch.object(DeltaTable, "create_write_transaction", side_effect=OSError(28, "No space left"))
+        with full, self.assertRaisesRegex(LakeError, r"cannot be claimed: .*No space left"):
+            DeltaLog(str(self.root)).claim()
+
     def test_other_programs(self) -> None:
         """
         A table that is optimized, cleaned and changed by others between any two steps keeps its offsets; what was done
