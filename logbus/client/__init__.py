@@ -16,6 +16,8 @@ Sub-packages:
 Modules that these share:
 
 * ``services``: ClusterService and ConsumerService
+* ``broadcast``: Broadcast: one consumer's records for many readers
+* ``reader_backlog``: ReaderBacklog: what one of these has not taken yet; pure
 * ``serializers``: bytes, text, JSON
 * ``interceptors``: hooks of producers and consumers
 * ``client_metrics``: metrics as numbers and for Prometheus
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from logbus.client.admin.admin_client import AdminClient, NewTopic
     from logbus.client.admin.group_admin import GroupDescription, GroupMember, ListedGroup
     from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction, TransactionDescription
+    from logbus.client.broadcast import Broadcast, ReaderTooSlow
     from logbus.client.cluster.cluster import Cluster
     from logbus.client.connector import (
         BlackList,
@@ -86,6 +89,7 @@ __all__ = [
     "AdminClient",
     "AtTime",
     "BlackList",
+    "Broadcast",
     "BufferFull",
     "Cluster",
     "ClusterService",
@@ -117,6 +121,7 @@ __all__ = [
     "Producer",
     "ProducerRecord",
     "ProducerUnusable",
+    "ReaderTooSlow",
     "RebalanceFailed",
     "RecordError",
     "RecordMetadata",
@@ -136,6 +141,7 @@ _NAMES = {
     "admin.admin_client": ("AdminClient", "NewTopic"),
     "admin.group_admin": ("GroupDescription", "GroupMember", "ListedGroup"),
     "admin.transaction_admin": ("ActiveProducer", "ListedTransaction", "TransactionDescription"),
+    "broadcast": ("Broadcast", "ReaderTooSlow"),
     "cluster.cluster": ("Cluster",),
     "connector": (
         "BlackList",
