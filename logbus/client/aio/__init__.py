@@ -8,6 +8,7 @@ It is the client of :mod:`logbus.client` on another event loop: no reactor is in
 * ``transaction``: Transaction
 * ``consumer``: Consumer
 * ``admin_client``: AdminClient
+* ``schema_registry``: SchemaRegistry, AvroSerializer, AvroDeserializer
 * ``cluster_client``: what producers, consumers and admin clients have in common
 * ``lifetime``: ``async with``, and the warning about clients that were not closed
 * ``event_loop``: the loop's time as a reactor's
@@ -40,15 +41,28 @@ if TYPE_CHECKING:
     from logbus.client.aio.cluster import Cluster
     from logbus.client.aio.consumer import Consumer
     from logbus.client.aio.producer import Producer
+    from logbus.client.aio.schema_registry import AvroDeserializer, AvroSerializer, SchemaRegistry
     from logbus.client.aio.transaction import Transaction
 
-__all__ = ["AdminClient", "Cluster", "Consumer", "Producer", "Transaction"]
+__all__ = [
+    "AdminClient",
+    "AvroDeserializer",
+    "AvroSerializer",
+    "Cluster",
+    "Consumer",
+    "Producer",
+    "SchemaRegistry",
+    "Transaction",
+]
 
 _MODULES = {
     "AdminClient": "admin_client",
+    "AvroDeserializer": "schema_registry",
+    "AvroSerializer": "schema_registry",
     "Cluster": "cluster",
     "Consumer": "consumer",
     "Producer": "producer",
+    "SchemaRegistry": "schema_registry",
     "Transaction": "transaction",
 }
 

@@ -11,10 +11,16 @@ from logbus.testing import Broker
 
 
 @pytest.fixture(scope="session")
-def bootstrap() -> Iterator[str]:
-    """Where the broker is reached."""
+def broker() -> Iterator[Broker]:
+    """The broker."""
     with Broker() as broker:
-        yield broker.bootstrap
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: Broker) -> str:
+    """Where it is reached."""
+    return broker.bootstrap
 
 
 @pytest.fixture
