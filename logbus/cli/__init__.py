@@ -52,6 +52,7 @@ Groups, transactions, files:
 * ``offline_users``: users of a cluster that does not run
 * ``backup``: backups, and what is restored from them
 * ``groups``: groups, their offsets and lag
+* ``kafka_scripts``: commands that take the options of Kafka's scripts
 * ``dump``: files of a data directory
 * ``doctor``: what to mend on a machine, in a configuration and in a cluster
 * ``hanging_transactions``: finds and aborts transactions that no coordinator will end

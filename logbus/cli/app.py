@@ -139,6 +139,10 @@ app = LazyGroup(
         "bench": ("logbus.cli.commands.bench:bench", "Measure produce, fetch and latency of a broker."),
         "test-server": ("logbus.cli.commands.test_server:test_server", "Run brokers for tests in any language."),
         "simulate": ("logbus.cli.commands.simulate:simulate", "Run simulated clusters with faults."),
+        "kafka-scripts": (
+            "logbus.cli.commands.kafka_scripts:kafka_scripts",
+            "Write scripts that take the options of Kafka's.",
+        ),
         "completion": (
             "logbus.cli.commands.completion:completion",
             "Have a shell complete commands and options.",

@@ -23,7 +23,7 @@ from tests.interop.clients import CLIENT_MAX, SECONDS, Message
 
 SOURCES = Path(__file__).parent / "java"
 CACHE = Path(os.environ.get("LOGBUS_JARS", "~/.cache/logbus-benchmarks")).expanduser()
-_SMALL = ["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+SMALL_JVM = ["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 
 Words = list[str]
 
@@ -81,7 +81,7 @@ class Java:
         classes = f"{jars}/*"
         sources = sorted(map(str, SOURCES.glob("*.java")))
         subprocess.run(["javac", "-cp", classes, "-d", self._home.name, *sources], check=True, timeout=120)
-        command = ["java", *_SMALL, "-cp", f"{self._home.name}:{classes}", "Driver"]
+        command = ["java", *SMALL_JVM, "-cp", f"{self._home.name}:{classes}", "Driver"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

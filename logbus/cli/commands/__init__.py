@@ -29,6 +29,7 @@ The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a modul
 * ``bench``: measure a broker
 * ``test_server``: run brokers for tests
 * ``simulate``: run simulated clusters
+* ``kafka_scripts``: write scripts that take the options of Kafka's
 * ``completion``: a shell's completion of commands and options
 * ``pipeline``: the group ``pipeline``; script
 * ``pipeline_load``, ``pipeline_compact``: load topics into a table, merge its files

@@ -33,6 +33,7 @@ class PartitionLag:
     :ivar offset: the committed offset; None: there is none.
     :ivar end: the offset of the next record; None: the partition is deleted or has no leader.
     :ivar member: the member it is assigned to, if any.
+    :ivar leader_epoch: of the record before the committed offset; −1: not known.
     """
 
     partition: TopicPartition
@@ -40,6 +41,7 @@ class PartitionLag:
     end: int | None
     member: GroupMember | None
     metadata: str = ""
+    leader_epoch: int = -1
 
     @property
     def lag(self) -> int | None:
@@ -157,6 +159,7 @@ def _partition_lags(
             ends.get(partition),
             member,
             "" if known is None else known.metadata,
+            -1 if known is None else known.leader_epoch,
         )
 
 

@@ -62,12 +62,21 @@ class ConfigSource(IntEnum):
     GROUP = 8
 
 
+class ConfigSynonym(NamedTuple):
+    """A value of a setting that applies if those before it are not set."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
 @frozen
 class ConfigEntry:
     """
     One setting.
 
     :ivar value: None if it is sensitive or not set.
+    :ivar synonyms: its value and those that apply without it, the first one first; empty unless asked for.
     """
 
     name: str
@@ -76,6 +85,7 @@ class ConfigEntry:
     read_only: bool
     sensitive: bool
     documentation: str | None = None
+    synonyms: tuple[ConfigSynonym, ...] = ()
 
 
 class ConfigAdmin:
@@ -83,9 +93,15 @@ class ConfigAdmin:
 
     _cluster: Cluster
 
-    def describe_configs(self, resources: Iterable[Resource]) -> Deferred[dict[Resource, list[ConfigEntry] | ApiError]]:
-        """The settings of topics, brokers and consumer groups."""
-        return Deferred.fromCoroutine(self._describe_configs(list(resources)))
+    def describe_configs(
+        self, resources: Iterable[Resource], *, synonyms: bool = False
+    ) -> Deferred[dict[Resource, list[ConfigEntry] | ApiError]]:
+        """
+        The settings of topics, brokers and consumer groups.
+
+        :param synonyms: with the values that apply where a setting is not set.
+        """
+        return Deferred.fromCoroutine(self._describe_configs(list(resources), synonyms=synonyms))
 
     @returns_deferred
     async def min_insync_replicas(self, names: Iterable[str]) -> dict[str, int]:
@@ -135,7 +151,7 @@ class ConfigAdmin:
     # Internals.
 
     async def _describe_configs(
-        self, resources: list[Resource], names: list[str] | None = None
+        self, resources: list[Resource], names: list[str] | None = None, *, synonyms: bool = False
     ) -> dict[Resource, list[ConfigEntry] | ApiError]:
         answers: dict[Resource, list[ConfigEntry] | ApiError] = {}
         for node_id, group in self._by_broker(resources).items():
@@ -146,6 +162,7 @@ class ConfigAdmin:
                     for each in group
                 ],
                 include_documentation=names is None,
+                include_synonyms=synonyms,
             )
             response: DescribeConfigsResponse = await channel.request(request)
             for each in response.results:
@@ -158,6 +175,7 @@ class ConfigAdmin:
                         entry.read_only,
                         entry.is_sensitive,
                         entry.documentation,
+                        tuple(ConfigSynonym(one.name, one.value, _source(one.source, False)) for one in entry.synonyms),
                     )
                     for entry in each.configs
                 ]

@@ -1,0 +1,1 @@
+"""Tests of the commands that take the options of Kafka's scripts."""
