@@ -1,0 +1,3 @@
+module github.com/logbus/logbus/testkit/go
+
+go 1.21
