@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
@@ -42,14 +42,16 @@ class RegistryPlugin:
     authorizes = True
 
     def __init__(self) -> None:
-        self._made: WeakKeyDictionary[Any, RegistryResource] = WeakKeyDictionary()
+        # A resource has its broker, so that a strong reference to it here would keep both for ever.
+        self._made: WeakKeyDictionary[Any, ref[RegistryResource]] = WeakKeyDictionary()
 
     def resource(self, broker: IBroker) -> IResource:
-        made = self._made.get(broker)
+        known = self._made.get(broker)
+        made = None if known is None else known()
         if made is None:  # several admin listeners of a broker share one
             made = RegistryResource(broker)
             broker.answer_plugin("registry", made.answer_broker)
-            self._made[broker] = made
+            self._made[broker] = ref(made)
         return made  # type: ignore[return-value]
 
 
