@@ -30,6 +30,7 @@ Used by these:
 * :mod:`~logbus.testing.private_reactor`: reactors for threads of tests.
 * :mod:`~logbus.testing.cluster_roles`: leaders, followers and controllers of a cluster, and waits for them.
 * :mod:`~logbus.testing.store_view`: reads a metadata store in memory, and waits for changes there.
+* :mod:`~logbus.testing.broker_links`: the connections between brokers in one process, which can be cut.
 * :mod:`~logbus.testing.network_proxy`: a network between brokers that can be cut.
 * :mod:`~logbus.testing.zookeeper_view`: reads ZooKeeper, and waits for changes there.
 * :mod:`~logbus.testing.held_ports`: ports that stay a test's own.

@@ -19,7 +19,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from logbus.testing.broker_process import SHOWN_LINES, BrokerFailed, BrokerProcess, local_listener
 from logbus.testing.broker_thread import BrokerThread
@@ -32,6 +32,9 @@ from logbus.testing.settings import Setting, as_texts
 from logbus.testing.snapshots import Snapshot
 from logbus.testing.temporary import temporary_directory
 from logbus.wire.kafka_releases import release_table
+
+if TYPE_CHECKING:
+    from logbus.broker import Broker as BrokerService
 
 __all__ = ["TEST_CONFIG", "Broker", "BrokerFailed"]
 
@@ -272,6 +275,9 @@ class Broker(Inspected, Controlled, Closable):
 
     def _own_thread(self) -> ReactorThread | None:
         return self._runner.thread if isinstance(self._runner, BrokerThread) else None
+
+    def _service(self) -> BrokerService | None:
+        return self._runner.service if isinstance(self._runner, BrokerThread) else None
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():

@@ -19,6 +19,7 @@ from logbus.testing.reactor_thread import ReactorThread
 
 if TYPE_CHECKING:
     from logbus.broker import Broker as BrokerService
+    from logbus.cluster.peers import ConnectTo
     from logbus.metastore.memory_store import MemoryStore
     from logbus.testing.disk_filling import DiskFilling
     from logbus.testing.faults.injector import FaultInjector
@@ -37,6 +38,7 @@ class BrokerThread:
 
     :param shared: the thread of several brokers, whose owner ends it.
     :param store: called in the thread, gives the metadata store; None: that of the configuration.
+    :param links: wraps what connects to other brokers; None: they are connected to as they are.
     :param release: advertise this Kafka release's versions; None: the default table.
     :param book: the faults of its clients' requests.
     :param history: where these are recorded.
@@ -58,6 +60,7 @@ class BrokerThread:
         shared: ReactorThread | None = None,
         store: Callable[[], MemoryStore] | None = None,
         release: str | None = None,
+        links: Callable[[ConnectTo], ConnectTo] | None = None,
     ) -> None:
         self._started: Future[Mapping[str, str]] = Future()
         self._ended: Future[None] = Future()
@@ -69,6 +72,7 @@ class BrokerThread:
         self._injector: FaultInjector | None = None
         self._make_store = store
         self._release = release
+        self._links = links
         self._stop_failure: BaseException | None = None
         self._stopping = False
         self._directories = [Path(each) for each in config.get("log.dirs", str(data_dir)).split(",")]
@@ -127,6 +131,7 @@ class BrokerThread:
 
     def _make(self, config: Mapping[str, str], data_dir: Path, ports: Mapping[str, int]) -> BrokerService:
         from logbus.broker import Broker as BrokerService
+        from logbus.cluster.peers import tcp
         from logbus.config import ConfigView
         from logbus.config.keys import LOG_DIRS
         from logbus.ilogbus import Listener
@@ -159,6 +164,7 @@ class BrokerThread:
             wall_clock=self.thread.clock.wall,
             disks=disks_at(directories, self.thread.reactor, lambda root, io: FillableDisk(root, io, self._filling)),
             store=self.store,
+            connect_to=None if self._links is None else self._links(tcp(self.thread.reactor)),
             plugins=plugins,
         )
         return service

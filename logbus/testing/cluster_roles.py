@@ -8,12 +8,15 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from logbus.metastore.cluster_znodes import ControllerZnode
 from logbus.metastore.znodes import BROKER_IDS, CONTROLLER, TOPICS, BrokerIdZnode, StateZnode, TopicZnode
 from logbus.model import LeaderAndIsr
 from logbus.testing.store_view import StoreView, WaitTimedOut
+
+if TYPE_CHECKING:
+    from logbus.testing.admin import Admin
 
 T = TypeVar("T")
 
@@ -46,6 +49,11 @@ class ClusterRoles(Generic[B]):
     brokers: list[B]
     tree: StoreView
     timeout: float
+
+    if TYPE_CHECKING:
+
+        @property
+        def admin(self) -> Admin: ...
 
     @property
     def bootstrap(self) -> str:
@@ -86,6 +94,31 @@ class ClusterRoles(Generic[B]):
         data = self.tree.get(TopicZnode.path(topic)) or b""
         replicas = TopicZnode.decode(topic, data).partitions[partition]
         return [self.brokers[number] for number in replicas if number != leader.id]
+
+    def move_leader(self, topic: str, partition: int = 0, *, to: B | None = None) -> B:
+        """
+        Have another replica lead a partition.
+
+        :param to: a broker that has a replica; None: the next one of the assignment.
+        :returns: the broker that leads it now.
+        :raise ValueError: ``to`` has no replica; there is no other one.
+        :raise ApiError: the controller refused it.
+        :raise WaitTimedOut: it did not come to lead in time.
+        """
+        from logbus.model import TopicPartition
+
+        led, which = self.leader(topic, partition), TopicPartition(topic, partition)
+        replicas = TopicZnode.decode(topic, self.tree.get(TopicZnode.path(topic)) or b"").partitions[partition]
+        others = [number for number in replicas if number != led.id]
+        chosen = to.id if to is not None else next(iter(others), -1)
+        if chosen not in replicas:
+            raise ValueError(f"move_leader: {which} has replicas on {list(replicas)} only; move it to one of these")
+        if chosen != led.id:
+            order = [chosen, *(number for number in replicas if number != chosen)]
+            self.admin.run(lambda client: client.alter_reassignments({which: order}))
+            self.admin.run(lambda client: client.elect_leaders([which]))
+            self.tree.wait_for(lambda: self.leader(topic, partition).id == chosen, f"{chosen} to lead {which}")
+        return self.brokers[chosen]
 
     def controller(self, *, other_than: B | None = None) -> B:
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.disk_filling import DiskFilling, FullDisk
@@ -14,6 +14,10 @@ from logbus.testing.faults.rule_book import RuleBook
 from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.requests.history import RequestHistory
 from logbus.testing.snapshots import Snapshot
+
+if TYPE_CHECKING:
+    from logbus.broker import Broker as BrokerService
+    from logbus.testing.admin import Admin
 
 
 class Controlled(ABC):
@@ -44,6 +48,15 @@ class Controlled(ABC):
     @abstractmethod
     def _own_thread(self) -> ReactorThread | None:
         """The thread it runs in; None: it does not run, or in a process of its own."""
+
+    @abstractmethod
+    def _service(self) -> BrokerService | None:
+        """The broker, if it runs in this process."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def admin(self) -> Admin: ...
 
     @property
     def faults(self) -> Faults:
@@ -84,6 +97,40 @@ class Controlled(ABC):
         if thread is None:
             raise BrokerFailed("advance: the broker does not run; start it first")
         thread.run(lambda: thread.clock.advance(thread.reactor, seconds), self.timeout)
+
+    def fence_producer(self, transactional_id: str) -> None:
+        """
+        Have the coordinator abort the transaction of an id and fence its producer, as another producer does that starts
+        with the same id.
+
+        :raise ApiError: it could not.
+        """
+        self.admin.run(lambda client: client.terminate_transaction(transactional_id))
+
+    def force_rebalance(self, group_id: str) -> None:
+        """
+        Have all members of a group of the classic protocol join again.
+
+        :raise BrokerFailed: it runs in a process of its own, or has no such group with members.
+        """
+        self._require_thread("force_rebalance", "cannot be asked for it")
+        thread, service = self._own_thread(), self._service()
+        if thread is None or service is None:
+            raise BrokerFailed("force_rebalance: the broker does not run; start it first")
+
+        async def rebalance() -> bool:
+            from logbus.coordination.classic.classic_group import ClassicGroup
+
+            group = service.coordinators.groups.group(group_id)
+            if not isinstance(group, ClassicGroup) or not group.members:
+                return False
+            group.rebalance(thread.reactor.seconds())
+            return True
+
+        if not thread.run(rebalance, self.timeout):
+            raise BrokerFailed(
+                f"force_rebalance: there is no group {group_id!r} of the classic protocol with members here"
+            )
 
     def fill_disk(self) -> FullDisk:
         """

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
 from logbus.testing.broker_process import BrokerFailed
@@ -32,6 +33,13 @@ from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.store_view import MemoryView
 from logbus.testing.temporary import temporary_directory
+
+if TYPE_CHECKING:
+    from logbus.metastore.memory_store import MemoryStore
+    from logbus.testing.broker_links import BrokerLinks
+
+STORE = "store"
+"""Stands for the metadata store among those that a broker is cut off from."""
 
 #: Short timeouts, so that a follower that does not follow leaves the ISR soon, and one that comes back is in it soon.
 CLUSTER_CONFIG: Mapping[str, str] = {"replica.fetch.backoff.ms": "50", "replica.lag.time.max.ms": "4000"}
@@ -50,23 +58,77 @@ class LocalBroker(Broker):
         self._cluster = cluster
 
     @property
+    def kafka_port(self) -> int:
+        """The port for clients and other brokers."""
+        return self._port("kafka")
+
+    @property
     def epoch(self) -> int:
         """The broker epoch: of its registration; −1 while there is none."""
         return self._cluster.epoch(self)
 
     def expire_session(self) -> None:
         """Have the metadata store end its session, as if it had not been heard of for too long; it gets another one."""
+        self._on_store(lambda store: store.expire())
+
+    def cut_off(self, *others: LocalBroker | str) -> None:
+        """
+        Close the connections between this broker and others, and let none be made, until :meth:`reconnect`; clients
+        still reach it.
+
+        :param others: brokers, and ``"store"``, the metadata store; nobody named: all of them.
+        :raise BrokerFailed: the connections have TLS; they cannot be cut.
+        :raise ValueError: one of them is neither.
+        """
+        named = others or (*(each for each in self._cluster.brokers if each is not self), STORE)
+        for one in named:
+            if one == STORE:
+                self._on_store(lambda store: store.suspend())
+            elif not isinstance(one, LocalBroker) or one is self:
+                raise ValueError(f"cut_off: {one!r} is neither another broker of the cluster nor {STORE!r}")
+            elif self._has_tls:
+                raise BrokerFailed("cut_off: connections with TLS cannot be cut; have brokers connect without")
+        links = self._cluster.links
+        if links is not None:
+            cut = [frozenset((self.id, one.id)) for one in named if isinstance(one, LocalBroker)]
+            self._cluster.thread.run(lambda: succeed_with(links.cut, cut), self.timeout)
+
+    def reconnect(self) -> None:
+        """End all cuts of this broker."""
+        self._on_store(lambda store: store.resume())
+        links = self._cluster.links
+        if links is not None:
+            self._cluster.thread.run(lambda: succeed_with(links.mend, self.id), self.timeout)
+
+    def _on_store(self, do: Callable[[MemoryStore], object]) -> None:
         runner = self._runner
         if isinstance(runner, BrokerThread) and runner.store is not None:
-            runner.thread.call(runner.store.expire)
+            runner.thread.call(do, runner.store)
 
     def _run(self) -> BrokerRunner:
         config = as_texts(self.config)
         ports = {name: self._port(name) for name in ("kafka", "admin")}
         thread, ensemble = self._cluster.thread, self._cluster.ensemble
+        from logbus.testing.broker_links import BrokerLinks
+
+        if self._cluster.links is None:
+            self._cluster.links = BrokerLinks(self._cluster.broker_at)
+        links = None if self._has_tls else partial(self._cluster.links.from_broker, self.id)
         return BrokerThread(
-            config, self.data_dir, ports, self._book, self._history, self._filling, shared=thread, store=ensemble.client
+            config,
+            self.data_dir,
+            ports,
+            self._book,
+            self._history,
+            self._filling,
+            shared=thread,
+            store=ensemble.client,
+            links=links,
         )
+
+    @property
+    def _has_tls(self) -> bool:
+        return "SSL" in str(self.config.get("listener.security.protocol.map", ""))
 
     def __repr__(self) -> str:
         where = self.bootstrap if self.started and self.running else "stopped"
@@ -119,6 +181,7 @@ class LocalCluster(ClusterRoles[LocalBroker], Inspected, Closable):
         self._temporary = data_dir is None
         self._home = temporary_directory("logbus-cluster-") if data_dir is None else Path(data_dir)
         self.ensemble = MemoryEnsemble()
+        self.links: BrokerLinks | None = None
         self.thread: ReactorThread
         self.brokers: list[LocalBroker] = []
         for number in range(brokers):
@@ -169,8 +232,13 @@ class LocalCluster(ClusterRoles[LocalBroker], Inspected, Closable):
             broker.kill()
             shutil.rmtree(broker.data_dir, ignore_errors=True)
         self.ensemble = MemoryEnsemble()
+        self.links = None
         self.tree = MemoryView(self.ensemble, self.thread, self.timeout)
         self.start()
+
+    def broker_at(self, port: int) -> int | None:
+        """The id of the broker whose Kafka port this is."""
+        return next((each.id for each in self.brokers if each.kafka_port == port), None)
 
     def close(self) -> None:
         """Stop everything, and remove temporary data. A second time, and in a forked process, it does nothing."""
@@ -191,3 +259,8 @@ class LocalCluster(ClusterRoles[LocalBroker], Inspected, Closable):
                 self.thread.join(self.timeout)
             if self._temporary:
                 shutil.rmtree(self._home, ignore_errors=True)
+
+
+async def succeed_with(fn: Callable[..., object], *args: Any) -> None:
+    """Call a function, as a coroutine."""
+    fn(*args)

@@ -127,3 +127,37 @@ def test_stop_with_a_full_disk() -> None:
             broker.stop()
         broker.start()
         assert len(broker.read("t")) == 1
+
+
+def test_rebalance_on_command() -> None:
+    """All members of a group join again."""
+    with Broker() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(SECONDS)
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "heartbeat.interval.ms": 50})
+        consumer.subscribe(["t"])
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        joined = len(broker.requests.find("SyncGroup", error="NONE"))
+        broker.force_rebalance("g")
+        while len(broker.requests.find("SyncGroup", error="NONE")) == joined:
+            consumer.poll(0.1)
+        broker.requests.assert_order("JoinGroup", "SyncGroup", "Heartbeat")
+        with pytest.raises(BrokerFailed, match="force_rebalance: there is no group 'other' of the classic protocol"):
+            broker.force_rebalance("other")
+        consumer.close()
+
+
+def test_fenced_producer() -> None:
+    """Its transaction is aborted, and it learns that another has its id."""
+    with Broker() as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "t"})
+        producer.init_transactions(SECONDS)
+        producer.begin_transaction()
+        producer.produce("t", b"1")
+        assert producer.flush(SECONDS) == 0
+        broker.fence_producer("t")
+        with pytest.raises(KafkaException) as caught:
+            producer.commit_transaction(SECONDS)
+        assert caught.value.args[0].code() in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED)
+        assert broker.read("t", isolation="read_committed") == []

@@ -125,3 +125,49 @@ def test_wrong_arguments(arguments: dict[str, object], words: str) -> None:
     """Each is named before anything is made."""
     with pytest.raises(ValueError, match=words):
         LocalCluster(**arguments)  # type: ignore[arg-type]
+
+
+def test_leadership_is_moved() -> None:
+    """To the next replica, or to one that is named."""
+    with LocalCluster() as cluster:
+        cluster.admin.create_topic("t", 1, 3)
+        before = cluster.leader("t")
+        after = cluster.move_leader("t")
+        assert after is not before
+        assert cluster.leader("t") is after
+        assert cluster.move_leader("t", to=before) is before
+        cluster.admin.create_topic("single", 1, 1)
+        with pytest.raises(ValueError, match="single-0 has replicas on"):
+            cluster.move_leader("single")
+
+
+def test_a_broker_is_cut_off() -> None:
+    """A follower that its leader cannot reach leaves the ISR, and comes back."""
+    with LocalCluster(config={"replica.lag.time.max.ms": 1000}) as cluster:
+        cluster.admin.create_topic("t", 1, 3)
+        cluster.wait_in_sync("t")
+        led, follower = cluster.leader("t"), cluster.followers("t")[0]
+        follower.cut_off(led)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        producer.produce("t", b"1")
+        assert producer.flush(SECONDS) == 0
+        cluster.wait_until(lambda: follower.id not in cluster.state("t").isr, "a smaller ISR")  # type: ignore[union-attr]
+        assert len(cluster.state("t").isr) == 2  # type: ignore[union-attr]
+        follower.reconnect()
+        cluster.wait_in_sync("t")
+        with pytest.raises(ValueError, match="cut_off: 'x' is neither another broker of the cluster nor 'store'"):
+            follower.cut_off("x")
+
+
+def test_faults_are_for_clients_of_one_broker() -> None:
+    """Other brokers' requests meet none: replication goes on."""
+    with LocalCluster(2) as cluster:
+        cluster.admin.create_topic("t", 1, 2)
+        cluster.wait_in_sync("t")
+        led = cluster.leader("t")
+        with led.faults.fail("Fetch", error="UNKNOWN_SERVER_ERROR", topic="t") as fault:
+            producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+            producer.produce("t", b"1")
+            assert producer.flush(60) == 0
+            assert fault.hits == 0
+        led.requests.assert_count("Fetch", 0)
