@@ -159,7 +159,7 @@ def test_a_year(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     assert (report.rows_in, report.late, report.still_open) == (336_776, 0, 0)
     found = windows_of(seen)
     assert found == wanted(rows)
-    times = rows.assign(at=rows["time_hour"].dt.tz_localize(None))[["at", "origin", "distance"]]
+    times = rows.assign(hour_of=rows["time_hour"].dt.tz_localize(None))[["hour_of", "origin", "distance"]]
     assert len(times) == len(rows)
-    by_duckdb = duckdb.sql("SELECT at, origin, count(*), sum(distance) FROM times GROUP BY at, origin").fetchall()
+    by_duckdb = duckdb.sql("SELECT hour_of, origin, count(*), sum(distance) FROM times GROUP BY ALL").fetchall()
     assert found == {(at, origin): (count, int(miles)) for at, origin, count, miles in by_duckdb}
