@@ -38,6 +38,7 @@ Used by these:
 * :mod:`~logbus.testing.temporary`: temporary directories.
 * :mod:`~logbus.testing.settings`: settings as texts.
 * :mod:`~logbus.testing.pytest_settings`: settings by markers.
+* :mod:`~logbus.testing.pytest_simulation`: the fixture ``logbus_simulation`` and its options.
 * :mod:`~logbus.testing.pytest_report`: brokers' logs and topics in the reports of failed tests.
 * :mod:`~logbus.testing.inspector`: the client with which the kit looks at brokers.
 * :mod:`~logbus.testing.topic_reader`: reads topics, and waits for records.

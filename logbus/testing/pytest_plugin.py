@@ -14,6 +14,10 @@ from uuid import uuid4
 
 import pytest
 
+from logbus.testing.pytest_simulation import logbus_simulation, pytest_addoption
+
+__all__ = ["logbus_simulation", "pytest_addoption"]
+
 if TYPE_CHECKING:
     from logbus.testing.admin import Admin
     from logbus.testing.broker import Broker
@@ -46,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "logbus(config, **settings): settings of the test's broker or cluster, such as num_partitions=3; brokers=5",
         "logbus_topic(partitions=1, replication_factor=-1, **settings): what the topic of logbus_topic is like",
+        "logbus_seeds(count, first=1): how many seeds logbus_simulation runs, and the first of them",
     ):
         config.addinivalue_line("markers", line)
     config.pluginmanager.register(InterruptedRun(config), "logbus-interrupted-run")

@@ -69,6 +69,8 @@ NOT_METRICS = {
     "logbus_topic",
     "logbus_line_protocol",
     "logbus_lines",
+    "logbus_seeds",
+    "logbus_simulation",
     "logbus_cleanshutdown",
     "logbus_produced_records",  # the beginning of one, looked for by grep
 }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from logbus.cli.options import json_option
 from logbus.cli.output import Progress, print_json, print_table
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.option(
+    "--application",
+    metavar="MODULE:FUNCTION",
+    default=None,
+    help="Run this application, instead of clients of the simulation's own.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The first seed.")
 @click.option("--seeds", type=click.IntRange(min=1), default=20, show_default=True, help="Number of seeds.")
 @click.option("--hours", type=click.FloatRange(min=0), default=0.0, help="Instead, run for this many simulated hours.")
@@ -40,7 +46,10 @@ if TYPE_CHECKING:
 )
 @click.option("--faults", default="all", show_default=True, help="Kinds of faults, separated by commas; or all, none.")
 @click.option(
-    "--between", type=click.FloatRange(min=0.1), default=8.0, show_default=True, help="Seconds from fault to fault."
+    "--between",
+    type=click.FloatRange(min=0.1),
+    default=None,
+    help="Seconds from fault to fault; default: 8, or 3 with --application.",
 )
 @click.option(
     "--workload",
@@ -63,7 +72,10 @@ if TYPE_CHECKING:
     "--expect-faults", type=click.IntRange(min=0), default=0, show_default=True, help="Fail with fewer faults."
 )
 @json_option
+@click.pass_context
 def simulate(
+    context: click.Context,
+    application: str | None,
     seed: int,
     seeds: int,
     hours: float,
@@ -74,7 +86,7 @@ def simulate(
     min_insync: int | None,
     rate: float,
     faults: str,
-    between: float,
+    between: float | None,
     workload: str,
     flush: bool,
     schedule_text: str | None,
@@ -92,17 +104,37 @@ def simulate(
     Example:
       logbus simulate --seeds 100
       logbus simulate --hours 1000 --faults kill,power-cut,isolate --json
+      logbus simulate --application billing:billing --seeds 50
 
     Exit status: 0 no invariant was broken, 1 one was, or too little happened; 2 wrong usage.
     """
     from twisted.logger import globalLogBeginner
 
-    from logbus.testing.simulation.series import run_series
-    from logbus.testing.simulation.settings import WORKLOADS, Settings
+    from logbus.testing.simulation.series import RunOne, run_cluster, run_series
+    from logbus.testing.simulation.settings import (
+        AROUND_AN_APPLICATION,
+        OF_APPLICATIONS,
+        WORKLOADS,
+        Settings,
+        kinds_for,
+    )
 
+    run: RunOne = run_cluster
+    name = ""
+    if application is not None:
+        _refuse_options(context)
+        from logbus.testing.simulation.application.application_file import load
+        from logbus.testing.simulation.application.simulate import runner
+
+        found = load(application)
+        run, name = runner(found), application
     factor, minimum = _replication(brokers, replication_factor, min_insync)
-    workloads = WORKLOADS if workload == "both" else (workload,)
-    schedule = None if schedule_text is None else _schedule(schedule_text, brokers)
+    workloads = () if application is not None else WORKLOADS if workload == "both" else (workload,)
+    usual = AROUND_AN_APPLICATION if application is not None else kinds_for(workloads)
+    possible = OF_APPLICATIONS if application is not None else usual
+    schedule = None if schedule_text is None else _schedule(schedule_text, brokers, possible)
+    if between is None:
+        between = 8.0 if application is None else 3.0
     settings = Settings(
         brokers=brokers,
         partitions=partitions,
@@ -110,7 +142,7 @@ def simulate(
         min_insync=minimum,
         rate=rate,
         seconds=seconds,
-        kinds=_kinds(faults, workloads),
+        kinds=_kinds(faults, usual, possible),
         between=between,
         flush=flush,
         workloads=workloads,
@@ -125,6 +157,9 @@ def simulate(
         schedule=schedule,
         tries=100 if shrink else 0,
         progress=lambda series, seed: progress.show(_progress_text(series, seed)),
+        most_failures=5 if application is None else 1,
+        run=run,
+        application=name,
     )
     progress.clear()
     if as_json:
@@ -133,8 +168,17 @@ def simulate(
         _print(series)
     if series.failures:
         sys.exit(1)
-    _require("batches or transactions were acknowledged", series.acknowledged + series.committed, expect_acked)
+    if application is None:
+        _require("batches or transactions were acknowledged", series.acknowledged + series.committed, expect_acked)
     _require("faults had an effect", series.faults, expect_faults)
+
+
+def _refuse_options(context: click.Context) -> None:
+    """Refuse options that say something of the simulation's own clients only."""
+    for name in ("workload", "partitions", "rate", "expect_acked"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = "--" + name.replace("_", "-")
+            raise click.UsageError(f"{option} is about the simulation's own clients; leave it out with --application")
 
 
 def _replication(brokers: int, factor: int | None, minimum: int | None) -> tuple[int, int]:
@@ -153,12 +197,9 @@ def _require(what: str, count: int, least: int) -> None:
         raise click.ClickException(f"only {count} {what}, not {least}: this run shows nothing")
 
 
-def _kinds(text: str, workloads: tuple[str, ...]) -> tuple[str, ...]:
-    from logbus.testing.simulation.settings import kinds_for
-
-    possible = kinds_for(workloads)
+def _kinds(text: str, usual: tuple[str, ...], possible: tuple[str, ...]) -> tuple[str, ...]:
     if text == "all":
-        return possible
+        return usual
     if text == "none":
         return ()
     kinds = tuple(filter(None, (part.strip() for part in text.split(","))))
@@ -169,42 +210,38 @@ def _kinds(text: str, workloads: tuple[str, ...]) -> tuple[str, ...]:
     return kinds
 
 
-def _schedule(text: str, brokers: int) -> list[Fault]:
-    from logbus.testing.simulation.schedule import fault_from_json
+def _schedule(text: str, brokers: int, possible: tuple[str, ...]) -> list[Fault]:
+    from logbus.testing.simulation.schedule import schedule_from_json
 
     try:
-        if text.startswith("@"):
-            with open(text[1:], encoding="utf-8") as file:
-                text = file.read()
-        values: Any = json.loads(text)
-        if not isinstance(values, list):
-            raise ValueError("it is not a list of faults")
-        return [fault_from_json(value, brokers) for value in values]
+        schedule = schedule_from_json(text, brokers)
+        for fault in schedule:
+            if fault.kind not in possible:
+                raise ValueError(f"{fault.kind} is no fault of such runs")
+        return schedule
     except (OSError, ValueError) as error:
         raise click.BadParameter(str(error), param_hint="--schedule") from None
 
 
 def _progress_text(series: Series, seed: int) -> str:
+    work = ""
+    if not series.application:
+        work = f"{series.acknowledged} batches acknowledged, {series.committed} transactions committed, "
     return (
-        f"seed {seed}: {series.virtual_seconds / 3600:.2f} h at {series.ratio:.0f}x, {series.acknowledged} batches "
-        f"acknowledged, {series.committed} transactions committed, {series.faults} faults, "
+        f"seed {seed}: {series.virtual_seconds / 3600:.2f} h at {series.ratio:.0f}x, {work}{series.faults} faults, "
         f"{len(series.failures)} failures"
     )
 
 
 def _print(series: Series) -> None:
-    from logbus.testing.simulation.series import command
+    from logbus.testing.simulation.series import command, failure_lines
 
     click.echo(
         f"{series.runs} runs, {series.virtual_seconds / 3600:.2f} simulated hours in {series.real_seconds:.1f} s "
         f"({series.ratio:.0f} times as fast)"
     )
-    click.echo(
-        f"{series.acknowledged} of {series.sent} batches acknowledged; a consumer was behind by "
-        f"{series.worst_lag:.1f} s at the most"
-    )
-    if series.begun:
-        click.echo(f"{series.committed} of {series.begun} transactions committed")
+    if not series.application:
+        _print_workloads(series)
     kinds = sorted(series.effects.keys() | series.moot.keys())
     if kinds:
         print_table(
@@ -216,12 +253,18 @@ def _print(series: Series) -> None:
             f"{series.phantoms} values were read and lost, as all in sync lost their power and none had synced them"
         )
     for failure in series.failures:
-        click.echo(f"\nseed {failure.seed} FAILED:")
-        for anomaly in failure.anomalies[:20]:
-            click.echo(f"  {anomaly}")
-        click.echo("what happened:")
-        for line in failure.told:
-            click.echo(f"  {line}")
-        click.echo("again:\n  " + command(series.settings, failure.seed, failure.schedule))
+        click.echo()
+        for line in failure_lines(failure):
+            click.echo(line)
+        click.echo("again:\n  " + command(failure.settings, failure.seed, failure.schedule, series.application))
     if not series.failures:
         click.echo("nothing was broken")
+
+
+def _print_workloads(series: Series) -> None:
+    click.echo(
+        f"{series.acknowledged} of {series.sent} batches acknowledged; a consumer was behind by "
+        f"{series.worst_lag:.1f} s at the most"
+    )
+    if series.begun:
+        click.echo(f"{series.committed} of {series.begun} transactions committed")

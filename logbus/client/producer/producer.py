@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from random import Random
+from random import Random, getrandbits
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from twisted.internet.defer import Deferred
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 class ProducerArguments(TypedDict, total=False):
     """Options of :class:`Producer`."""
 
-    wall_clock: Callable[[], float]
+    wall_clock: Callable[[], float] | None
     random: Random | None
     acks: int | str
     codec: Codec | str
@@ -84,7 +84,7 @@ class Producer:
     Collects records into batches, and sends each batch to the leader of its partition.
 
     :param cluster: the cluster to write to; its owner closes it, not the producer.
-    :param wall_clock: seconds since 1970, for the records' timestamps.
+    :param wall_clock: seconds since 1970, for the records' timestamps; default: ``time.time``.
     :param random: chooses partitions for records without a key; None: one of its own.
     :param acks: −1 or ``"all"``: wait for the in-sync replicas; 1: wait for the leader; 0: do not wait.
     :param codec: how batches are compressed, as a :class:`~logbus.records.compression.Codec` or by name: ``none``,
@@ -120,7 +120,7 @@ class Producer:
         self,
         cluster: Cluster,
         *,
-        wall_clock: Callable[[], float] = time.time,
+        wall_clock: Callable[[], float] | None = None,
         random: Random | None = None,
         acks: int | str = -1,
         codec: Codec | str = Codec.NONE,
@@ -142,8 +142,9 @@ class Producer:
         interceptors: Sequence[ProducerInterceptor] = (),
     ) -> None:
         check.cluster(cluster)
-        check.function("wall_clock", wall_clock, optional=False)
-        random = Random() if random is None else random
+        check.function("wall_clock", wall_clock)
+        # From the process's source of randomness, so that a program that seeds it gets the same choices.
+        random = Random(getrandbits(64)) if random is None else random
         if not callable(getattr(random, "random", None)):
             raise InvalidOption(f"random is {shown(random)}; give random.Random()")
         check.function("partitioner", partitioner)
@@ -167,7 +168,7 @@ class Producer:
             transaction_timeout=transaction_timeout,
         )
         self._clock = cluster.reactor
-        self._wall_clock = wall_clock
+        self._wall_clock = time.time if wall_clock is None else wall_clock
         self._batch_bytes = batch_bytes
         self._hooks = hooks
         self._record_builder = RecordBuilder(hooks, key_serializer, value_serializer)

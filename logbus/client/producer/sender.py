@@ -42,6 +42,8 @@ _EARLY = 0.0012
 Seconds subtracted from the linger time. The reactor rounds waits up to whole milliseconds and runs a timer one turn
 later, so a timer fires about this much too late.
 """
+_PROGRESS = 1e-6
+"""Seconds that the linger timer waits at least: more than what is lost by rounding."""
 _LEADER_SHARE = 0.9
 """
 The part of the request timeout that the leader may use, so that it answers with its own timeout error before the client
@@ -368,7 +370,8 @@ class Sender:
         linger = 0.0 if self.hurried else self._linger
         oldest = self._accumulator.make_ready(now - linger)
         if oldest is not None:
-            self._linger_timer = self._clock.callLater(max(0.0, oldest + linger - now), self._linger_expired)
+            # Time must pass: by rounding, a batch may lack less than what the clock can add to its time.
+            self._linger_timer = self._clock.callLater(max(_PROGRESS, oldest + linger - now), self._linger_expired)
         self.pump()
 
     def _expired(self, partitions: Sequence[TopicPartition], latest: float) -> None:

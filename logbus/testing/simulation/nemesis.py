@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from logbus.testing.simulation.bitflips import BitFlips
 from logbus.testing.simulation.checks.durability_oracle import DurabilityOracle
 from logbus.testing.simulation.environment.broker_node import BrokerNode, World
+from logbus.testing.simulation.faults.application_faults import ApplicationFaults, Supervisor
 from logbus.testing.simulation.faults.broker_faults import BrokerFaults
 from logbus.testing.simulation.faults.disk_faults import DiskFaults
 from logbus.testing.simulation.faults.fault_log import FaultLog
@@ -30,6 +31,7 @@ class Nemesis:
     :param operator: the client that sends administrative requests.
     :param losses: the records that may be lost, by topic.
     :param transactions: the workload of transactions, if there is one.
+    :param application: what starts the processes of a simulated application, if there is one.
     :ivar log: the faults so far.
     :ivar flips: the bits that flipped.
     """
@@ -43,6 +45,7 @@ class Nemesis:
         operator: ClusterOperator,
         losses: Sequence[DurabilityOracle] = (),
         transactions: TransactionsWorkload | None = None,
+        application: Supervisor | None = None,
     ) -> None:
         self.log = log = FaultLog(world.clock, trace)
         self.flips = BitFlips(losses)
@@ -61,7 +64,9 @@ class Nemesis:
         if world.worker_store is not None:
             self._faults.append(WorkerFaults(world, nodes, world.worker_store, operator, log))
         if transactions is not None:
-            self._faults.append(TransactionFaults(brokers, network, transactions))
+            self._faults.append(TransactionFaults(brokers, transactions))
+        if application is not None:
+            self._faults.append(ApplicationFaults(application, network, log))
 
     def do(self, fault: Fault) -> None:
         """Inject a fault now, by the method of its name."""

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, FirstError
-from twisted.logger import ILogObserver, LogLevel, globalLogPublisher
+from twisted.internet.defer import Deferred
+from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
-from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError
-from logbus.metastore.operations import DatabaseFull, StoreUnusable
+from logbus.errors import ErrorCode, LogbusError
 from logbus.testing.simulation.bitflips import BitFlips
 from logbus.testing.simulation.checks.durability_oracle import DurabilityOracle
+from logbus.testing.simulation.checks.error_log import ErrorLog
 from logbus.testing.simulation.checks.history import Anomaly, History
 from logbus.testing.simulation.checks.replica_inspector import ReplicaInspector
-from logbus.testing.simulation.environment.broker_node import EPOCH_S, PORT, BrokerNode, World, host_of
+from logbus.testing.simulation.environment.broker_node import BrokerNode
 from logbus.testing.simulation.environment.garbage_collector_watch import GarbageCollectorWatch
-from logbus.testing.simulation.environment.inodes import Crashed
-from logbus.testing.simulation.environment.memory_disk import MemoryDisk
-from logbus.testing.simulation.environment.network import Network
 from logbus.testing.simulation.environment.node_reactor import NodeReactor
-from logbus.testing.simulation.environment.simulated_store import Ensemble
+from logbus.testing.simulation.environment.simulated_cluster import SimulatedCluster
 from logbus.testing.simulation.environment.virtual_clock import VirtualClock
-from logbus.testing.simulation.environment.worker_store import WorkerStoreHost
 from logbus.testing.simulation.nemesis import Nemesis
 from logbus.testing.simulation.schedule import Fault, draw_schedule
 from logbus.testing.simulation.settings import RECORDS, TRANSACTIONS, Settings
-from logbus.testing.simulation.totals import Totals
+from logbus.testing.simulation.totals import RunOutcome
 from logbus.testing.simulation.workloads.cluster_client import ClusterClient, Unavailable, name_of
 from logbus.testing.simulation.workloads.cluster_operator import ClusterOperator
 from logbus.testing.simulation.workloads.consumer import DAMAGED, WorkloadContext
@@ -46,29 +41,15 @@ HEAL_S = 30.0
 CLIENT_HOST = "10.0.1.1"
 
 _ALL_TOPICS = (*TOPICS, STATE_TOPIC, "__consumer_offsets")
-_DISK_ERRORS = frozenset({ErrorCode.KAFKA_STORAGE_ERROR})
 
 
 @define(kw_only=True)
-class Outcome(Totals):
-    """
-    The outcome of a run.
+class Outcome(RunOutcome):
+    """The outcome of a run, and what its clients saw."""
 
-    :ivar seed: of the run; ``schedule``: its faults; ``told``: its events, as lines.
-    :ivar anomalies: the violations.
-    :ivar trace: a checksum of the run: equal for equal runs.
-    """
-
-    seed: int
-    schedule: list[Fault]
-    anomalies: list[Anomaly]
-    trace: int
-    events: int
-    told: list[str]
     history: History
 
 
-@implementer(ILogObserver)
 @define(eq=False)
 class Run:
     """A run from a seed; its schedule of faults can be replaced."""
@@ -80,8 +61,7 @@ class Run:
     anomalies: list[Anomaly] = field(factory=list, init=False)
     _trace: int = field(default=0, init=False)
     _clients: NodeReactor = field(init=False)
-    world: World = field(init=False)
-    nodes: dict[int, BrokerNode] = field(factory=dict, init=False)
+    cluster: SimulatedCluster = field(init=False)
     inspector: ReplicaInspector = field(factory=ReplicaInspector, init=False)
     job: WorkloadContext = field(init=False)
     _records: RecordsWorkload | None = field(default=None, init=False)
@@ -93,59 +73,35 @@ class Run:
     def run(self) -> Outcome:
         """Run it, from the start of the brokers to the last check."""
         began = time.perf_counter()
+        random = Random(self.seed)
+        self.cluster = SimulatedCluster(self.settings, self.clock, random, self._note)
+        observer = ErrorLog(self._collector, lambda traceback: self._found("error-logged", traceback))
         with self._collector:
-            globalLogPublisher.addObserver(self)
+            globalLogPublisher.addObserver(observer)
             try:
-                outcome = self._run()
+                outcome = self._run(random)
             finally:
-                globalLogPublisher.removeObserver(self)
-                for node in self.nodes.values():
-                    node.reactor.dead = True
+                globalLogPublisher.removeObserver(observer)
+                self.cluster.end()
         outcome.real_seconds = time.perf_counter() - began
         return outcome
 
-    def _run(self) -> Outcome:
-        settings, clock = self.settings, self.clock
-        random = Random(self.seed)
-        network = Network(clock, Random(random.getrandbits(64)), self._note)
-        network.links.latency = settings.latency
-        ensemble = Ensemble(
-            wall_clock=lambda: EPOCH_S + clock.now,
-            time=clock,
-            random=Random(random.getrandbits(64)),
-            session_timeout=settings.session_timeout,
-        )
-        self.world = World(clock, network, ensemble, Random(random.getrandbits(64)))
+    def _run(self, random: Random) -> Outcome:
+        settings, clock, cluster = self.settings, self.clock, self.cluster
+        world = cluster.world
         for topic in (TOPIC, *(_ALL_TOPICS if TRANSACTIONS in settings.workloads else ())):
-            self._losses.append(DurabilityOracle(topic, ensemble.tree, lambda: clock.now))
-        ensemble.clients += self._losses
-        if settings.workers:
-            host = self.world.worker_store = WorkerStoreHost(
-                clock, network, self.world.generator(), lambda: EPOCH_S + clock.now, settings.session_timeout
-            )
-            self.world.worker_disk = MemoryDisk("/log")
-            host.watch(self._losses)
-            host.start()
-        brokers = list(range(1, settings.brokers + 1))
+            self._losses.append(DurabilityOracle(topic, world.ensemble.tree, lambda: clock.now))
+        world.ensemble.clients += self._losses
+        if world.worker_store is not None:
+            world.worker_store.watch(self._losses)
+            world.worker_store.start()
         drawn = draw_schedule(
-            Random(random.getrandbits(64)), brokers, settings.seconds, settings.kinds, settings.between
+            Random(random.getrandbits(64)), cluster.broker_ids, settings.seconds, settings.kinds, settings.between
         )
         schedule = drawn if self.schedule is None else list(self.schedule)
-        for broker_id in brokers:
-            node = BrokerNode(
-                self.world,
-                broker_id,
-                settings.config(),
-                self.inspector.watch,
-                self._power_went,
-                brokers if settings.workers else (),
-            )
-            self.nodes[broker_id] = node
-            node.start()
-        self.job = WorkloadContext(History(), lambda: EPOCH_S + clock.now)
-        client = NodeReactor(clock, network, CLIENT_HOST)
-        network.started(client)
-        self._clients = client
+        cluster.start(self.inspector.watch, self._power_went)
+        self.job = WorkloadContext(History(), cluster.wall_clock)
+        self._clients = cluster.client(CLIENT_HOST)
         operator = ClusterOperator(
             self._view(LEDGER if TRANSACTIONS in settings.workloads else TOPIC),
             settings.partitions,
@@ -153,11 +109,9 @@ class Run:
         )
         hosts = [CLIENT_HOST]
         if TRANSACTIONS in settings.workloads:
-            self._transactions = TransactionsWorkload(
-                settings, self.world, self._view, self._found, self._client_failed
-            )
+            self._transactions = TransactionsWorkload(settings, world, self._view, self._found, self._client_failed)
             hosts += self._transactions.hosts
-        nemesis = Nemesis(self.world, self.nodes, hosts, self._note, operator, self._losses, self._transactions)
+        nemesis = Nemesis(world, cluster.nodes, hosts, self._note, operator, self._losses, self._transactions)
         self._flips = nemesis.flips
         if self._begin():
             start = clock.now
@@ -165,7 +119,7 @@ class Run:
                 clock.at(start + fault.at, None, nemesis.do, fault)
             for _ in range(int(settings.seconds)):
                 clock.run_until(clock.now + 1)
-                self.inspector.look(list(self.nodes.values()))
+                self.inspector.look(list(cluster.nodes.values()))
             for each in self._works:
                 each.over()
             nemesis.mend_all()
@@ -175,33 +129,23 @@ class Run:
     # The story.
 
     def _view(self, topic: str) -> ClusterClient:
-        brokers = {each: (host_of(each), PORT) for each in self.nodes}
-        return ClusterClient(self._clients, brokers, topic, self.world.generator())
-
-    def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Advance time until a condition is true."""
-        end = self.clock.now + seconds
-        while not condition():
-            if self.clock.now >= end:
-                return False
-            self.clock.run_until(min(self.clock.now + 0.25, end))
-        return True
+        return ClusterClient(self._clients, self.cluster.addresses, topic, self.cluster.world.generator())
 
     def _begin(self) -> bool:
         """Wait for the brokers, create the topics, and start the clients; return whether that succeeded."""
         settings = self.settings
-        if not self._wait(lambda: all(node.ready for node in self.nodes.values()), START_S):
-            self._found("no-start", f"brokers {self._not_ready()} were not ready {START_S:g} s after the start")
+        if missing := self.cluster.wait_until_ready(START_S):
+            self._found("no-start", f"brokers {missing} were not ready {START_S:g} s after the start")
             return False
         view = self._view(TOPIC)
         created: list[Any] = []
         Deferred.fromCoroutine(self._create(view)).addBoth(created.append)
-        if not self._wait(lambda: bool(created), START_S) or isinstance(created[0], Failure):
+        if not self.cluster.wait(lambda: bool(created), START_S) or isinstance(created[0], Failure):
             self._found("no-topic", f"the topics could not be created: {created}")
             return False
         if RECORDS in settings.workloads:
             self._records = RecordsWorkload(
-                settings, self.job, view, self._view, self.world.generator, self._found, self._client_failed
+                settings, self.job, view, self._view, self.cluster.world.generator, self._found, self._client_failed
             )
             self._records.start()
         if self._transactions is not None:
@@ -212,7 +156,7 @@ class Run:
         settings = self.settings
         names = {*([TOPIC] if RECORDS in settings.workloads else []), *(TOPICS if self._transactions else [])}
         while names:
-            broker_id = view.random.choice(sorted(self.nodes))
+            broker_id = view.random.choice(sorted(self.cluster.nodes))
             topics = [
                 CreatableTopic(
                     name=name,
@@ -240,19 +184,19 @@ class Run:
     def _heal(self) -> None:
         """After all faults: everything must work again in time, and all acknowledged records must be readable."""
         mended = self.clock.now
-        nodes = list(self.nodes.values())
-        if not self._wait(lambda: all(node.ready for node in nodes), HEAL_S):
-            self._found("not-back", f"brokers {self._not_ready()} were not ready {HEAL_S:g} s after all was mended")
+        nodes = list(self.cluster.nodes.values())
+        if missing := self.cluster.wait_until_ready(HEAL_S):
+            self._found("not-back", f"brokers {missing} were not ready {HEAL_S:g} s after all was mended")
         if self._flips.count:
             # First: nothing looks for damage in the segment that is written to, which holds readers up for as long.
             self._repair(nodes)
             mended = self.clock.now
         for work in self._works:
-            work.probe(max(mended + HEAL_S - self.clock.now, 1.0), self._wait)
+            work.probe(max(mended + HEAL_S - self.clock.now, 1.0), self.cluster.wait)
         # For as long as a producer may still retry.
         self.clock.run_until(self.clock.now + 12)
         for work in self._works:
-            work.read_again(HEAL_S, self._wait)
+            work.read_again(HEAL_S, self.cluster.wait)
         self.inspector.look(nodes)
         self.inspector.compare(nodes)
 
@@ -269,7 +213,7 @@ class Run:
             self._flips.look()
             return not self._flips.open and not any(node.broker.logs.damage.count for node in nodes)
 
-        if not self._wait(is_repaired, HEAL_S):
+        if not self.cluster.wait(is_repaired, HEAL_S):
             what = [f"{each.partition} on broker {each.node.broker_id}" for each in self._flips.open]
             known = {node.broker_id: node.broker.logs.damage.count for node in nodes}
             self._found("not-repaired", f"{what}; damaged segments that brokers know of: {known}")
@@ -277,9 +221,6 @@ class Run:
     @property
     def _works(self) -> list[RecordsWorkload | TransactionsWorkload]:
         return [work for work in (self._records, self._transactions) if work is not None]
-
-    def _not_ready(self) -> list[int]:
-        return [node.broker_id for node in self.nodes.values() if not node.ready]
 
     # Observations.
 
@@ -291,24 +232,6 @@ class Run:
 
     def _client_failed(self, failure: Failure) -> None:
         self._found("client", f"a client failed: {failure.getTraceback()}")
-
-    def __call__(self, event: Any) -> None:
-        """Observe log messages."""
-        failure = event.get("log_failure")
-        if self._collector.is_running or failure is None or event["log_level"] < LogLevel.critical:
-            return
-        if failure.check(FirstError):
-            failure = failure.value.subFailure
-        if failure.check(Crashed):
-            return
-        error = failure.value
-        if (isinstance(error, StorageError | StoreUnusable) and not isinstance(error, DatabaseFull)) or (
-            isinstance(error, ApiError) and error.code in _DISK_ERRORS
-        ):
-            # The messages of injected errors. No work may fail for want of room in the metadata store: it is tried
-            # again, or refused.
-            return
-        self._found("error-logged", failure.getTraceback())
 
     def _power_went(self, broker_id: int) -> None:
         for each in self._losses:
@@ -333,7 +256,7 @@ class Run:
             self.job.errors.update(work.errors)
         if self.job.errors[DAMAGED] and not self._flips.count:
             anomalies.append(Anomaly("damaged-read", "readers were given damaged batches, and no bit had flipped"))
-        for node in self.nodes.values():
+        for node in self.cluster.nodes.values():
             anomalies += [Anomaly("gave-up", what) for what in node.trouble]
         for send in history.sends:
             self._note(f"{send}")

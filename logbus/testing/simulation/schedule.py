@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, TypeAlias
@@ -50,6 +51,22 @@ def fault_from_json(value: Any, brokers: int) -> Fault:
     if not all(isinstance(each, int) and 1 <= each <= brokers for each in named):
         raise ValueError(f"{value!r}: brokers are numbered from 1 to {brokers}")
     return fault
+
+
+def schedule_from_json(text: str, brokers: int) -> list[Fault]:
+    """
+    Read a list of faults.
+
+    :param text: JSON; or ``@`` and the name of a file with it.
+    :raise ValueError: it is none.
+    """
+    if text.startswith("@"):
+        with open(text[1:], encoding="utf-8") as file:
+            text = file.read()
+    values = json.loads(text)
+    if not isinstance(values, list):
+        raise ValueError("it is not a list of faults")
+    return [fault_from_json(value, brokers) for value in values]
 
 
 Draw: TypeAlias = Callable[[Random, Sequence[int]], Any]
@@ -193,7 +210,19 @@ WORKER_KINDS: dict[str, tuple[float, int, Draw]] = {
 }
 """Kinds of faults of workers' supervisor, of its disk and of their machine."""
 
-ALL_KINDS = {**KINDS, **TRANSACTION_KINDS, **WORKER_KINDS}
+_INSTANCE = _below(100)
+
+APPLICATION_KINDS: dict[str, tuple[float, int, Draw]] = {
+    "kill-application": (2, 1, _arguments(number=_INSTANCE, down=_DOWN)),
+    "kill-application-at-step": (5, 1, _arguments(number=_INSTANCE, down=_DOWN, steps=_below(12))),
+    "stop-application": (2, 1, _arguments(number=_INSTANCE)),
+    "freeze-application": (2, 1, _arguments(number=_INSTANCE, seconds=_seconds(0.2, 90))),
+    "cut-application": (2, 1, _arguments(number=_INSTANCE, seconds=_seconds(0.2, 60))),
+    "add-application": (3, 1, _arguments(seconds=_seconds(1, 30))),
+}
+"""Kinds of faults of a simulated application's processes."""
+
+ALL_KINDS = {**KINDS, **TRANSACTION_KINDS, **WORKER_KINDS, **APPLICATION_KINDS}
 
 
 def draw_schedule(

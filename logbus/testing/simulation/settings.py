@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from logbus.testing.simulation.schedule import KINDS, TRANSACTION_KINDS, WORKER_KINDS
+from logbus.testing.simulation.schedule import APPLICATION_KINDS, KINDS, TRANSACTION_KINDS, WORKER_KINDS
 
 RECORDS = "records"
 TRANSACTIONS = "transactions"
@@ -23,6 +23,16 @@ TRANSACTIONS_ON_ONE_MACHINE = (
     *("kill-coordinator", "kill-participant", "kill-client", "lose-answers"),
 )
 """The same, with transactions."""
+
+AROUND_AN_APPLICATION = (
+    *APPLICATION_KINDS,
+    *("kill", "power-cut", "restart", "freeze", "cut", "one-way-cut", "isolate", "cut-off", "slow-link", "reset"),
+    *("slow-sync", "expire", "flap", "elect", "lose-answers"),
+)
+"""Kinds of faults that applications meet, unless others are wanted."""
+
+OF_APPLICATIONS = (*APPLICATION_KINDS, *KINDS, "lose-answers")
+"""All kinds of faults that runs of applications can have."""
 
 
 @frozen

@@ -6,6 +6,9 @@ from collections import Counter
 
 from attrs import define, field
 
+from logbus.testing.simulation.checks.history import Anomaly
+from logbus.testing.simulation.schedule import Fault
+
 
 @define(kw_only=True)
 class Totals:
@@ -44,3 +47,21 @@ class Totals:
         self.effects += other.effects
         self.moot += other.moot
         self.errors += other.errors
+
+
+@define(kw_only=True)
+class RunOutcome(Totals):
+    """
+    The outcome of a run.
+
+    :ivar seed: of the run; ``schedule``: its faults; ``told``: its events, as lines.
+    :ivar anomalies: the violations.
+    :ivar trace: a checksum of the run: equal for equal runs.
+    """
+
+    seed: int
+    schedule: list[Fault]
+    anomalies: list[Anomaly]
+    trace: int
+    events: int
+    told: list[str]

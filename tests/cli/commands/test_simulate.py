@@ -78,3 +78,18 @@ class SimulateTests(SynchronousTestCase):
                 status = run_app([*SMALL, *arguments])
             self.assertEqual(status, 2, shown.getvalue())
             self.assertIn(words, shown.getvalue())
+
+    def test_an_application(self) -> None:
+        """Runs instead of the simulation's own clients; what is no application gets one line."""
+        name = ("--application", "tests.simulation.applications:with_generators")
+        result = run(*SMALL, *name, "--json")
+        self.assertEqual(result.status, 0, result.err)
+        sums = json.loads(result.out)
+        self.assertEqual((sums["runs"], sums["violations"]), (1, []))
+        self.assertNotIn("batches_sent", sums)
+        result = run(*SMALL, "--application", "tests.simulation.applications:no_such")
+        self.assertEqual((result.status, result.err.count("\n")), (1, 1))
+        self.assertIn("has no 'no_such'; it has at_least_once", result.err)
+        result = run(*SMALL, *name, "--workload", "records")
+        self.assertEqual(result.status, 2)
+        self.assertIn("--workload is about the simulation's own clients", result.err)

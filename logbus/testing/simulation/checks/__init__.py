@@ -5,5 +5,6 @@ Checks of what clients saw and brokers hold.
 * ``transaction_history``: transactions and committed reads, and their anomalies. Pure.
 * ``read_committed``: drops aborted records, as a consumer does. Pure.
 * ``durability_oracle``: which records may be lost after power cuts.
+* ``error_log``: errors in the log that no fault explains.
 * ``replica_inspector``: compares brokers' logs and leaderships.
 """

@@ -12,6 +12,7 @@ The environment of simulated processes: virtual time, network, disks and metadat
 * ``simulated_store``: the metadata store, with latency, lost connections and expired sessions.
 * ``worker_store``: the store of workers, at their supervisor, behind connections.
 * ``broker_node``: a machine with a broker.
+* ``simulated_cluster``: all brokers of a run.
 * ``client_process``: a client process that can be killed.
 * ``garbage_collector_watch``: tells log messages of dead processes.
 """

@@ -121,6 +121,14 @@ class VirtualClock:
         """
         return self.push(Call(self, max(time, self.now), process, fn, args))
 
+    def calls_of(self, process: Process) -> list[Call]:
+        """The scheduled events of a process."""
+        return [call for *_, call in self._heap if call.process is process]
+
+    def clear(self) -> None:
+        """Forget all scheduled events."""
+        self._heap.clear()
+
     def run_until(self, end: float) -> None:
         """Run all events up to a time."""
         heap = self._heap

@@ -10,4 +10,5 @@ The faults of a run, by what they hit.
 * ``leader_faults``: leaders are hit, again and again.
 * ``operator_faults``: changes by operators meanwhile.
 * ``transaction_faults``: coordinators and participants of transactions, and their clients.
+* ``application_faults``: processes of an application.
 """

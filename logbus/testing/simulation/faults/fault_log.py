@@ -20,6 +20,7 @@ class FaultLog:
     :ivar moot: faults without one, since the broker was down already, or nothing noticed them.
     :ivar told: every fault and recovery, as lines.
     :ivar ended: whether all faults have ended.
+    :ivar origin: the time that lines count from.
     """
 
     clock: VirtualClock
@@ -28,12 +29,13 @@ class FaultLog:
     moot: Counter[str] = field(factory=Counter, init=False)
     told: list[str] = field(factory=list, init=False)
     ended: bool = field(default=False, init=False)
+    origin: float = field(default=0.0, init=False)
     _mends: dict[int, Callable[[], None]] = field(factory=dict, init=False)
     _number: int = field(default=0, init=False)
 
     def tell(self, what: str) -> None:
         """Note what happens now."""
-        line = f"{self.clock.now:.3f} {what}"
+        line = f"{self.clock.now - self.origin:.3f} {what}"
         self.told.append(line)
         self.trace(line)
 

@@ -55,6 +55,10 @@ class NetworkFaults:
         me = host_of(broker)
         self.cut_links("cut-off", [link for each in self.clients for link in ((me, each), (each, me))], seconds)
 
+    def lose_answers(self, broker: int, seconds: float) -> None:
+        """Deliver clients' requests to a broker, and lose its answers."""
+        self.cut_links("lose-answers", [(host_of(broker), each) for each in self.clients], seconds)
+
     def slow_link(self, source: int, to: int, seconds: float, latency: float) -> bool:
         link = self.network.links.between(host_of(source), host_of(to))
         before = (link.latency, link.jitter)

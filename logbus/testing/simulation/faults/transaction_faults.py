@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from attrs import define
 
-from logbus.testing.simulation.environment.broker_node import BrokerNode, host_of
+from logbus.testing.simulation.environment.broker_node import BrokerNode
 from logbus.testing.simulation.faults.broker_faults import BrokerFaults
-from logbus.testing.simulation.faults.network_faults import NetworkFaults
 from logbus.testing.simulation.workloads.transactions_workload import STATE_TOPIC, TOPICS, TransactionsWorkload
 
 
@@ -19,7 +18,6 @@ class TransactionFaults:
     """
 
     brokers: BrokerFaults
-    network: NetworkFaults
     transactions: TransactionsWorkload
 
     def _leader(self, topics: tuple[str, ...], number: int) -> BrokerNode | None:
@@ -55,7 +53,3 @@ class TransactionFaults:
 
     def kill_client(self, number: int, down: float) -> bool:
         return self.transactions.kill_client(number, down)
-
-    def lose_answers(self, broker: int, seconds: float) -> None:
-        """Deliver clients' requests to a broker, and lose its answers."""
-        self.network.cut_links("lose-answers", [(host_of(broker), each) for each in self.network.clients], seconds)
