@@ -218,10 +218,10 @@ class ApplicationRun:
         with silence():
             self._kept.clear()
             self._losses.clear()
-            self.clock.clear()
             del each, self._cluster, self._nemesis, self._supervisor, self._input
             # What coroutines do when they are closed is collected in the next round.
             for _ in range(8):
+                self.clock.clear()
                 if not gc.collect():
                     break
 
