@@ -85,11 +85,11 @@ async def execute(admin: AdminClient, target: Plan, throttle: int | None, rollba
     return len(wanted)
 
 
-async def verify(admin: AdminClient, target: Plan) -> dict[TopicPartition, str]:
+async def verify(admin: AdminClient, target: Plan, *, lifts_throttle: bool = True) -> dict[TopicPartition, str]:
     """Return the state of each partition of a plan: under way, done or differs. Lifts the throttle at the end."""
     under_way = await admin.list_reassignments(target)
     current = await current_replicas(admin, {name.topic for name in target})
-    if not under_way:
+    if lifts_throttle and not under_way:
         await _lift_throttle(admin, {name.topic for name in target if name in current})
     return {
         name: "under way" if name in under_way else "done" if current.get(name) == replicas else "differs"
@@ -97,11 +97,12 @@ async def verify(admin: AdminClient, target: Plan) -> dict[TopicPartition, str]:
     }
 
 
-async def cancel(admin: AdminClient, target: Plan) -> int:
+async def cancel(admin: AdminClient, target: Plan, *, lifts_throttle: bool = True) -> int:
     """Cancel the moves of a plan that are under way, and lift the throttle; returns how many."""
     under_way = await admin.list_reassignments(target)
     raise_errors(await admin.alter_reassignments(dict.fromkeys(under_way)) if under_way else {})
-    await _lift_throttle(admin, {name.topic for name in under_way})
+    if lifts_throttle:
+        await _lift_throttle(admin, {name.topic for name in under_way})
     return len(under_way)
 
 

@@ -289,3 +289,26 @@ def test_files(sides: tuple[Side, Side], tmp_path: Path) -> None:
     file.write_text('{"partitions": [{"topic": "x", "partition": 0, "offset": 0}], "version": 1}')
     assert "low_watermark: 0" in same(sides, "kafka-delete-records", "--offset-json-file", str(file)).out
     same(sides, "kafka-log-dirs", "--describe", "--topic-list", "none")
+
+
+@pytest.mark.long
+def test_reassignments(sides: tuple[Side, Side], tmp_path: Path) -> None:
+    """Replicas are moved by plans, by one that is printed for a rollback, too; to where they are, with one broker."""
+    command, topics, plan = "kafka-reassign-partitions", tmp_path / "topics.json", tmp_path / "plan.json"
+    topics.write_text('{"version": 1, "topics": [{"topic": "x"}]}')
+    generated = same(sides, command, "--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "0")
+    rollback, proposed = generated.out.splitlines()[1::3]
+    file = ["--reassignment-json-file", str(plan)]
+    plan.write_text(proposed)
+    assert "Successfully started" in same(sides, command, "--execute", *file, "--throttle", "100000").out
+    assert "Clearing" in same(sides, command, "--verify", *file).out
+    same(sides, command, "--cancel", *file, "--preserve-throttles")
+    # Kafka's says that it moves replicas to the directories in which they are.
+    plan.write_text(rollback)
+    started = sides[1].run(command, "--execute", *file)
+    assert started.out.endswith("Successfully started partition reassignments for x-0,x-1,x-2\n")
+    assert same(sides, command, "--list").out == "No partition reassignments found.\n"
+    plan.write_text('{"version": 1, "partitions": [{"topic": "x", "partition": 0, "replicas": [7]}]}')
+    for side in sides:
+        failed = side.run(command, "--execute", "--reassignment-json-file", str(plan))
+        assert (failed.status, failed.out.splitlines()[0]) == (1, "Error: Unknown broker id 7")

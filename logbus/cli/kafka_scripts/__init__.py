@@ -9,6 +9,7 @@ Each is a module with a ``PARSER`` and a function ``run``, which gets the parsed
 * ``consumer_group_command``: ``kafka-consumer-groups``
 * ``config_command``: ``kafka-configs``
 * ``acl_command``: ``kafka-acls``
+* ``reassign_partitions_command``: ``kafka-reassign-partitions``
 * ``get_offsets_command``: ``kafka-get-offsets``
 * ``delete_records_command``: ``kafka-delete-records``
 * ``leader_election_command``: ``kafka-leader-election``

@@ -13,6 +13,7 @@ COMMANDS = {
     "kafka-consumer-groups": "consumer_group_command",
     "kafka-configs": "config_command",
     "kafka-acls": "acl_command",
+    "kafka-reassign-partitions": "reassign_partitions_command",
     "kafka-get-offsets": "get_offsets_command",
     "kafka-delete-records": "delete_records_command",
     "kafka-leader-election": "leader_election_command",

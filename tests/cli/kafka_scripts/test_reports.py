@@ -23,6 +23,12 @@ from logbus.cli.kafka_scripts.consumer_group_report import (
 from logbus.cli.kafka_scripts.consumer_group_reset import export_lines, imported_targets
 from logbus.cli.kafka_scripts.leader_election_command import result_lines
 from logbus.cli.kafka_scripts.log_dirs_command import report
+from logbus.cli.kafka_scripts.reassign_partitions_command import (
+    elsewhere,
+    plan_json,
+    verify_lines,
+)
+from logbus.cli.kafka_scripts.reassign_partitions_command import list_lines as reassignment_lines
 from logbus.cli.kafka_scripts.topic_description import (
     DescribedTopic,
     DescribeFilter,
@@ -48,7 +54,7 @@ from logbus.security.acl.acls import (
     ResourceType,
 )
 
-X0, X1 = TopicPartition("x", 0), TopicPartition("x", 1)
+X0, X1, Y0 = TopicPartition("x", 0), TopicPartition("x", 1), TopicPartition("y", 0)
 MEMBER = GroupMember("logbus-cli-e5ded5cc-fc43-4dde-9e2f-240c7383bad6", None, "logbus-cli", "127.0.0.1", (X0, X1))
 GROUP = GroupDescription("live", "Stable", "classic", "consumer", "range", Node(0, "127.0.0.1", 9092, None), (MEMBER,))
 EMPTY = GroupDescription("gone", "Empty", "classic", "consumer", "", Node(0, "127.0.0.1", 9092, None), ())
@@ -260,6 +266,41 @@ class OtherTextTest(SynchronousTestCase):
             "\t(principal=User:bob, host=*, operation=WRITE, permissionType=ALLOW)|\n"
             "|\n",
         )
+
+    def test_plans(self) -> None:
+        """A plan with the directories of replicas; what of it is done, and what is under way."""
+        plan = {X1: (1, 2), X0: (0,)}
+        self.assertEqual(
+            plan_json(plan, {(1, X1): "/data"}),
+            '{"version":1,"partitions":[{"topic":"x","partition":0,"replicas":[0],"log_dirs":["any"]},'
+            '{"topic":"x","partition":1,"replicas":[1,2],"log_dirs":["/data","any"]}]}',
+        )
+        self.assertEqual(
+            verify_lines({**plan, Y0: (3,)}, {X0: "done", X1: "under way", Y0: "differs"}, {Y0: (1, 2)}),
+            [
+                "Status of partition reassignment:",
+                "Reassignment of partition x-0 is completed.",
+                "Reassignment of partition x-1 is still in progress.",
+                "There is no active reassignment of partition y-0, but replica set is 1,2 rather than 3.",
+                "",
+            ],
+        )
+        self.assertEqual(reassignment_lines({}), ["No partition reassignments found."])
+        self.assertEqual(
+            reassignment_lines({X0: Reassignment((2, 1, 3), (3,), (1,)), X1: Reassignment((1,), (), ())}),
+            [
+                "Current partition reassignments:",
+                "x-0: replicas: 2,1,3. adding: 3. removing: 1.",
+                "x-1: replicas: 1.",
+            ],
+        )
+
+    def test_directories(self) -> None:
+        """A plan can name the directories that replicas are in, as the one for a rollback does."""
+        self.assertIsNone(elsewhere({(0, X0): "/a", (1, X0): "/b"}, {(0, X0): "/a"}))
+        wrong = elsewhere({(0, X0): "/b"}, {(0, X0): "/a"})
+        assert wrong is not None
+        self.assertTrue(wrong.startswith("x-0 is in /a of broker 0, not in /b; logbus log-dirs move "))
 
     def test_elections(self) -> None:
         """Those elected, those that needed no election, and the errors."""

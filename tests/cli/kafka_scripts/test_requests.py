@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,9 @@ from logbus.cli.kafka_scripts import (
     consumer_group_command,
     get_offsets_command,
     topic_command,
+)
+from logbus.cli.kafka_scripts import (
+    reassign_partitions_command as reassign,
 )
 from logbus.cli.kafka_scripts.client_settings import Settings
 from logbus.cli.kafka_scripts.config_entities import Entity, configs_to_add, entities_of, java_double
@@ -236,6 +240,40 @@ class OthersTest(SynchronousTestCase):
         self.assertEqual([entry.operation for entries in found.values() for entry in entries], [AclOperation.ALL])
         with self.assertRaisesRegex(UsageError, r"ResourceType TOPIC only supports operations \[READ, "):
             acl_command.entries_of(parse(["--allow-principal", "User:c", "--topic", "x", "--operation", "Frob"]), "add")
+
+    def test_plans(self) -> None:
+        """A plan as Kafka's command prints it is read again, with its directories; others are refused."""
+        path = self.mktemp()
+
+        def plan(text: str) -> object:
+            Path(path).write_text(text)
+            return reassign.plan_of(path)
+
+        x = TopicPartition("x", 0)
+        text = reassign.plan_json({x: (0, 1)}, {(0, x): "/data"})
+        self.assertEqual(plan(text), ({x: (0, 1)}, {(0, x): "/data"}))
+        for wrong, message in (
+            ("{", "is not JSON"),
+            ('{"partitions": 3}', path),
+            (text.replace('"any"', '"any","any"'), '"log_dirs" is not a list of a directory for each replica'),
+            (text.replace("[0,1]", "[0,0]"), "names a broker twice"),
+        ):
+            with self.assertRaises(UsageError) as caught:
+                plan(wrong)
+            self.assertIn(message, str(caught.exception))
+
+    def test_generated_plans(self) -> None:
+        """Topics and brokers of the plan to make."""
+        path = self.mktemp()
+        Path(path).write_text('{"version": 1, "topics": [{"topic": "x"}, {"topic": "y"}]}')
+        self.assertEqual(reassign.topics_to_move(path), ["x", "y"])
+        self.assertEqual(reassign.broker_list("0, 2"), [0, 2])
+        for wrong in ("0,0", "a", ""):
+            with self.assertRaises(UsageError):
+                reassign.broker_list(wrong)
+        Path(path).write_text('{"topics": [3]}')
+        with self.assertRaises(UsageError):
+            reassign.topics_to_move(path)
 
     def test_partitions(self) -> None:
         """Partitions by topics, numbers and ranges, whose ends are exclusive."""
