@@ -14,5 +14,6 @@ The server writes its addresses to a file, is controlled over HTTP, and ends wit
 * ``server_routes``: routes of the whole server
 * ``broker_routes``: routes of single brokers
 * ``topic_routes``: routes of topics
+* ``state_routes``: routes of snapshots, time and disks
 * ``fault_routes``: routes of faults, and of the requests that brokers got
 """

@@ -10,7 +10,9 @@ from attrs import define, field
 
 from logbus.errors import LogbusError
 from logbus.testing.broker import Broker
+from logbus.testing.disk_filling import FullDisk
 from logbus.testing.server.options import ServerOptions
+from logbus.testing.snapshots import Snapshot
 
 if TYPE_CHECKING:
     from logbus.testing.cluster import Cluster
@@ -23,8 +25,8 @@ class NotPossible(LogbusError):
     """The brokers are in a state, or of a kind, in which this cannot be done."""
 
 
-class NoSuchBroker(LogbusError):
-    """There is no broker of this number."""
+class NoSuchThing(LogbusError):
+    """There is no broker, or no snapshot, of this number."""
 
 
 @define(eq=False)
@@ -37,6 +39,9 @@ class BrokersUnderTest:
     cluster: Cluster | LocalCluster | None = field(default=None, init=False)
     _brokers: list[Broker] = field(factory=list, init=False)
     _frozen: set[int] = field(factory=set, init=False)
+    _snapshots: dict[int, Snapshot] = field(factory=dict, init=False)
+    _taken: int = field(default=0, init=False)
+    _full: dict[int, FullDisk] = field(factory=dict, init=False)
 
     # The whole server.
 
@@ -66,6 +71,8 @@ class BrokersUnderTest:
 
     def close(self) -> None:
         """End all, and remove their data."""
+        for snapshot in self._snapshots.values():
+            snapshot.close()
         self.thaw_all()
         if self.cluster is not None:
             self.cluster.close()
@@ -96,6 +103,8 @@ class BrokersUnderTest:
         recorded requests.
         """
         self._frozen.clear()
+        for number in list(self._full):
+            self.free_disk(number)
         for broker in self._brokers:
             if broker.in_process:
                 broker.faults.clear()
@@ -148,6 +157,46 @@ class BrokersUnderTest:
         if number in self._frozen:
             self._frozen.discard(number)
             broker.thaw()
+
+    # What they hold, and what is around them.
+
+    def snapshot(self) -> int:
+        """Keep what a single broker holds: the number of the snapshot."""
+        made = self._single().snapshot()
+        self._taken += 1
+        self._snapshots[self._taken] = made
+        return self._taken
+
+    def restore(self, number: int) -> None:
+        """Have a single broker hold what a snapshot has."""
+        self._single().restore(self._snapshot_of(number))
+
+    def forget(self, number: int) -> None:
+        """Remove a snapshot."""
+        self._snapshot_of(number).close()
+        del self._snapshots[number]
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass for all brokers; those of a cluster share their clocks."""
+        running = [broker for broker in self._brokers if broker.running]
+        if not running:
+            raise NotPossible("no broker runs")
+        self._require_inside(running[0], "has the clock of the machine")
+        running[0].advance(seconds)
+
+    def fill_disk(self, number: int) -> None:
+        """Have a broker's disk refuse every write."""
+        broker = self._of(number)
+        self._require_inside(broker, "has the disk of the machine")
+        if number not in self._full:
+            self._full[number] = broker.fill_disk()
+
+    def free_disk(self, number: int) -> None:
+        """End a :meth:`fill_disk`, if there is one."""
+        self._of(number)
+        full = self._full.pop(number, None)
+        if full is not None:
+            full.free()
 
     # What is told.
 
@@ -202,9 +251,25 @@ class BrokersUnderTest:
         for broker in launched:
             broker.wait_ready()
 
+    def _single(self) -> Broker:
+        if self.cluster is not None:
+            raise NotPossible("only a single broker has snapshots; a cluster can be reset")
+        self.thaw_all()
+        return self._brokers[0]
+
+    def _snapshot_of(self, number: int) -> Snapshot:
+        if number not in self._snapshots:
+            known = ", ".join(map(str, self._snapshots)) or "none"
+            raise NoSuchThing(f"there is no snapshot {number}; there are: {known}")
+        return self._snapshots[number]
+
+    def _require_inside(self, broker: Broker, otherwise: str) -> None:
+        if not broker.in_process:
+            raise NotPossible(f"a broker with a process of its own {otherwise}; start the server without --own-process")
+
     def _of(self, number: int) -> Broker:
         if not 0 <= number < len(self._brokers):
-            raise NoSuchBroker(f"there is no broker {number}; there are: {', '.join(map(str, self._numbers()))}")
+            raise NoSuchThing(f"there is no broker {number}; there are: {', '.join(map(str, self._numbers()))}")
         return self._brokers[number]
 
     def _numbers(self) -> range:

@@ -12,6 +12,7 @@ from logbus.admin.routing import Router, ViewRequest, route
 from logbus.testing.server.broker_routes import BrokerRoutes
 from logbus.testing.server.fault_routes import FaultRoutes
 from logbus.testing.server.server_routes import TOKEN, ControlledBrokers, ServerRoutes
+from logbus.testing.server.state_routes import StateRoutes
 from logbus.testing.server.topic_routes import TopicRoutes
 
 
@@ -47,7 +48,7 @@ def control_router(
     router = Router()
     server = ServerRoutes(controlled, described, end)
     views = [server, BrokerRoutes(controlled), TopicRoutes(controlled, reactor), FaultRoutes(controlled, reactor)]
-    router.add([*views, OpenApiRoute(router)])
+    router.add([*views, StateRoutes(controlled), OpenApiRoute(router)])
     return router
 
 

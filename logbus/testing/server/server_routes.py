@@ -14,7 +14,7 @@ from logbus.admin.json_schema import array, integer, nullable, object_schema, st
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.routing import ViewRequest, route
 from logbus.errors import ApiError, LogbusError
-from logbus.testing.server.brokers_under_test import BrokersUnderTest, NoSuchBroker, NotPossible, in_one_line
+from logbus.testing.server.brokers_under_test import BrokersUnderTest, NoSuchThing, NotPossible, in_one_line
 from logbus.testing.server.worker_thread import WorkerThread
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ def as_problem(failure: Failure) -> Any:
     :raise HttpProblem: for an error of logbus; others remain what they are.
     """
     error = failure.value
-    if isinstance(error, NoSuchBroker):
+    if isinstance(error, NoSuchThing):
         raise HttpProblem(HTTPStatus.NOT_FOUND, sentence(error)) from error
     if isinstance(error, NotPossible):
         raise HttpProblem(HTTPStatus.CONFLICT, sentence(error)) from error

@@ -99,6 +99,8 @@ def test_kill_and_freeze(apart: Told) -> None:
     assert send(apart, "POST", "/server/reset")[1]["brokers"][0]["state"] == "running"
     assert send(apart, "GET", "/topics") == (200, {"items": []})
     assert refused(apart, "POST", "/faults", {"action": "drop"})[0] == 409
+    assert refused(apart, "POST", "/time/advance", {"seconds": 1})[0] == 409
+    assert refused(apart, "POST", "/brokers/0/fill-disk")[0] == 409
 
 
 def test_not_apart(server: Told) -> None:
@@ -121,6 +123,8 @@ def test_cluster(tmp_path: Path) -> None:
         assert (status, {**anew, "token": told["token"]}) == (200, told)
         assert send(told, "GET", "/topics") == (200, {"items": []})
         assert refused(told, "POST", "/brokers/1/freeze")[0] == 409
+        assert refused(told, "POST", "/snapshots")[0] == 409
+        assert send(told, "POST", "/time/advance", {"seconds": 5}) == (204, None)
 
 
 def test_faults(server: Told) -> None:
@@ -146,6 +150,35 @@ def test_faults(server: Told) -> None:
     assert send(server, "DELETE", "/faults") == (204, None)
     assert send(server, "GET", "/faults") == (200, {"items": []})
     assert send(server, "DELETE", "/topics/orders")[0] == 204
+
+
+def test_snapshots(server: Told) -> None:
+    """A data set is prepared once; what came later is gone when it is restored."""
+    assert send(server, "POST", "/topics", {"name": "prepared"})[0] == 201
+    status, taken = send(server, "POST", "/snapshots")
+    assert status == 201
+    assert send(server, "POST", "/topics", {"name": "later"})[0] == 201
+    path = f"/snapshots/{taken['id']}"
+    assert send(server, "POST", f"{path}/restore") == (200, taken)
+    assert send(server, "GET", "/topics") == (200, {"items": [{"name": "prepared", "partitions": 2}]})
+    assert send(server, "DELETE", path) == (204, None)
+    assert refused(server, "POST", f"{path}/restore") == (404, f"There is no snapshot {taken['id']}; there are: none.")
+    assert send(server, "DELETE", "/topics/prepared")[0] == 204
+
+
+def test_time_and_disk(server: Told) -> None:
+    """Old records are removed once time has passed; a full disk takes no more, until it is free or all is reset."""
+    kept = {"retention.ms": "60000", "segment.ms": "60000"}
+    assert send(server, "POST", "/topics", {"name": "short", "partitions": 1, "configs": kept})[0] == 201
+    KafkaPython().produce(server["bootstrap"], "short", [Message(b"old")])
+    assert send(server, "POST", "/time/advance", {"seconds": 3600}) == (204, None)
+    assert refused(server, "POST", "/time/advance", {"seconds": 0})[0] == 400
+    assert send(server, "POST", "/brokers/0/fill-disk") == (204, None)
+    assert refused(server, "POST", "/topics", {"name": "none"})[0] >= 400
+    assert send(server, "POST", "/server/reset")[0] == 200
+    assert send(server, "POST", "/topics", {"name": "some"})[0] == 201
+    assert send(server, "POST", "/brokers/0/free-disk") == (204, None)
+    assert send(server, "DELETE", "/topics/some")[0] == 204
 
 
 @pytest.mark.parametrize(
