@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+# A run in this process forgets what it imports, and would import it all anew.
+import logbus.broker
+import logbus.client.admin.admin_client
+import logbus.testing.local_cluster
+import logbus.testing.pytest_report  # noqa: F401
+
 pytest_plugins = ["pytester"]
 
 
@@ -36,7 +42,7 @@ def test_fixtures(pytester: pytest.Pytester) -> None:
             assert not any(path.exists() for path in seen)
         """
     )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=5)
+    pytester.runpytest_inprocess("-p", "no:twisted", "-p", "no:cacheprovider").assert_outcomes(passed=5)
 
 
 def test_settings(pytester: pytest.Pytester) -> None:
@@ -56,7 +62,7 @@ def test_settings(pytester: pytest.Pytester) -> None:
             assert logbus_session_broker.config["workers"] == "2"
         """
     )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+    pytester.runpytest_inprocess("-p", "no:twisted", "-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
 def test_failing_start(pytester: pytest.Pytester) -> None:
@@ -70,7 +76,7 @@ def test_failing_start(pytester: pytest.Pytester) -> None:
             pass
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = pytester.runpytest_inprocess("-p", "no:twisted", "-p", "no:cacheprovider")
     result.assert_outcomes(errors=1)
     lines = result.stdout.lines
     at = next(number for number, line in enumerate(lines) if "ERROR at setup of test_one" in line)
@@ -124,7 +130,9 @@ def test_one_run(pytester: pytest.Pytester) -> None:
             assert len(logbus_session_cluster.running) == 3
         """
     )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider", "--strict-markers").assert_outcomes(passed=7)
+    pytester.runpytest_inprocess("-p", "no:twisted", "-p", "no:cacheprovider", "--strict-markers").assert_outcomes(
+        passed=7
+    )
 
 
 def test_misuse(pytester: pytest.Pytester) -> None:
@@ -161,7 +169,7 @@ def test_misuse(pytester: pytest.Pytester) -> None:
         def test_topic_argument(logbus_topic): pass
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rN")
+    result = pytester.runpytest_inprocess("-p", "no:twisted", "-p", "no:cacheprovider", "-rN")
     result.assert_outcomes(errors=9)
     lines = result.stdout.lines
     said = {line.split()[-2]: lines[at + 1 : at + 3] for at, line in enumerate(lines) if "ERROR at setup of" in line}
@@ -205,7 +213,7 @@ def test_report_of_a_failure(pytester: pytest.Pytester) -> None:
             raise SystemExit("stuck")
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--tb=short")
+    result = pytester.runpytest_inprocess("-p", "no:twisted", "-p", "no:cacheprovider", "--tb=short")
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(
         [
@@ -277,7 +285,7 @@ def test_plugin_is_cheap(pytester: pytest.Pytester) -> None:
 def test_fixtures_are_listed(pytester: pytest.Pytester) -> None:
     """``pytest --fixtures`` explains them."""
     pytester.makepyfile("")
-    listed = pytester.runpytest_subprocess("--fixtures", "-p", "no:cacheprovider")
+    listed = pytester.runpytest_inprocess("-p", "no:twisted", "--fixtures", "-p", "no:cacheprovider")
     listed.stdout.fnmatch_lines(["logbus_broker*", "*A real broker on a free port*"])
     listed.stdout.fnmatch_lines(["logbus_session_broker*"])
     listed.stdout.fnmatch_lines(["logbus_cluster*", "*Three real brokers that replicate*"])
