@@ -53,6 +53,8 @@ _POINTS: Mapping[str, Sequence[str | None]] = {
 _MODULES = {PARQUET: "load_driver", DELTA: "load_driver", ICEBERG: "iceberg_driver"}
 _LOOK = 0.02
 _MOST_FAILURES = 5
+_LONG_PATIENCE = 4 * PATIENCE
+"""Seconds: half of the records may be left to the last driver."""
 
 
 class _Told:
@@ -196,7 +198,7 @@ class Drivers:
         """
         self.told.touch()
         self.running()
-        self._process.join(PATIENCE)
+        self._process.join(_LONG_PATIENCE)
         assert self._process.exitcode == 0, self.log.read_text()[-1000:]
         self._process = None
         return self.log.read_text().strip().rpartition("\n")[2]
