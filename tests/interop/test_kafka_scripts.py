@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 from attrs import frozen
 
@@ -70,6 +71,8 @@ def sides() -> Iterator[tuple[Side, Side]]:
 def answers(text: str) -> list[str]:
     """The lines of an answer, and settings in them, in one order, since Kafka's is that of hashes; without ids."""
     text = re.sub(r"(?<=TopicId: )\S+", "ID", text)
+    # How long a transaction takes is more the second time.
+    text = re.sub(r"(?<=\t)[0-9]+ +\t(?=\S+-[0-9]+ +\t$)", "DURATION\t", text, flags=re.MULTILINE)
     # Kafka puts a blank before the first ACL that is added, whichever it is.
     return sorted(re.sub(r"(?<=Configs: )\S+", _in_order, line).removeprefix(" ") for line in text.splitlines())
 
@@ -312,3 +315,25 @@ def test_reassignments(sides: tuple[Side, Side], tmp_path: Path) -> None:
     for side in sides:
         failed = side.run(command, "--execute", "--reassignment-json-file", str(plan))
         assert (failed.status, failed.out.splitlines()[0]) == (1, "Error: Unknown broker id 7")
+
+
+@pytest.mark.long
+def test_transactions(sides: tuple[Side, Side]) -> None:
+    """Transactions are listed, described and ended."""
+    command = "kafka-transactions"
+    for name in ("billing", *(side.own for side in sides)):
+        producer = confluent_kafka.Producer({"bootstrap.servers": sides[0].bootstrap, "transactional.id": name})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        producer.produce("x", b"value", partition=0)
+        producer.flush(60)
+    assert "Ongoing" in same(sides, command, "list", "--transactional-id-pattern", "b.*").out
+    assert "\tx-0 " in same(sides, command, "describe", "--transactional-id", "billing").out
+    producers = same(sides, command, "describe-producers", "--topic", "x", "--partition", "0")
+    assert "CurrentTransactionStartOffset" in producers.out
+    same(sides, command, "find-hanging", "--broker-id", "0")
+    same(sides, command, "forceTerminateTransaction", "--transactionalId", "OWN")
+    same(sides, command, "list", "--duration-filter", "1000000", "--transactional-id-pattern", "b.*")
+    failed = [side.run(command, "describe", "--transactional-id", "none") for side in sides]
+    assert failed[0].status == failed[1].status == 1
+    assert failed[0].err.partition(": ")[0] == failed[1].err.partition(": ")[0]

@@ -13,6 +13,7 @@ Each is a module with a ``PARSER`` and a function ``run``, which gets the parsed
 * ``get_offsets_command``: ``kafka-get-offsets``
 * ``delete_records_command``: ``kafka-delete-records``
 * ``leader_election_command``: ``kafka-leader-election``
+* ``transactions_command``: ``kafka-transactions``
 * ``log_dirs_command``: ``kafka-log-dirs``
 
 Their parts:

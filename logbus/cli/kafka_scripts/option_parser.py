@@ -3,8 +3,8 @@ Parses arguments by the rules of joptsimple, with which Kafka's commands read th
 
 ``--name value``, ``--name=value`` and ``-name value`` are the same, and so is a beginning of a name that only one
 option has. An option with an argument takes the next word, whatever it is; one with an optional argument takes it
-unless it looks like an option. ``--`` ends the options. Words that are not part of an option are ignored, as Kafka's
-commands do.
+unless it looks like an option. ``--`` ends the options. Words that are not part of an option are ignored, as by Kafka's
+commands, unless a command asks for them.
 """
 
 from __future__ import annotations
@@ -66,10 +66,12 @@ class ParsedOptions:
     The options in the arguments of a command.
 
     :ivar given: their names and arguments, in order.
+    :ivar words: the arguments that are neither.
     """
 
-    def __init__(self, given: Sequence[tuple[str, str | None]]) -> None:
+    def __init__(self, given: Sequence[tuple[str, str | None]], words: Sequence[str] = ()) -> None:
         self.given = given
+        self.words = words
         found: dict[str, list[str | None]] = {}
         for name, argument in given:
             found.setdefault(name, []).append(argument)
@@ -170,12 +172,15 @@ class OptionParser:
         :raise UsageError: an option is unknown, not served, or lacks its argument, or the argument is wrong.
         """
         given: list[tuple[str, str | None]] = []
+        others: list[str] = []
         words = list(arguments)
         while words:
             word = words.pop(0)
             if word == "--":
+                others += words
                 break
             if not _looks_like_an_option(word):
+                others.append(word)
                 continue
             name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
             option = self._option(name)
@@ -191,7 +196,7 @@ class OptionParser:
             if argument is not None and option.bits:
                 _check_integer(option, argument)
             given.append((option.name, argument))
-        return ParsedOptions(given)
+        return ParsedOptions(given, others)
 
     def usage(self) -> str:
         """A text about all options."""

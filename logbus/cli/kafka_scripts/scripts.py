@@ -17,6 +17,7 @@ COMMANDS = {
     "kafka-get-offsets": "get_offsets_command",
     "kafka-delete-records": "delete_records_command",
     "kafka-leader-election": "leader_election_command",
+    "kafka-transactions": "transactions_command",
     "kafka-log-dirs": "log_dirs_command",
 }
 """The module of each command."""

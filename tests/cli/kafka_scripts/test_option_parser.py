@@ -85,7 +85,8 @@ class OptionParserTest(SynchronousTestCase):
             self.assertEqual(refused("--num", text), f"Cannot parse argument '{text}' of option num")
 
     def test_others(self) -> None:
-        """Other words are ignored, and what follows "--" is one."""
+        """Other words are kept apart, and what follows "--" is one."""
+        self.assertEqual(PARSER.parse(["x", "-", "--topics=3", "--", "--num"]).words, ["x", "-", "--num"])
         self.assertEqual(parsed("x", "-", "--topics=3", "--", "--num"), [("topics", None)])
 
     def test_repeated(self) -> None:

@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cli.groups.group_lag import GroupReport, PartitionLag
 from logbus.cli.groups.offset_reset import OffsetResetPlan
+from logbus.cli.hanging_transactions import OpenTransaction
 from logbus.cli.kafka_scripts.acl_command import acl_lines
 from logbus.cli.kafka_scripts.config_entities import Entity
 from logbus.cli.kafka_scripts.config_report import config_lines, quota_line, scram_line
@@ -35,11 +36,18 @@ from logbus.cli.kafka_scripts.topic_description import (
     EligibleReplicas,
     topic_lines,
 )
+from logbus.cli.kafka_scripts.transactions_command import (
+    description_table,
+    hanging_table,
+    list_table,
+    producers_table,
+)
 from logbus.client.admin.config_admin import ConfigEntry, ConfigSource, ConfigSynonym
 from logbus.client.admin.group_admin import GroupDescription, GroupMember, ListedGroup
 from logbus.client.admin.log_dir_admin import LogDir, ReplicaInfo
 from logbus.client.admin.quota_admin import QuotaEntity
 from logbus.client.admin.replica_admin import Reassignment
+from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction, TransactionDescription
 from logbus.client.cluster.cluster import Node, PartitionMetadata, TopicMetadata
 from logbus.coordination.offset_target import OffsetChange
 from logbus.errors import ApiError, ErrorCode
@@ -293,6 +301,30 @@ class OtherTextTest(SynchronousTestCase):
                 "x-0: replicas: 2,1,3. adding: 3. removing: 1.",
                 "x-1: replicas: 1.",
             ],
+        )
+
+    def test_transactions(self) -> None:
+        """Values are padded to their columns, and have tabs behind them."""
+        self.assertEqual(
+            list_table([ListedTransaction("billing", 7, "Ongoing", 0)]),
+            "TransactionalId\tCoordinator\tProducerId\tTransactionState\t\n"
+            "billing        \t0          \t7         \tOngoing         \t",
+        )
+        producer = ActiveProducer(7, 0, 5, 1795667644246, -1, None)
+        self.assertEqual(
+            producers_table([producer]).splitlines()[1],
+            "7         \t0            \t-1                    \t5           \t1795667644246\t"
+            "None                         \t",
+        )
+        found = TransactionDescription("billing", "Empty", 7, 0, 60000, None, (), Node(0, "127.0.0.1", 9092, None))
+        self.assertEqual(
+            [each.strip() for each in description_table(found, 0).splitlines()[1].split("\t")],
+            ["0", "billing", "7", "0", "Empty", "60000", "None", "None", "", ""],
+        )
+        hanging = OpenTransaction(X1, producer, 3)
+        self.assertEqual(
+            [each.strip() for each in hanging_table([hanging], 1795667764246).splitlines()[1].split("\t")],
+            ["x", "1", "7", "0", "-1", "3", "1795667644246", "2", ""],
         )
 
     def test_directories(self) -> None:

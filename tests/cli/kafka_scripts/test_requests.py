@@ -17,6 +17,7 @@ from logbus.cli.kafka_scripts import (
     consumer_group_command,
     get_offsets_command,
     topic_command,
+    transactions_command,
 )
 from logbus.cli.kafka_scripts import (
     reassign_partitions_command as reassign,
@@ -261,6 +262,20 @@ class OthersTest(SynchronousTestCase):
             with self.assertRaises(UsageError) as caught:
                 plan(wrong)
             self.assertIn(message, str(caught.exception))
+
+    def test_transactions(self) -> None:
+        """Each action has options of its own."""
+        for arguments, message in (
+            ([*B], "too few arguments"),
+            ([*B, "frob"], "invalid choice: 'frob' (choose from list, describe, "),
+            ([*B, "list", "--topic", "x"], "unrecognized arguments: '--topic'; list has --duration-filter, "),
+            ([*B, "describe"], "argument --transactional-id is required"),
+            ([*B, "abort", "--topic", "x", "--partition", "0"], "either with --start-offset or --producer-id"),
+            ([*B, "find-hanging"], "must be limited with --broker-id or --topic"),
+            (["list"], "argument --bootstrap-server is required"),
+        ):
+            said = refusal(transactions_command.PARSER, transactions_command.run, *arguments)
+            self.assertIn(message, said)
 
     def test_generated_plans(self) -> None:
         """Topics and brokers of the plan to make."""
