@@ -22,6 +22,7 @@ from tests.interop.consumers.aiokafka_consumer import Aiokafka
 from tests.interop.consumers.confluent_consumer import Confluent
 from tests.interop.consumers.interface import SECONDS, Committed, Consumer, Listener, Place, Record, Settings
 from tests.interop.consumers.kafka_python_consumer import KafkaPython
+from tests.interop.consumers.logbus_aio_consumer import OursOnAsyncio
 from tests.interop.consumers.logbus_consumer import Ours
 
 __all__ = ["KINDS", "LIBRARIES", "SECONDS", "Committed", "Consumer", "Listener", "Place", "Record", "Settings"]
@@ -48,6 +49,8 @@ KINDS: dict[str, Make] = {
     "logbus-cooperative": functools.partial(Ours, "classic", "cooperative-sticky"),
     "logbus-consumer-uniform": functools.partial(Ours, "consumer", "uniform"),
     "logbus-consumer-range": functools.partial(Ours, "consumer", "range"),
+    "logbus-aio-cooperative": functools.partial(OursOnAsyncio, "classic", "cooperative-sticky"),
+    "logbus-aio-consumer-uniform": functools.partial(OursOnAsyncio, "consumer", "uniform"),
 }
 #: One of each library and protocol, for what does not depend on who gets which partition.
 LIBRARIES = (
@@ -57,4 +60,5 @@ LIBRARIES = (
     "aiokafka-range",
     "logbus-range",
     "logbus-consumer-uniform",
+    "logbus-aio-consumer-uniform",
 )
