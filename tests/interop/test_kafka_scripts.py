@@ -295,6 +295,15 @@ def test_files(sides: tuple[Side, Side], tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_api_versions(sides: tuple[Side, Side]) -> None:
+    """The same APIs, of which each uses the newest version that it knows."""
+    found = [side.run("kafka-broker-api-versions") for side in sides]
+    theirs, ours = (re.sub(r" \[usable: [0-9]+\]", "", each.out).splitlines() for each in found)
+    assert ours == theirs
+    assert found[0].status == found[1].status == 0
+
+
+@pytest.mark.long
 def test_reassignments(sides: tuple[Side, Side], tmp_path: Path) -> None:
     """Replicas are moved by plans, by one that is printed for a rollback, too; to where they are, with one broker."""
     command, topics, plan = "kafka-reassign-partitions", tmp_path / "topics.json", tmp_path / "plan.json"

@@ -15,6 +15,7 @@ Each is a module with a ``PARSER`` and a function ``run``, which gets the parsed
 * ``leader_election_command``: ``kafka-leader-election``
 * ``transactions_command``: ``kafka-transactions``
 * ``log_dirs_command``: ``kafka-log-dirs``
+* ``broker_api_versions_command``: ``kafka-broker-api-versions``
 
 Their parts:
 

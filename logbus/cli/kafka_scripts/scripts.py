@@ -19,6 +19,7 @@ COMMANDS = {
     "kafka-leader-election": "leader_election_command",
     "kafka-transactions": "transactions_command",
     "kafka-log-dirs": "log_dirs_command",
+    "kafka-broker-api-versions": "broker_api_versions_command",
 }
 """The module of each command."""
 

@@ -10,6 +10,7 @@ from logbus.cli.groups.group_lag import GroupReport, PartitionLag
 from logbus.cli.groups.offset_reset import OffsetResetPlan
 from logbus.cli.hanging_transactions import OpenTransaction
 from logbus.cli.kafka_scripts.acl_command import acl_lines
+from logbus.cli.kafka_scripts.broker_api_versions_command import versions_text
 from logbus.cli.kafka_scripts.config_entities import Entity
 from logbus.cli.kafka_scripts.config_report import config_lines, quota_line, scram_line
 from logbus.cli.kafka_scripts.consumer_group_report import (
@@ -61,6 +62,7 @@ from logbus.security.acl.acls import (
     ResourcePattern,
     ResourceType,
 )
+from logbus.wire.version_range import VersionRange
 
 X0, X1, Y0 = TopicPartition("x", 0), TopicPartition("x", 1), TopicPartition("y", 0)
 MEMBER = GroupMember("logbus-cli-e5ded5cc-fc43-4dde-9e2f-240c7383bad6", None, "logbus-cli", "127.0.0.1", (X0, X1))
@@ -326,6 +328,24 @@ class OtherTextTest(SynchronousTestCase):
             [each.strip() for each in hanging_table([hanging], 1795667764246).splitlines()[1].split("\t")],
             ["x", "1", "7", "0", "-1", "3", "1795667644246", "2", ""],
         )
+
+    def test_api_versions(self) -> None:
+        """Each API that clients may meet, and the version used of it."""
+        served = {0: VersionRange(0, 13), 1: VersionRange(4, 4), 2: VersionRange(9, 11), 3: VersionRange(0, 1)}
+        ours = {0: VersionRange(3, 12), 1: VersionRange(4, 18), 2: VersionRange(1, 8), 3: VersionRange(2, 13)}
+        lines = versions_text(Node(1, "::1", 9092, "east"), served, ours).splitlines()
+        self.assertEqual(
+            lines[:6],
+            [
+                "::1:9092 (id: 1 rack: east isFenced: false) -> (",
+                "\tProduce(0): 0 to 13 [usable: 12],",
+                "\tFetch(1): 4 [usable: 4],",
+                "\tListOffsets(2): 9 to 11 [unusable: node too new],",
+                "\tMetadata(3): 0 to 1 [unusable: node too old],",
+                "\tOffsetCommit(8): UNSUPPORTED,",
+            ],
+        )
+        self.assertEqual(lines[-2:], ["\tDeleteShareGroupOffsets(92): UNSUPPORTED", ")"])
 
     def test_directories(self) -> None:
         """A plan can name the directories that replicas are in, as the one for a rollback does."""
