@@ -21,12 +21,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
-from logbus.testing.broker_process import SHOWN_LINES, BrokerFailed, BrokerProcess, local_listener
+from logbus.testing.broker_process import SHOWN_LINES, BrokerFailed, BrokerProcess
 from logbus.testing.broker_thread import BrokerThread
 from logbus.testing.closable import Closable
 from logbus.testing.controlled import Controlled
 from logbus.testing.held_ports import HeldPorts
 from logbus.testing.inspected import Inspected
+from logbus.testing.placement import Placement
 from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.snapshots import Snapshot
@@ -74,6 +75,8 @@ class Broker(Inspected, Controlled, Closable):
     :param snapshot: the data to begin with: what :meth:`snapshot` of another broker gave.
     :param as_version: advertise the API versions of this Kafka release, such as ``"3.9"``, for tests of clients that
         meet older brokers.
+    :param placement: where it listens, and what it tells its clients, for a broker that others than this machine's
+        programs use; what is set later holds from the next start on.
     :param timeout: seconds to wait for a start or a stop.
 
     :ivar bootstrap: ``"127.0.0.1:PORT"`` for clients, while it runs.  The ports stay the same over a restart.
@@ -90,12 +93,14 @@ class Broker(Inspected, Controlled, Closable):
         in_process: bool = True,
         snapshot: Snapshot | None = None,
         as_version: str | None = None,
+        placement: Placement | None = None,
         timeout: float = 120.0,
     ) -> None:
         super().__init__()
         if as_version is not None:
             release_table(as_version)
         self.as_version = as_version
+        self.placement = placement or Placement()
         self.config: dict[str, Setting] = {**TEST_CONFIG, **_logins(users or {}), **as_texts(config or {})}
         self.in_process = in_process and self.config.get("workers", "1") == "1"
         self.timeout = timeout
@@ -127,6 +132,11 @@ class Broker(Inspected, Controlled, Closable):
     def admin_url(self) -> str:
         """The HTTP address of metrics, health and the REST API."""
         return f"http://{self._address('admin')}"
+
+    @property
+    def kafka_port(self) -> int:
+        """The port that it listens on for Kafka clients."""
+        return self._port("kafka")
 
     @property
     def running(self) -> bool:
@@ -320,10 +330,16 @@ class Broker(Inspected, Controlled, Closable):
             config["workers.first.port"] = str(self._ports_of_workers(int(workers)))
         if self.in_process:
             return BrokerThread(
-                config, self.data_dir, ports, self._book, self._history, self._filling, release=self.as_version
+                config,
+                self.data_dir,
+                ports,
+                self._book,
+                self._history,
+                self._filling,
+                release=self.as_version,
+                placement=self.placement,
             )
-        listeners = [local_listener(name, port) for name, port in ports.items()]
-        return BrokerProcess(config, self.data_dir, listeners, release=self.as_version)
+        return BrokerProcess(config, self.data_dir, *self.placement.options(ports), release=self.as_version)
 
     def _ports_of_workers(self, count: int) -> int:
         """The first of the ports that workers have of their own: the same at every start, too."""
@@ -336,7 +352,7 @@ class Broker(Inspected, Controlled, Closable):
     def _port(self, name: str) -> int:
         """The port of a listener: the same at every start until the broker is closed."""
         if name not in self._ports:
-            self._ports[name] = self._held.free("127.0.0.1")
+            self._ports[name] = self.placement.ports.get(name) or self._held.free(self.placement.host)
         return self._ports[name]
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from logbus.attrs_code import kept_attrs_code
 from logbus.errors import LogbusError
 from logbus.testing.broker_log import ThreadLog
 from logbus.testing.broker_process import BrokerFailed
+from logbus.testing.placement import Placement
 from logbus.testing.reactor_thread import ReactorThread
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class BrokerThread:
     :param store: called in the thread, gives the metadata store; None: that of the configuration.
     :param links: wraps what connects to other brokers; None: they are connected to as they are.
     :param release: advertise this Kafka release's versions; None: the default table.
+    :param placement: where it listens; None: on 127.0.0.1.
     :param book: the faults of its clients' requests.
     :param history: where these are recorded.
     :param filling: whether its disk is full.
@@ -61,6 +63,7 @@ class BrokerThread:
         store: Callable[[], MemoryStore] | None = None,
         release: str | None = None,
         links: Callable[[ConnectTo], ConnectTo] | None = None,
+        placement: Placement | None = None,
     ) -> None:
         self._started: Future[Mapping[str, str]] = Future()
         self._ended: Future[None] = Future()
@@ -73,6 +76,7 @@ class BrokerThread:
         self._make_store = store
         self._release = release
         self._links = links
+        self._placement = placement or Placement()
         self._stop_failure: BaseException | None = None
         self._stopping = False
         self._directories = [Path(each) for each in config.get("log.dirs", str(data_dir)).split(",")]
@@ -134,7 +138,6 @@ class BrokerThread:
         from logbus.cluster.peers import tcp
         from logbus.config import ConfigView
         from logbus.config.keys import LOG_DIRS
-        from logbus.ilogbus import Listener
         from logbus.listener_config import secured
         from logbus.protocols import protocol_plugins
         from logbus.storage.filesystem.disk import disks_at
@@ -145,9 +148,7 @@ class BrokerThread:
         from logbus.testing.requests.recorder import Recorder
 
         settings = ConfigView.load(set={"log.dirs": str(data_dir), **config})
-        listeners = [
-            secured(Listener(name, name, f"tcp:{port}:interface=127.0.0.1"), settings) for name, port in ports.items()
-        ]
+        listeners = [secured(self._placement.listener(name, port), settings) for name, port in ports.items()]
         if self._make_store is not None:
             self.store = self._make_store()
         kafka = KafkaListeners()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import click
@@ -33,6 +35,21 @@ from logbus.cli.options import parse_pairs
     help="Run each broker as a process of its own, which can be killed and frozen; several need ZooKeeper.",
 )
 @click.option("--detached", is_flag=True, help="Do not end with the parent process.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Listen on this IPv4 address, as 0.0.0.0."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="For Kafka clients.  [default: a free one]")
+@click.option("--admin-port", type=click.IntRange(0, 65535), default=0, help="For HTTP.  [default: a free one]")
+@click.option(
+    "--control-port", type=click.IntRange(0, 65535), default=0, help="For the tests' control.  [default: a free one]"
+)
+@click.option("--advertise", metavar="HOST:PORT", help="The address that Kafka clients are told.")
+@click.option(
+    "--token",
+    envvar="LOGBUS_TEST_SERVER_TOKEN",
+    show_envvar=True,
+    help="What the control interface demands.  [default: a random one]",
+)
 @click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Log to this file.")
 @click.option(
     "--timeout",
@@ -47,6 +64,12 @@ def test_server(
     settings: tuple[str, ...],
     own_process: bool,
     detached: bool,
+    host: str,
+    port: int,
+    admin_port: int,
+    control_port: int,
+    advertise: str | None,
+    token: str | None,
     log_file: Path | None,
     timeout: float,
 ) -> None:
@@ -60,9 +83,14 @@ def test_server(
       logbus test-server --port-file /tmp/server.json
       logbus test-server --brokers 3 --set num.partitions=6
     """
+    from logbus.testing.placement import Placement
     from logbus.testing.server.options import ServerOptions
     from logbus.testing.server.run import run_server
 
+    _check_host(host)
+    _check_token(token)
+    advertised = None if advertise is None else _address(advertise)
+    placed = advertised is not None or port or admin_port or host != "127.0.0.1"
     run_server(
         ServerOptions(
             port_file=None if port_file is None else port_file.absolute(),
@@ -70,7 +98,30 @@ def test_server(
             config=parse_pairs(settings, "--set"),
             own_process=own_process,
             detached=detached,
+            placement=Placement(host, {"kafka": port, "admin": admin_port}, advertised) if placed else Placement(),
+            control_port=control_port,
+            token=token,
             log_file=log_file,
             timeout=timeout,
         )
     )
+
+
+def _check_host(host: str) -> None:
+    try:
+        IPv4Address(host)
+    except ValueError:
+        raise click.BadParameter(f"{host!r} is no IPv4 address, such as 0.0.0.0", param_hint="--host") from None
+
+
+def _check_token(token: str | None) -> None:
+    if token is not None and not re.fullmatch(r"[A-Za-z0-9._~+/-]+=*", token):
+        raise click.BadParameter("it has other characters than letters, digits and ._~+/-", param_hint="--token")
+
+
+def _address(text: str) -> tuple[str, int]:
+    """A host and a port."""
+    found = re.fullmatch(r"([A-Za-z0-9._-]+):([0-9]{1,5})", text)
+    if found is None or not 0 < int(found[2]) < 65536:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT, such as localhost:9092", param_hint="--advertise")
+    return found[1], int(found[2])

@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from logbus.errors import LogbusError
 from logbus.testing.broker import Broker
 from logbus.testing.disk_filling import FullDisk
+from logbus.testing.placement import LOOPBACK
 from logbus.testing.server.options import ServerOptions
 from logbus.testing.snapshots import Snapshot
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from logbus.testing.cluster import Cluster
     from logbus.testing.local_cluster import LocalCluster
 
+OPEN = {"admin.authentication": "optional"}
+"""Whoever has a test broker listen on other addresses wants others to reach it, and not to log in."""
 RUNNING, STOPPED, FROZEN = "running", "stopped", "frozen"
 
 
@@ -54,7 +57,12 @@ class BrokersUnderTest:
         options = self.options
         if options.brokers == 1:
             self._brokers = [
-                Broker(options.config, in_process=not options.own_process, timeout=options.timeout),
+                Broker(
+                    {**(OPEN if options.placement.host != LOOPBACK else {}), **options.config},
+                    in_process=not options.own_process,
+                    placement=options.placement,
+                    timeout=options.timeout,
+                ),
             ]
             self._brokers[0].start()
             return
@@ -158,6 +166,22 @@ class BrokersUnderTest:
             self._frozen.discard(number)
             broker.thaw()
 
+    def advertise(self, host: str, port: int) -> None:
+        """Have a single broker tell its clients another address; it is started again."""
+        if self.cluster is not None:
+            raise NotPossible("only a single broker can be told its address")
+        broker = self._brokers[0]
+        broker.placement = evolve(broker.placement, advertised=(host, port))
+        self.restart(0)
+
+    def reached(self, host: str, port: int) -> tuple[str, int]:
+        """Where this process reaches a broker that tells its clients an address, which may be one outside."""
+        for broker in self._brokers:
+            if (host, port) == broker.placement.advertised:
+                local = "127.0.0.1" if broker.placement.host == "0.0.0.0" else broker.placement.host
+                return local, broker.kafka_port
+        return host, port
+
     # What they hold, and what is around them.
 
     def snapshot(self) -> int:
@@ -217,6 +241,7 @@ class BrokersUnderTest:
             {
                 "id": number,
                 "bootstrap": broker.bootstrap if broker.started else None,
+                "port": broker.kafka_port,
                 "admin_url": broker.admin_url if broker.started else None,
                 "state": FROZEN if number in self._frozen else RUNNING if broker.running else STOPPED,
             }

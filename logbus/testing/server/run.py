@@ -21,6 +21,7 @@ from logbus.errors import ConfigError, LogbusError
 from logbus.net.garbage_collection import StartupCollection
 from logbus.net.reactor_choice import install_reactor
 from logbus.net.without_tls import import_without_tls
+from logbus.testing.placement import Placement
 from logbus.testing.server.options import ServerOptions
 from logbus.testing.server.port_file import PortFile
 
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
 RESERVED_KEYS: Mapping[str, str] = {
     "broker.id": "brokers are numbered from 0",
-    "listeners": "the server chooses free ports; see --port",
+    "listeners": "see --host and --port",
     "advertised.listeners": "see --advertise",
-    "admin.listeners": "the server chooses free ports; see --admin-port",
+    "admin.listeners": "see --host and --admin-port",
     "log.dir": "the data is in a temporary directory",
     "log.dirs": "the data is in a temporary directory",
     "zookeeper.connect": "a cluster has its own",
@@ -75,6 +76,8 @@ def _check(options: ServerOptions) -> None:
 
     :raise ConfigError: names the wrong one.
     """
+    if options.brokers > 1 and options.placement != Placement():
+        raise ConfigError("--host, --port, --admin-port and --advertise are for a single broker, not for --brokers")
     for name in sorted(RESERVED_KEYS.keys() & options.config.keys()):
         raise ConfigError(f"--set {name}: is not for a test server: {RESERVED_KEYS[name]}")
     ConfigView.load(set=options.config, origins=dict.fromkeys(options.config, "--set"))
@@ -156,7 +159,7 @@ class _Server:
         router = control_router(
             controlled, self.reactor, described, lambda: self.reactor.callLater(0, end, "a request")
         )
-        site = ControlSite(self.reactor, time.time, self.token, router, any_host=options.host != "127.0.0.1")
+        site = ControlSite(self.reactor, time.time, self.token, router, any_host=options.placement.host != "127.0.0.1")
         if watch is not None:
             watch.start()
         try:
@@ -183,10 +186,10 @@ class _Server:
 
         options = self.options
         try:
-            port = self.reactor.listenTCP(options.control_port, site, interface=options.host)
+            port = self.reactor.listenTCP(options.control_port, site, interface=options.placement.host)
         except CannotListenError as e:
             raise StartFailed(f"--control-port {options.control_port}: {e.socketError}") from e
-        host = "127.0.0.1" if options.host == "0.0.0.0" else options.host
+        host = "127.0.0.1" if options.placement.host == "0.0.0.0" else options.placement.host
         self.control_url = f"http://{host}:{port.getHost().port}/api/v1"
         return port
 

@@ -24,6 +24,7 @@ BROKER = object_schema(
     "A broker.",
     id=integer("Its number."),
     bootstrap=nullable(string("HOST:PORT for Kafka clients; null: it was never ready.")),
+    port=integer("The port that it listens on for Kafka clients."),
     admin_url=nullable(string("Its HTTP address.")),
     state=string("What it does.", enum=["running", "stopped", "frozen"]),
 )
@@ -130,6 +131,23 @@ class ServerRoutes:
     @route("POST", "/api/v1/server/stop", "Stop all brokers in order", answer=ADDRESSES, rights=TOKEN, errors=FAILURES)
     def stop(self, call: ViewRequest) -> Deferred[Mapping[str, Any]]:
         return self._change(self.controlled.brokers.stop_all)
+
+    @route(
+        "POST",
+        "/api/v1/server/advertise",
+        "Have a single broker tell its clients another address: one that a container's port was mapped to",
+        answer=ADDRESSES,
+        body=object_schema(
+            "The address.",
+            host=string("A name or an address.", pattern="^[A-Za-z0-9._-]{1,253}$"),
+            port=integer("The port.", minimum=1, maximum=65535),
+        ),
+        rights=f"{TOKEN} The broker is started again, and keeps its data.",
+        errors=FAILURES,
+    )
+    def advertise(self, call: ViewRequest) -> Deferred[Mapping[str, Any]]:
+        host, port = call.body["host"], call.body["port"]
+        return self._change(lambda: self.controlled.brokers.advertise(host, port))
 
     @route(
         "POST",

@@ -14,6 +14,8 @@ from logbus.admin.routing import ViewRequest, route
 from logbus.testing.server.server_routes import FAILURES, TOKEN, ControlledBrokers, as_problem
 
 if TYPE_CHECKING:
+    from twisted.internet.interfaces import IStreamClientEndpoint
+
     from logbus.client.admin.admin_client import AdminClient
 
 T = TypeVar("T")
@@ -105,6 +107,11 @@ class TopicRoutes:
 
         return self._with_admin(deleted)
 
+    def _endpoint(self, host: str, port: int) -> IStreamClientEndpoint:
+        from twisted.internet.endpoints import HostnameEndpoint
+
+        return HostnameEndpoint(self.reactor, *self.controlled.brokers.reached(host, port))
+
     def _with_admin(self, work: Callable[[AdminClient], Awaitable[T]]) -> Deferred[T]:
         async def run() -> T:
             # Needed by those alone who ask for it: the client takes as long to import as a broker.
@@ -113,7 +120,7 @@ class TopicRoutes:
 
             # After the changes of brokers that were asked for before.
             bootstrap = await self.controlled.worker.run(lambda: self.controlled.brokers.bootstrap)
-            cluster = Cluster(self.reactor, bootstrap, client_id="logbus-test-server")
+            cluster = Cluster(self.reactor, bootstrap, client_id="logbus-test-server", endpoint=self._endpoint)
             try:
                 return await work(AdminClient(cluster))
             finally:
