@@ -4,7 +4,8 @@ Measures for how long events that concern very many partitions, groups or transa
     python -m benchmarks.longest_events [--partitions 10000] [--groups 50000] [--ids 20000] [--topics 10000]
 
 They are what happens on a broker when others come and go: it takes office as the controller, gets other roles for its
-partitions, loads groups and transactions; and what goes on after a response: offsets expire, or their topic is deleted.
+partitions, loads groups and transactions; what goes on after a response: offsets expire, or their topic is deleted;
+what is done periodically to all logs; and requests about all that there is.
 The broker is a process of its own, which is told over a Unix socket to begin each of them. As in
 :mod:`benchmarks.longest_turns`, a turn is all that the reactor does between two polls, in CPU of its thread.
 """
@@ -20,13 +21,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from benchmarks import requests_about_many
 from benchmarks.compare.systems import Logbus, free_port
+from benchmarks.event_commands import control, the_broker
 from benchmarks.longest_turns import FIGURES, Client, add_stacks, environment, serve, wait_for
 from logbus.interpreter import InterpreterBuild
 from logbus.records.file_slice import joined
@@ -44,82 +48,6 @@ IN_FLIGHT = 200
 """Requests of one connection."""
 CALM, MOST_IDLE = 0.3, 0.05
 """An event is over when the broker took less than that share of a core for so many seconds."""
-ELSEWHERE = 99
-"""A broker that does not exist."""
-
-
-def the_broker() -> Callable[[], Any]:
-    """A function that returns the broker of this process, once there is one."""
-    from logbus.broker import Broker
-
-    made: list[Any] = []
-    original = Broker.startService
-
-    def start(self: Any) -> Any:
-        made.append(self)
-        return original(self)
-
-    Broker.startService = start  # type: ignore[method-assign]
-    return lambda: made[0]
-
-
-def control(path: str, broker: Callable[[], Any]) -> None:
-    """In the broker: do what comes over a Unix socket, and answer when it is done."""
-    from twisted.internet import reactor
-    from twisted.internet.defer import Deferred
-    from twisted.internet.protocol import Factory
-    from twisted.protocols.basic import LineReceiver
-
-    class Control(LineReceiver):
-        delimiter = b"\n"
-
-        def lineReceived(self, line: bytes) -> None:
-            name, *arguments = line.decode().split()
-            done = Deferred.fromCoroutine(COMMANDS[name](broker(), *arguments))
-            done.addCallbacks(lambda _: self.sendLine(b"done"), lambda failure: self.sendLine(str(failure).encode()))
-
-    reactor.listenUNIX(path, Factory.forProtocol(Control))  # type: ignore[attr-defined]
-
-
-async def take_office(broker: Any) -> None:
-    """Become the controller once more: load everything, and send it to all brokers."""
-    controller = broker.control.controller
-    before = controller.active.epoch
-    await controller.store.delete("/controller")
-    await broker.member.metadata.wait_for(lambda _: controller.active is not None and controller.active.epoch > before)
-
-
-async def take_roles(broker: Any, role: str, prefix: str = "") -> None:
-    """Have the broker follow another one, or lead again, for all partitions of topics whose names begin so."""
-    from twisted.internet.task import deferLater
-
-    from logbus.cluster.metadata_update import MetadataUpdate, PartitionState
-
-    metadata, receiver = broker.member.metadata, broker.control.receiver
-    states = []
-    for topic in list(metadata.topics.values()):
-        if topic.name.startswith(prefix):
-            for number, image in enumerate(topic.partitions):
-                leader = broker.broker_id if role == "lead" else ELSEWHERE
-                before = image.leader_and_isr
-                after = attrs.evolve(before, leader=leader, leader_epoch=before.leader_epoch + 1, isr=(leader,))
-                name = broker.replication.replicas.get(topic.name, number).topic_partition
-                replicas = (broker.broker_id, ELSEWHERE)
-                states.append(PartitionState(name, topic.topic_id, replicas, after, False, topic.configs))
-                if not len(states) % 50:
-                    await deferLater(broker.env.reactor, 0)
-    controller = broker.control.controller.active
-    await receiver.apply(
-        MetadataUpdate(broker.broker_id, controller.epoch, broker.member.membership.epoch, partitions=tuple(states))
-    )
-
-
-async def expire(broker: Any) -> None:
-    """Remove what has expired."""
-    await broker.coordinators.group_cleanup.expire()
-
-
-COMMANDS: dict[str, Callable[..., Any]] = {"office": take_office, "roles": take_roles, "expire": expire}
 
 
 @attrs.define
@@ -169,6 +97,11 @@ class Bench:
         if self.only.lower() in name.lower():
             print(f"{name:44} {longest * 1e3:9.1f} ms {total * 1e3:6.0f} ms {seconds:8.2f}", flush=True)
 
+    def ask_each(self, requests: Iterable[requests_about_many.Named]) -> None:
+        """Measure requests, each as an event."""
+        for name, message, version in requests:
+            self.measure(name, partial(self.client.ask, message, version))
+
     def calm(self) -> None:
         """Until nothing of an event is left to do."""
         before, now = -1.0, 0.0
@@ -194,6 +127,30 @@ def commit(group: str, topic: str, retention_ms: int = -1) -> OffsetCommitReques
 def run(bench: Bench, partitions: int, groups: int, ids: int, topics: int) -> None:
     """All events."""
     client = bench.client
+    prepare(client)
+    print(f"{'event':44} {'longest turn':>12} {'CPU':>9} {'seconds':>8}")
+    if groups:
+        run_groups(bench, groups, partitions)
+    if ids:
+        names = [f"x{n}" for n in range(ids)]
+        bench.ask_many((InitProducerIdRequest(transactional_id=n, transaction_timeout_ms=60_000) for n in names), 4)
+        bench.tell("roles follow __transaction_state")
+        bench.measure(f"{ids:,} transactional ids loaded", lambda: bench.tell("roles lead __transaction_state"))
+        bench.ask_each(requests_about_many.about_ids(names))
+    if partitions:
+        run_partitions(bench, partitions)
+    if topics:
+        run_topics(bench, topics)
+    bench.ask_each(requests_about_many.about_users())
+    if partitions:
+        bench.measure(
+            f"a topic of {2 * partitions:,} partitions deleted",
+            lambda: client.ask(DeleteTopicsRequest(topic_names=["many0"], timeout_ms=60_000), 3),
+        )
+
+
+def prepare(client: Client) -> None:
+    """Two topics, and coordinators."""
     for name, count in (("kept", 1), ("gone", 1)):
         created = client.ask(CreateTopicsRequest(topics=[a_topic(name, count)], timeout_ms=60_000), 5)
         if created.topics[0].error_code:
@@ -206,54 +163,69 @@ def run(bench: Bench, partitions: int, groups: int, ids: int, topics: int) -> No
     identified = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000)
     while client.ask(identified, 4).error_code:
         time.sleep(0.1)
-    print(f"{'event':44} {'longest turn':>12} {'CPU':>9} {'seconds':>8}")
-    if groups:
-        check(bench.ask_many((commit(f"g{n}", "gone") for n in range(groups)), 2))
-        bench.tell("roles follow __consumer_offsets")
-        bench.measure(f"{groups:,} groups with an offset loaded", lambda: bench.tell("roles lead __consumer_offsets"))
-        bench.measure(
-            f"the topic of {groups:,} offsets deleted",
-            lambda: client.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=60_000), 3),
-        )
-        check(bench.ask_many((commit(f"g{n}", "kept", 1) for n in range(groups)), 2))
-        bench.measure(f"{groups:,} offsets expired", lambda: bench.tell("expire"))
-        offsets = [
+
+
+def run_groups(bench: Bench, groups: int, offsets: int) -> None:
+    """Very many groups, and one with very many offsets."""
+    client, names = bench.client, [f"g{n}" for n in range(groups)]
+    check(bench.ask_many((commit(name, "gone") for name in names), 2))
+    bench.tell("roles follow __consumer_offsets")
+    bench.measure(f"{groups:,} groups with an offset loaded", lambda: bench.tell("roles lead __consumer_offsets"))
+    bench.measure(
+        f"the topic of {groups:,} offsets deleted",
+        lambda: client.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=60_000), 3),
+    )
+    check(bench.ask_many((commit(name, "kept", 1) for name in names), 2))
+    bench.ask_each(requests_about_many.about_groups(names))
+    bench.measure(f"{groups:,} offsets expired", lambda: bench.tell("expire"))
+    check(bench.ask_many((commit(name, "kept") for name in names), 2))
+    bench.ask_each([requests_about_many.deleted_groups(names)])
+    if offsets:
+        client.ask(CreateTopicsRequest(topics=[a_topic("all", offsets)], timeout_ms=120_000), 5)
+        committed = [
             OffsetCommitRequestPartition(partition_index=n, committed_offset=1, committed_metadata="")
-            for n in range(partitions)
+            for n in range(offsets)
         ]
-        many = [OffsetCommitRequestTopic(name="many0", partitions=offsets)]
-        client.ask(CreateTopicsRequest(topics=[a_topic("many0", partitions)], timeout_ms=120_000), 5)
+        many = [OffsetCommitRequestTopic(name="all", partitions=committed)]
         client.ask(OffsetCommitRequest(group_id="first", retention_time_ms=1, topics=many), 2)
-        bench.measure(f"{partitions:,} offsets of one group expired", lambda: bench.tell("expire"))
+        bench.measure(f"{offsets:,} offsets of one group expired", lambda: bench.tell("expire"))
         client.ask(OffsetCommitRequest(group_id="first", topics=many), 2)
-    if ids:
-        asked = (InitProducerIdRequest(transactional_id=f"x{n}", transaction_timeout_ms=60_000) for n in range(ids))
-        bench.ask_many(asked, 4)
-        bench.tell("roles follow __transaction_state")
-        bench.measure(f"{ids:,} transactional ids loaded", lambda: bench.tell("roles lead __transaction_state"))
-    if not groups and partitions:
-        bench.measure(
-            f"a topic of {partitions:,} partitions created",
-            lambda: client.ask(CreateTopicsRequest(topics=[a_topic("many0", partitions)], timeout_ms=120_000), 5),
-        )
-    if partitions:
-        bench.measure(f"{partitions:,} partitions followed", lambda: bench.tell("roles follow many"))
-        bench.measure(f"{partitions:,} partitions led", lambda: bench.tell("roles lead many"))
-        bench.measure(f"office taken with {partitions:,} partitions", lambda: bench.tell("office"))
-    if topics:
-        created = [a_topic(f"one{n}", 1) for n in range(topics)]
-        bench.measure(
-            f"{topics:,} topics created",
-            lambda: client.ask(CreateTopicsRequest(topics=created, timeout_ms=300_000), 5),
-        )
-        bench.measure(f"{topics:,} topics followed", lambda: bench.tell("roles follow one"))
-        bench.measure(f"{topics:,} topics led", lambda: bench.tell("roles lead one"))
-        bench.measure(f"office taken with {topics:,} topics more", lambda: bench.tell("office"))
-    if partitions:
-        bench.measure(
-            f"a topic of {partitions:,} partitions deleted",
-            lambda: client.ask(DeleteTopicsRequest(topic_names=["many0"], timeout_ms=60_000), 3),
-        )
+        client.ask(DeleteTopicsRequest(topic_names=["all"], timeout_ms=60_000), 3)
+
+
+def run_partitions(bench: Bench, partitions: int) -> None:
+    """A topic of very many partitions."""
+    client = bench.client
+    bench.measure(
+        f"a topic of {partitions:,} partitions created",
+        lambda: client.ask(CreateTopicsRequest(topics=[a_topic("many0", partitions)], timeout_ms=120_000), 5),
+    )
+    bench.measure(f"{partitions:,} partitions followed", lambda: bench.tell("roles follow many"))
+    bench.measure(f"{partitions:,} partitions led", lambda: bench.tell("roles lead many"))
+    bench.measure("the follower of them is gone", lambda: bench.tell("lose many"))
+    bench.measure("lags looked for", lambda: bench.tell("lags"))
+    bench.measure(f"office taken with {partitions:,} partitions", lambda: bench.tell("office"))
+    bench.ask_each(requests_about_many.about_partitions("many0", partitions))
+    for work in ("checkpoint", "checkpoint_high_watermarks", "check_retention", "expire_producers"):
+        bench.tell("write many")
+        bench.measure(f"{work.replace('_', ' ')}, all written to", lambda work=work: bench.tell(f"house {work}"))  # type: ignore[misc]
+    bench.measure("logs to compact looked for", lambda: bench.tell("clean"))
+    bench.measure("closed segments looked for", lambda: bench.tell("scrub"))
+
+
+def run_topics(bench: Bench, topics: int) -> None:
+    """Very many topics of one partition."""
+    client, names = bench.client, [f"one{n}" for n in range(topics)]
+    created = [a_topic(name, 1) for name in names]
+    bench.measure(
+        f"{topics:,} topics created",
+        lambda: client.ask(CreateTopicsRequest(topics=created, timeout_ms=300_000), 5),
+    )
+    bench.measure(f"{topics:,} topics followed", lambda: bench.tell("roles follow one"))
+    bench.measure(f"{topics:,} topics led", lambda: bench.tell("roles lead one"))
+    bench.measure(f"office taken with {topics:,} topics", lambda: bench.tell("office"))
+    bench.ask_each(requests_about_many.about_topics(names))
+    bench.ask_each([requests_about_many.deleted_topics(names)])
 
 
 def check(responses: list[Any]) -> None:

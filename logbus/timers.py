@@ -54,7 +54,9 @@ class Timers:
     _log = Logger()
 
     A_TURN = 1000
-    """Deadlines served per reactor turn."""
+    """Deadlines served per reactor turn, at most, and"""
+    SECONDS_A_TURN = 0.005
+    """the time after which the rest waits for the next one."""
 
     def __len__(self) -> int:
         return len(self._heap) - self._dead
@@ -97,6 +99,7 @@ class Timers:
     def _fire(self) -> None:
         self._wake = None
         now = self.clock.seconds()
+        ends = now + self.SECONDS_A_TURN
         for _ in range(self.A_TURN):
             if not self._heap or self._heap[0][0] > now:
                 break
@@ -109,4 +112,6 @@ class Timers:
                 fn()
             except Exception:
                 self._log.failure("a timer's call failed")
+            if self.clock.seconds() > ends:
+                break
         self._arm()

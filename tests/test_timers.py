@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
@@ -28,6 +30,25 @@ class TimersTests(SynchronousTestCase):
         self.assertEqual(self.fired, ["1"])
         self.clock.advance(5)
         self.assertEqual(self.fired, ["1", "2", "3"])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_long_calls_have_turns_of_their_own(self) -> None:
+        """After some milliseconds of calls, those that are due, too, wait for the next turn of the reactor."""
+        call_later, turns = self.clock.callLater, []
+
+        def counted(*args: Any) -> Any:
+            turns.append(args)
+            return call_later(*args)
+
+        def work(seconds: float) -> None:
+            self.fired.append(str(len(turns)))
+            self.clock.rightNow += seconds
+
+        for seconds in (0.0, 0.01, 0.0, 0.01, 0.0):
+            self.timers.call_later(1, lambda seconds=seconds: work(seconds))
+        self.patch(self.clock, "callLater", counted)
+        self.clock.advance(1)
+        self.assertEqual(self.fired, ["0", "0", "1", "1", "2"])
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_cancelled_ones_do_not_fire(self) -> None:

@@ -4,7 +4,7 @@ Metadata, DescribeCluster: topics with their leaders, and the brokers of the clu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Self
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, TopicImage
+from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, PartitionImage, TopicImage
 from logbus.cluster.controller.topic_plan import NewTopic
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config import keys
@@ -48,6 +48,8 @@ CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12
 MAX_CACHED = 256
 #: A response with more topics, or partitions, than these is made in time slices.
 MANY_TOPICS, MANY_PARTITIONS = 100, 500
+#: Partitions that are described in one step of a time slice, each of which is a unit of work.
+PARTITIONS_AT_ONCE = 50
 #: A response with more topics than these is cached only if it has all topics, to limit the memory of the cache.
 MAX_CACHED_TOPICS = 32
 
@@ -93,7 +95,7 @@ class MetadataHandlers:
             if not operations:
                 return self._everything(context, version)
             answer: Answer = Deferred.fromCoroutine(self._all_topics(context, context.time_slice(request)))
-        elif len(wanted) > MANY_TOPICS:
+        elif len(wanted) > MANY_TOPICS or ((operations or _by_id(wanted)) and self._has_many_partitions(wanted)):
             answer = Deferred.fromCoroutine(self._many(context, request))
         else:
             answer = self._metadata_for(context, message, context.time_slice(request), version)
@@ -107,13 +109,23 @@ class MetadataHandlers:
             answer = decode(MetadataResponse, version, answer)[0]
         return self._add_operations(answer, message)
 
+    def _image(self, wanted: MetadataRequestTopic) -> TopicImage | None:
+        if wanted.topic_id == ZERO_UUID:
+            return self._metadata.topic(wanted.name or "")
+        return self._metadata.topic_by_id(UUID(bytes=wanted.topic_id))
+
+    def _has_many_partitions(self, wanted: Iterable[MetadataRequestTopic]) -> bool:
+        return _are_many(image for one in wanted if (image := self._image(one)) is not None)
+
     def _everything(self, context: RequestContext, version: int) -> bytes | Deferred[bytes]:
-        """The response with all topics. Concurrent requests share one response while it is being made."""
-        known = self._metadata.topics.values()
-        if sum(len(topic.partitions) for topic in known) <= MANY_PARTITIONS:
+        """The response with all topics."""
+        if not _are_many(self._metadata.topics.values()):
             return self._encoded(context, version, None)
+        return self._shared_response(context, (version, context.listener, None))
+
+    def _shared_response(self, context: RequestContext, key: CacheKey) -> bytes | Deferred[bytes]:
+        """A response that is made in time slices; concurrent requests share one while it is being made."""
         self._forget_outdated()
-        key = (version, context.listener, None)
         encoded = self._cached.get(key)
         if encoded is not None:
             return encoded
@@ -122,14 +134,22 @@ class MetadataHandlers:
         waiter: Deferred[bytes] = Deferred(waiters.remove)
         waiters.append(waiter)
         if len(waiters) == 1:
-            made = Deferred.fromCoroutine(self._encode_everything(context, key))
+            made = Deferred.fromCoroutine(self._encode_in_slices(context, key))
             made.addBoth(self._made, key)
         return waiter
 
-    async def _encode_everything(self, context: RequestContext, key: CacheKey) -> bytes:
+    async def _encode_in_slices(self, context: RequestContext, key: CacheKey) -> bytes:
         as_of = self._metadata.version
         time_slice = TimeSlice(context.scheduler)
-        response = await self._all_topics(context, time_slice)
+        if key[2] is None:
+            response = await self._all_topics(context, time_slice)
+        else:
+            images = [(name, self._metadata.topic(name)) for name in key[2]]
+            topics = [
+                self._by_name(name) if image is None else await self._topic_in_slices(image, time_slice)
+                for name, image in images
+            ]
+            response = self._response(context, topics)
         steps = incremental_encoder(MetadataResponse, key[0])(response)
         encoded = joined(await time_slice.finish(steps, ELEMENTS_PER_STEP))
         self._forget_outdated()
@@ -145,11 +165,8 @@ class MetadataHandlers:
                 waiter.callback(encoded)
 
     async def _all_topics(self, context: RequestContext, time_slice: TimeSlice) -> MetadataResponse:
-        topics = []
-        for topic in list(self._metadata.topics.values()):
-            topics.append(self._topic(topic))
-            if time_slice.used(len(topic.partitions)):
-                await time_slice.next()
+        known = list(self._metadata.topics.values())
+        topics = [await self._topic_in_slices(topic, time_slice) async for topic in time_slice.over(known)]
         return self._response(context, topics)
 
     async def _many(self, context: RequestContext, request: Request) -> MetadataResponse:
@@ -160,18 +177,18 @@ class MetadataHandlers:
         asked: dict[tuple[bytes, str | None], MetadataRequestTopic] = {}
         async for topic in time_slice.over(wanted):
             asked[topic.topic_id, topic.name] = topic
-        by_id = any(topic_id != ZERO_UUID for topic_id, _ in asked)
-        if not by_id and message.allow_auto_topic_creation and self._auto_create():
+        if not _by_id(asked.values()) and message.allow_auto_topic_creation and self._auto_create():
             names = list(dict.fromkeys(topic.name or "" for topic in asked.values()))
             missing = [name async for name in time_slice.over(names) if self._metadata.topic(name) is None]
             if missing:
                 return await self._create(context, names, missing, time_slice)
         topics = []
         async for topic in time_slice.over(asked.values(), 3):
-            described = self._described(topic, request.api_version)
-            topics.append(described)
-            if described.partitions and time_slice.used(len(described.partitions)):
-                await time_slice.next()
+            image = self._image(topic)
+            if image is None:
+                topics.append(self._described(topic, request.api_version))
+            else:
+                topics.append(await self._topic_in_slices(image, time_slice))
         return self._response(context, topics)
 
     def _add_operations(self, answer: MetadataResponse, message: MetadataRequest) -> MetadataResponse:
@@ -188,12 +205,14 @@ class MetadataHandlers:
     ) -> Answer:
         wanted = message.topics or []
         # Each topic is described once (as in Kafka), since a request can repeat names at little cost.
-        if any(topic.topic_id != ZERO_UUID for topic in wanted):
+        if _by_id(wanted):
             asked = {(topic.topic_id, topic.name): topic for topic in wanted}
             return self._response(context, [self._described(topic, version) for topic in asked.values()])
         names = list(dict.fromkeys(topic.name or "" for topic in wanted))
         missing = [name for name in names if self._metadata.topic(name) is None]
         if not missing:
+            if self._has_many_partitions(wanted):
+                return self._shared_response(context, (version, context.listener, tuple(names)))
             return self._encoded(context, version, tuple(names))
         if message.allow_auto_topic_creation and self._auto_create():
             return Deferred.fromCoroutine(self._create(context, names, missing, time_slice))
@@ -271,24 +290,36 @@ class MetadataHandlers:
         return MetadataResponseTopic(error_code=code, name=name, partitions=[])
 
     def _topic(self, topic: TopicImage) -> MetadataResponseTopic:
-        live = self._metadata.brokers
+        return self._topic_of(topic, self._partitions(enumerate(topic.partitions)))
+
+    async def _topic_in_slices(self, topic: TopicImage, time_slice: TimeSlice) -> MetadataResponseTopic:
+        partitions: list[MetadataResponsePartition] = []
+        async for some in time_slice.over_parts(enumerate(list(topic.partitions)), PARTITIONS_AT_ONCE):
+            partitions += self._partitions(some)
+        return self._topic_of(topic, partitions)
+
+    def _topic_of(self, topic: TopicImage, partitions: list[MetadataResponsePartition]) -> MetadataResponseTopic:
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id.bytes,
             is_internal=topic.name in self._internal_topics,
-            partitions=[
-                MetadataResponsePartition(
-                    error_code=0 if partition.leader in live else ErrorCode.LEADER_NOT_AVAILABLE,
-                    partition_index=number,
-                    leader_id=partition.leader,
-                    leader_epoch=partition.leader_epoch,
-                    replica_nodes=list(partition.replicas),
-                    isr_nodes=list(partition.isr),
-                    offline_replicas=[replica for replica in partition.replicas if replica not in live],
-                )
-                for number, partition in enumerate(topic.partitions)
-            ],
+            partitions=partitions,
         )
+
+    def _partitions(self, partitions: Iterable[tuple[int, PartitionImage]]) -> list[MetadataResponsePartition]:
+        live = self._metadata.brokers
+        return [
+            MetadataResponsePartition(
+                error_code=0 if partition.leader in live else ErrorCode.LEADER_NOT_AVAILABLE,
+                partition_index=number,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=[replica for replica in partition.replicas if replica not in live],
+            )
+            for number, partition in partitions
+        ]
 
     @serves(60, 0, 2, waits_for_metadata=True)
     def describe_cluster(self, context: RequestContext, request: Request) -> Answer:
@@ -323,3 +354,11 @@ def reachable(metadata: ClusterMetadata, listener: str) -> list[tuple[BrokerImag
         for _, broker in sorted(metadata.brokers.items())
         if listener in broker.endpoints
     ]
+
+
+def _by_id(wanted: Iterable[MetadataRequestTopic]) -> bool:
+    return any(topic.topic_id != ZERO_UUID for topic in wanted)
+
+
+def _are_many(topics: Iterable[TopicImage]) -> bool:
+    return sum([len(topic.partitions) for topic in topics]) > MANY_PARTITIONS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from attrs import define, field
@@ -30,6 +32,9 @@ YOUNGEST = 0
 
 YOUNG = 1
 """The older of the two young generations of objects, in the terms of :mod:`gc`."""
+
+OLDEST = 2
+"""The generation of a full collection."""
 
 
 @define(eq=False)
@@ -79,11 +84,16 @@ class GarbageCollection:
     frozen may be garbage, though: so when very many were, all are thawed, and the next full collection, once, takes
     its time.
 
+    Where objects become many little by little, a full collection that took long is followed by a freeze as well: what
+    it has left is no garbage.
+
     :param collector: the module :mod:`gc`.
     :param clock: the reactor.
     :param pause: seconds without work until garbage is collected again.
     :param patience: after so many seconds of work, young objects are collected as soon as there are few.
     :param limit: after so many seconds of work, all objects are collected, however long that takes.
+    :param long: a collection of so many seconds of processor time took long.
+    :ivar processor_seconds: reads the time that this thread has had of its processor.
     """
 
     collector: Any
@@ -91,12 +101,18 @@ class GarbageCollection:
     pause: float = 0.5
     patience: float = 30.0
     limit: float = 600.0
+    long: float = 0.008
+    processor_seconds: Callable[[], float] = time.thread_time
     _since: float | None = field(default=None, init=False)
     _young_since: float = field(default=0.0, init=False)
     _added: int = field(default=0, init=False)
     _loaded: int = field(default=0, init=False)
     _frozen: int = field(default=0, init=False)
     _call: IDelayedCall | None = field(default=None, init=False)
+    _collects_since: float = field(default=0.0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.collector.callbacks.append(self._collecting)
 
     def work_began(self) -> None:
         """Work begins: delay collections."""
@@ -141,12 +157,25 @@ class GarbageCollection:
 
     def _enable(self) -> None:
         self._call = self._since = None
-        young = self.collector.get_count()[YOUNGEST]
+        # Not its count, which old objects that were freed meanwhile have lowered.
+        young = len(self.collector.get_objects(YOUNGEST))
         if young > FEW_OBJECTS:
-            self._frozen += young
-            if self._frozen > MANY_FROZEN:
-                self.collector.unfreeze()
-                self._frozen = 0
-            else:
-                self.collector.freeze()
+            self._freeze(young)
         self.collector.enable()
+
+    def _freeze(self, objects: int) -> None:
+        self._frozen += objects
+        if self._frozen > MANY_FROZEN:
+            self.collector.unfreeze()
+            self._frozen = 0
+        else:
+            self.collector.freeze()
+
+    def _collecting(self, phase: str, info: dict[str, int]) -> None:
+        """The collector begins or ends a collection."""
+        if info["generation"] == OLDEST:
+            now = self.processor_seconds()
+            if phase == "start":
+                self._collects_since = now
+            elif now - self._collects_since > self.long:
+                self._freeze(FEW_OBJECTS)

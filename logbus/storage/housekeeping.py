@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
+from operator import length_hint
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -25,7 +26,11 @@ from logbus.storage.truncation import delete_expired
 from logbus.timers import Timers
 
 _LOGS_PER_TURN = 500
-"""Logs processed in one turn of the reactor."""
+"""Logs processed in one turn of the reactor, at most, and"""
+_SECONDS_PER_TURN = 0.005
+"""the time after which others have their turn: an idle log costs a glance, one with expired segments a new file."""
+_TREES_PER_TURN = 200
+"""Directories whose removal is begun in one turn."""
 _CHECKPOINT_DELAY_MS = 1000
 """Delay after which recovery points are checkpointed together."""
 _NEVER = 2**62
@@ -135,9 +140,11 @@ class Housekeeping:
 
     def remove_trees(self, disk: IDisk, paths: list[str]) -> None:
         """Remove whole directories in the background."""
-        for path in paths:
+        for path in paths[:_TREES_PER_TURN]:
             if disk.failure is None:
                 self._watch(disk.submit(IOPool.BACKGROUND, disk.remove_tree, path), "deletion")
+        if len(paths) > _TREES_PER_TURN:
+            self.timers.call_later(0, lambda: self.remove_trees(disk, paths[_TREES_PER_TURN:]))
 
     # -- Periodic work
 
@@ -148,6 +155,11 @@ class Housekeeping:
                 log.recovery_point != log.checkpointed_recovery_point for log in directory.logs.values()
             ):
                 self._watch(directory.checkpoint_recovery_points(), "recovery points")
+        # Each of them takes some milliseconds with ten thousand logs.
+        self.timers.call_later(0, self._checkpoint_start_offsets)
+
+    def _checkpoint_start_offsets(self) -> None:
+        for directory in self._directories:
             if directory.is_online and directory.starts_moved():
                 self._watch(directory.checkpoint_start_offsets(), "start offsets")
 
@@ -176,10 +188,12 @@ class Housekeeping:
         turns = iter(logs)
 
         def turn() -> None:
-            part = list(islice(turns, _LOGS_PER_TURN))
-            for log in part:
+            ends = self._clock.seconds() + _SECONDS_PER_TURN
+            for log in islice(turns, _LOGS_PER_TURN):
                 self._delete_expired(log, now_ms)
-            if part and self._running:
+                if self._clock.seconds() > ends:
+                    break
+            if self._running and length_hint(turns):
                 self.timers.call_later(0, turn)
 
         turn()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from logbus.errors import ErrorCode
+from logbus.handlers import metadata
 from logbus.wire.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
 from tests.handlers.kit import HandlerCase
 
@@ -49,6 +50,23 @@ class MetadataTests(HandlerCase):
         self.assertEqual(self.client.ask(both, 10).cluster_authorized_operations, 0x1FA0)
         asked_cluster = DescribeClusterRequest(include_cluster_authorized_operations=True)
         self.assertEqual(self.client.ask(asked_cluster, 1).cluster_authorized_operations, 0x1FA0)
+
+    def test_many_partitions(self) -> None:
+        """Topics of very many partitions are described in time slices, and no different."""
+        named = [MetadataRequestTopic(name="t"), MetadataRequestTopic(name="u")]
+        by_id = [MetadataRequestTopic(topic_id=self.server.topic_id(), name=None), MetadataRequestTopic(name="u")]
+        self.server.create("u")
+        asked = [
+            MetadataRequest(topics=topics, include_topic_authorized_operations=operations)
+            for topics in (None, named, by_id)
+            for operations in (False, True)
+        ]
+        before = [self.client.ask(message, 12) for message in asked]
+        self.patch(metadata, "MANY_PARTITIONS", 1)
+        self.patch(metadata, "PARTITIONS_AT_ONCE", 1)
+        self.server.create("v")
+        self.server.now(self.server.broker.control.topic_admin.delete_topics(["v"]))
+        self.assertEqual([self.client.ask(message, 12) for message in asked], before)
 
     def test_cluster(self) -> None:
         """DescribeCluster names the brokers, of which none is fenced; of controllers there is no other listener."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -27,6 +29,7 @@ class Collector:
         self.frozen: list[bool] = []
         self.collected: list[int] = []
         self.thresholds = (700, 10, 10)
+        self.callbacks: list[Callable[[str, dict[str, int]], None]] = []
 
     def get_threshold(self) -> tuple[int, int, int]:
         return self.thresholds
@@ -51,6 +54,9 @@ class Collector:
 
     def get_count(self) -> tuple[int, int, int]:
         return self.objects, 0, 0
+
+    def get_objects(self, generation: int) -> range:
+        return range(self.objects if generation == YOUNGEST else 0)
 
     def collect(self, generation: int = 2) -> None:
         self.collected.append(generation)
@@ -170,6 +176,17 @@ class GarbageCollectionTests(TimeSliceCase):
         self.assertEqual(collector.frozen, [True, False])
         work(MANY_FROZEN)
         self.assertEqual(collector.frozen, [True, False, True])
+
+    def test_after_a_long_collection(self) -> None:
+        """What a full collection that took long has left is frozen, so that the next ones visit only what is new."""
+        collector, now = Collector(), [0.0]
+        GarbageCollection(collector, self.clock, processor_seconds=lambda: now[0])
+        (told,) = collector.callbacks
+        for generation, seconds, frozen in ((2, 0.001, 0), (1, 1.0, 0), (2, 0.02, 1), (2, 0.002, 1)):
+            told("start", {"generation": generation})
+            now[0] += seconds
+            told("stop", {"generation": generation})
+            self.assertEqual(len(collector.frozen), frozen)
 
     def test_many_groups(self) -> None:
         """What very many loaded groups consist of is frozen; a few more wait for others."""

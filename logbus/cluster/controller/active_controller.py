@@ -55,6 +55,9 @@ UNITS_TO_TAKE_STATES = 10
 UNITS_TO_ENCODE = 2
 """Units of a time slice that it takes to encode the state of one partition."""
 
+PARTITIONS_A_UNIT = 5
+"""So many partitions in the node of a topic are a unit of a time slice."""
+
 UNITS_TO_LOG = 10
 """Units of a time slice that it takes to write one line of the log."""
 
@@ -267,20 +270,28 @@ class ActiveController:
         The states are written first: after an interruption they name no removed replica, and the move is as far as it
         was.
         """
-        elections = {name: one.election for name, one in moves.items() if one.election is not None}
-        records = {name: moved(self.state.partition(name), one) for name, one in moves.items()}
+        time_slice = self.time_slice()
+        elections: dict[TopicPartition, ElectionResult] = {}
+        after: dict[str, list[PartitionRecord]] = {}
+        async for name, one in time_slice.over(moves.items()):
+            if one.election is not None:
+                elections[name] = one.election
+            records = after.get(name.topic)
+            if records is None:
+                records = after[name.topic] = list(self.state.topics[name.topic].partitions)
+            records[name.partition] = moved(records[name.partition], one)
         last: list[Sequence[Op]] = []
-        for topic_name in dict.fromkeys(name.topic for name in moves):
+        async for topic_name, records in time_slice.over(after.items(), UNITS_TO_ENCODE):
             topic = self.state.topics[topic_name]
-            numbered = enumerate(topic.partitions)
-            after = [records.get(TopicPartition(topic_name, number), record) for number, record in numbered]
-            data = TopicZnode.encode(assignment(topic.topic_id, after))
+            data = TopicZnode.encode(assignment(topic.topic_id, records))
             last.append((Set(TopicZnode.path(topic_name), data, topic.version),))
+            if time_slice.used(len(records) // PARTITIONS_A_UNIT):
+                await time_slice.next()
         await self.write(elections, last=last)
-        for name, record in records.items():
-            self.state.topics[name.topic].partitions[name.partition] = record
-        for topic_name in {name.topic for name in moves}:
-            self.state.topics[topic_name].version += 1
+        for topic_name, records in after.items():
+            topic = self.state.topics[topic_name]
+            topic.partitions = records
+            topic.version += 1
         return await self.send(UpdateBatch(partitions=frozenset(moves)))
 
     async def finish_moves(self, names: Iterable[TopicPartition]) -> None:

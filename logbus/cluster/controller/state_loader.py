@@ -80,7 +80,7 @@ async def load_state(store: IMetadataStore, time_slice: TimeSlice) -> Controller
                 state.unreadable[name] = str(error)
     await _load_partitions(store, state, time_slice)
     await _load_broker_configs(store, state)
-    await _load_group_configs(store, state)
+    await _load_group_configs(store, state, time_slice)
     state.security_nodes = SecurityNodeTable.of(await load_security_nodes(store, time_slice))
     await _load_incarnations_and_feature_level(store, state)
     return state
@@ -184,11 +184,12 @@ async def _load_broker_configs(store: IMetadataStore, state: ControllerContext) 
             configs.versions[entity] = found[1].version
 
 
-async def _load_group_configs(store: IMetadataStore, state: ControllerContext) -> None:
+async def _load_group_configs(store: IMetadataStore, state: ControllerContext, time_slice: TimeSlice) -> None:
     configs = state.group_configs
     names = await store.children(GROUP_CONFIGS)
     paths = [f"{GROUP_CONFIGS}/{name}" for name in names]
-    for name, path, found in zip(names, paths, await get_all(store, paths), strict=True):
+    nodes = zip(names, paths, await _get_many(store, paths, time_slice), strict=True)
+    async for name, path, found in time_slice.over(nodes, UNITS_TO_DECODE):
         try:
             group_id = ConfigZnode.group_of(name)
             configs.overrides[group_id], configs.versions[group_id] = _config(path, found)

@@ -81,6 +81,10 @@ class IsrManager:
     _in_look: bool = field(default=False, init=False)
     _living: frozenset[int] = field(default=frozenset(), init=False)
     _shutting_down: frozenset[int] = field(default=frozenset(), init=False)
+    # What replicas are yet to be told.
+    _lost: frozenset[int] = field(default=frozenset(), init=False)
+    _leaving: frozenset[int] | None = field(default=None, init=False)
+    _telling: bool = field(default=False, init=False)
     _world: object = field(default=None, init=False)
     _unsubscribe: Callable[[], None] = field(default=lambda: None, init=False)
     _running: bool = field(default=False, init=False)
@@ -234,21 +238,38 @@ class IsrManager:
     def _brokers_changed(self) -> None:
         living = frozenset(self._metadata.brokers)
         lost, self._living = self._living - living, living
-        if lost:
-            for replica in self._replicas:
-                if replica.partition.followers:
-                    replica.lost(lost)
         leaving = frozenset(one.broker_id for one in self._metadata.brokers.values() if one.in_controlled_shutdown)
-        if leaving != self._shutting_down:
-            self._shutting_down = leaving
-            for replica in self._replicas:
-                if replica.partition.followers:
-                    replica.shutting_down(leaving)
+        if lost or leaving != self._shutting_down:
+            self._lost |= lost
+            self._leaving, self._shutting_down = leaving, leaving
+            if not self._telling:
+                self._telling = True
+                Deferred.fromCoroutine(self._tell_replicas()).addErrback(
+                    lambda failure: self._log.failure("telling replicas of brokers that are gone failed", failure)
+                )
         world = self._metadata.controller_id, {one.broker_id: one.epoch for one in self._metadata.brokers.values()}
         if world != self._world:
             # Refused changes may succeed with another controller, or for a broker that is back.
             self._world = world
             self._ask_at_once()
+
+    async def _tell_replicas(self) -> None:
+        """
+        Tell all leaders of followers that are gone or leave, some in a turn. One that is back meanwhile joins again
+        when it fetches.
+        """
+        try:
+            while self._lost or self._leaving is not None:
+                lost, self._lost = self._lost, frozenset()
+                leaving, self._leaving = self._leaving, None
+                async for replica in TimeSlice(self._replicas.slices).over(self._replicas):
+                    if replica.partition.followers:
+                        if lost:
+                            replica.lost(lost)
+                        if leaving is not None:
+                            replica.shutting_down(leaving)
+        finally:
+            self._telling = False
 
     # Metrics.
 
