@@ -11,6 +11,8 @@ from logbus.testing.inspector import Inspector
 from logbus.testing.settings import Setting, as_texts
 
 if TYPE_CHECKING:
+    # By its whole name: the documentation has another AdminClient, for asyncio.
+    import logbus.client
     from logbus.client import AdminClient, Cluster, GroupDescription
     from logbus.model import TopicPartition
 
@@ -33,7 +35,7 @@ class Admin:
         self._inspector = inspector
         self._timeout = timeout
 
-    def run(self, ask: Callable[[AdminClient], Awaitable[T]]) -> T:
+    def run(self, ask: Callable[[logbus.client.AdminClient], Awaitable[T]]) -> T:
         """
         What a method of :class:`logbus.client.AdminClient` gives: ``run(lambda client: client.describe_cluster())``.
         """
