@@ -146,7 +146,9 @@ def test_a_broker_is_cut_off() -> None:
     with LocalCluster(config={"replica.lag.time.max.ms": 1000}) as cluster:
         cluster.admin.create_topic("t", 1, 3)
         cluster.wait_in_sync("t")
-        led, follower = cluster.leader("t"), cluster.followers("t")[0]
+        led, controller = cluster.leader("t"), cluster.controller()
+        # Without the controller the leader could not change the ISR.
+        follower = next(each for each in cluster.followers("t") if each is not controller)
         follower.cut_off(led)
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
         producer.produce("t", b"1")
