@@ -45,7 +45,7 @@ def vacuum(table: Table, before_ms: int, kept: Collection[int | None]) -> Vacuum
     metadata, data = _files_of(table, rest)
     old_metadata, old_data = _files_of(table, gone, metadata)
     # Files whose place is not the table's own, such as those that were added to it where they were, are others'.
-    own = (table.location().rstrip("/"), store_of(table).url)
+    own = (f"{table.location().rstrip('/')}/", f"{store_of(table).url}/")
     unneeded = {each for each in (old_metadata | old_data) - metadata - data if each.startswith(own)}
     unneeded |= _left_by_jobs(table, {_path(each) for each in data}, before_ms)
     files = 0
