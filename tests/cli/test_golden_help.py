@@ -33,6 +33,7 @@ def paths(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, 
 def forget_help(path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Have click make a command's --help anew: it keeps the one of a test that called the command by itself."""
     command: click.Command | None = app
+    monkeypatch.setattr(app, "_help_option", None, raising=False)
     for name in path:
         assert isinstance(command, click.Group)
         command = command.get_command(click.Context(command), name)
