@@ -339,7 +339,16 @@ class Broker(Inspected, Controlled, Closable):
                 release=self.as_version,
                 placement=self.placement,
             )
-        return BrokerProcess(config, self.data_dir, *self.placement.options(ports), release=self.as_version)
+        listen, advertise = self.placement.options(ports)
+        return BrokerProcess(
+            config,
+            self.data_dir,
+            listen,
+            advertise,
+            release=self.as_version,
+            # Workers are forked, from a process that should have no threads then.
+            with_parent=workers == "1",
+        )
 
     def _ports_of_workers(self, count: int) -> int:
         """The first of the ports that workers have of their own: the same at every start, too."""

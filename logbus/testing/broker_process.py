@@ -20,6 +20,14 @@ from logbus.errors import LogbusError
 READY = re.compile(r"logbus brokers? \d+(?: to \d+)? ready: (?P<listeners>.*)")
 ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)=(?P<address>\S+:\d+)")
 
+TWISTD = "from twisted.scripts.twistd import run; run()"
+ENDS_WITH_PARENT = (
+    "import os, signal, threading; "
+    "end = lambda: (os.read(0, 1), os.kill(os.getpid(), signal.SIGKILL)); "
+    "threading.Thread(target=end, daemon=True).start()"
+)
+"""Waits for the end of standard input, whose other end the parent has and never writes to."""
+
 PROBLEM = "logbus: "
 """The beginning of the line that tells an operator why a broker cannot start or continue."""
 
@@ -43,6 +51,7 @@ class BrokerProcess:
     :param own_group: whether Ctrl-C in a terminal is kept from it.
     :param release: what ``--as-version`` takes.
     :param log: a file to which its output is appended.
+    :param with_parent: whether it ends at once when this process does, also if that is killed.
 
     :ivar addresses: ``HOST:PORT`` by listener name, once it is ready.
     """
@@ -57,8 +66,10 @@ class BrokerProcess:
         own_group: bool = False,
         log: Path | None = None,
         release: str | None = None,
+        with_parent: bool = False,
     ) -> None:
-        command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile="]
+        program = f"{ENDS_WITH_PARENT}; {TWISTD}" if with_parent else TWISTD
+        command = [sys.executable, "-c", program, "-n", "--pidfile="]
         command += ["logbus", "--data-dir", config.get("log.dirs", str(data_dir))]
         if release is not None:
             command += ["--as-version", release]
@@ -76,7 +87,7 @@ class BrokerProcess:
         self._ready: Future[Mapping[str, str]] = Future()
         self.process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if with_parent else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -191,6 +202,8 @@ class BrokerProcess:
         self._reader.join()
         assert self.process.stdout is not None
         self.process.stdout.close()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
 
 
 def local_listener(name: str, port: int, protocol: str | None = None) -> str:

@@ -141,7 +141,7 @@ class ClusterBroker(Broker):
         listeners = [local_listener(name, self._port(name)) for name in ("kafka", "admin")]
         host, port = self._at
         listeners.append(f"{REPLICATION}=kafka:tcp:{port}:interface={host}")
-        return BrokerProcess(as_texts(self.config), self.data_dir, listeners, [self._advertised])
+        return BrokerProcess(as_texts(self.config), self.data_dir, listeners, [self._advertised], with_parent=True)
 
     def __repr__(self) -> str:
         where = self.bootstrap if self._addresses and self.running else "stopped"

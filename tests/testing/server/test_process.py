@@ -70,6 +70,19 @@ def test_end_of_parent(tmp_path: Path) -> None:
     assert not list(home.iterdir())
 
 
+def test_killed(tmp_path: Path) -> None:
+    """The brokers of a server that is killed end, too."""
+    file = tmp_path / "server.json"
+    command = [*LOGBUS, "--port-file", str(file), "--own-process"]
+    with subprocess.Popen(command, stdin=PIPE, env=environment(tmp_path)) as process:
+        addresses(file, process)
+        tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
+        children = [int(pid) for task in tasks for pid in task.read_text().split()]
+        assert len(children) == 1
+        process.kill()
+    wait_for(lambda: is_gone(children[0]), "the end of the broker")
+
+
 def test_detached(tmp_path: Path) -> None:
     """With --detached it outlives its parent; without --port-file its output says where it is."""
     program = '"$@" & exec head -c 1'
