@@ -14,7 +14,13 @@ from logbus.coroutines import returns_deferred
 from logbus.testing.simulation import SimulatedApplication, Simulation, TwistedSimulation, simulated
 
 TOPICS = {"orders": 2, "invoices": 2}
-_READING: dict[str, Any] = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "session_timeout": 10.0}
+_READING: dict[str, Any] = {
+    "enable_auto_commit": False,
+    "auto_offset_reset": "earliest",
+    "session_timeout": 10.0,
+    # For as long, and a bit more, a member waits for the answer of a coordinator whose machine lost its power.
+    "max_poll_interval": 60.0,
+}
 
 
 def with_orders(application: SimulatedApplication, *, exactly_once: bool = False) -> SimulatedApplication:
