@@ -12,6 +12,7 @@ import attrs
 ELSEWHERE = 99
 """A broker that does not exist."""
 
+PAUSE_SECONDS = 0.005
 A_TURN, WRITTEN_A_TURN = 50, 5
 """Partitions that are prepared, or written to, in one turn."""
 
@@ -107,7 +108,8 @@ async def write(broker: Any, prefix: str) -> None:
         if replica.topic_partition.topic.startswith(prefix) and replica.partition.is_leader:
             replica.append(encode_batch([Record(0, 1, b"k", b"v", ())], base_offset=0), 1)
         if not count % WRITTEN_A_TURN:
-            await deferLater(broker.env.reactor, 0)
+            # Not faster than they are synced: files with unsynced data stay open.
+            await deferLater(broker.env.reactor, PAUSE_SECONDS)
 
 
 async def keep_house(broker: Any, work: str) -> None:

@@ -206,7 +206,7 @@ def run_partitions(bench: Bench, partitions: int) -> None:
     bench.measure("lags looked for", lambda: bench.tell("lags"))
     bench.measure(f"office taken with {partitions:,} partitions", lambda: bench.tell("office"))
     bench.ask_each(requests_about_many.about_partitions("many0", partitions))
-    for work in ("checkpoint", "checkpoint_high_watermarks", "check_retention", "expire_producers"):
+    for work in ("checkpoint", "checkpoint_high_watermarks", "expire_producers"):
         bench.tell("write many")
         bench.measure(f"{work.replace('_', ' ')}, all written to", lambda work=work: bench.tell(f"house {work}"))  # type: ignore[misc]
     bench.measure("logs to compact looked for", lambda: bench.tell("clean"))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread, current_thread
-from time import perf_counter
 from typing import Any, TypeAlias
 
 from attrs import define, field
@@ -16,9 +14,6 @@ from twisted.python.failure import Failure
 
 Settle: TypeAlias = Callable[[BaseException | None], BaseException | None]
 """Called on the reactor thread with an operation's error or None; returns the result for its caller."""
-
-SECONDS_A_TURN = 0.005
-"""For how long results are delivered in one turn of the reactor."""
 
 _Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], "Deferred[Any]"]
 
@@ -39,8 +34,6 @@ class IOThreads:
     most: int = 1
     _queue: SimpleQueue[_Job | None] = field(factory=SimpleQueue, init=False)
     _threads: list[Thread] = field(factory=list, init=False)
-    _finished: deque[tuple[Deferred[Any], Any, Failure | None]] = field(factory=deque, init=False)
-    _is_due: bool = field(default=False, init=False)
     _unfinished: int = field(default=0, init=False)
     _stopped: Deferred[None] | None = field(default=None, init=False)
 
@@ -78,32 +71,10 @@ class IOThreads:
                 result = op(*args)
             except BaseException:
                 failure = Failure()
-            self._finished.append((done, result, failure))
-            self._reactor.callFromThread(self._fire_some)
+            self._reactor.callFromThread(self._fire, done, result, failure)
             # These variables would keep files open until the next operation.
             del job, op, args, done, result, failure
         self._reactor.callFromThread(self._end, current_thread())
-
-    def _fire_some(self) -> None:
-        """
-        Deliver results in their order, for some milliseconds: hundreds may have come while the reactor did something
-        else, and each may begin more.
-        """
-        if self._is_due:
-            return
-        ends = perf_counter() + SECONDS_A_TURN
-        finished = self._finished
-        while finished:
-            self._fire(*finished.popleft())
-            if finished and perf_counter() > ends:
-                self._is_due = True
-                # Called in the next turn, as is all that is queued now.
-                self._reactor.callFromThread(self._fire_more)
-                return
-
-    def _fire_more(self) -> None:
-        self._is_due = False
-        self._fire_some()
 
     def _fire(self, done: Deferred[Any], result: Any, failure: Failure | None) -> None:
         self._unfinished -= 1
@@ -116,9 +87,6 @@ class IOThreads:
 
     def _end(self, thread: Thread) -> None:
         assert self._stopped is not None
-        if self._finished:
-            self._reactor.callFromThread(self._end, thread)
-            return
         # The thread is about to return, so this does not wait.
         thread.join()
         self._threads.remove(thread)
