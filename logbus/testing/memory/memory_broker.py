@@ -131,13 +131,19 @@ class MemoryBroker:
     def begin(self) -> Deferred[None]:
         """Start, as far as it goes at once; fires when it is ready."""
         started = self.broker.startService()
-        for factory in self.plugin.factories.values():
-            factory.doStart()
+        self._serve()
         return started
+
+    def _serve(self) -> None:
+        """Have the factories of open listeners begin what they do with time, such as closing idle connections."""
+        for factory in self.plugin.factories.values():
+            if not factory.numPorts:
+                factory.doStart()
 
     def start(self) -> Self:
         """Start it; it is ready on return."""
         self.now(self.begin())
+        self._serve()  # Listeners were opened since.
         return self
 
     def stop(self) -> None:
