@@ -65,7 +65,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 
 def service_of(broker: Broker) -> Any:
     """The inside of a broker in this process."""
-    return broker._runner._service  # type: ignore[union-attr]
+    return broker._runner.service  # type: ignore[union-attr]
 
 
 def store_of(broker: Broker) -> Any:
