@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 
 from logbus.errors import ApiError
 from logbus.pipeline.errors import ClaimLost, DataLossFound, LakeError, OptionError, Unreachable
-from logbus.pipeline.jobs.audit_tables import count_table, open_table
+from logbus.pipeline.jobs.audit_tables import TablePlace, count_table
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.load import LoadOptions, remaining, run
 from logbus.pipeline.lake import parquet_table
@@ -168,7 +168,8 @@ def test_fields_with_names_of_metadata(spark: SparkSession, broker: Broker, tmp_
     ]
     first = rows[0].asDict()
     assert [first[name] for name in ("key", "offset", "topic")] == ["k", 7, "t"]
-    assert count_table(spark, open_table(spark, str(tmp_path)), {}, HOUR).windows == {(topic, BASE // HOUR * HOUR): 2}
+    table = TablePlace("all", str(tmp_path)).open(spark)
+    assert count_table(spark, table, {}, HOUR).windows == {(topic, BASE // HOUR * HOUR): 2}
     with pytest.raises(LakeError, match="it has the records' metadata as kafka, and not as columns; leave out --meta"):
         load(spark, broker, tmp_path, topic, payload=evolve(hours, metadata="columns"), partition_by="")
     load(spark, broker, tmp_path / "columns", topic, payload=hours, partition_by="none")
