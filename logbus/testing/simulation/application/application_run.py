@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 from logbus.errors import ConfigError
 from logbus.testing.simulation.application.application_process import ApplicationProcess
 from logbus.testing.simulation.application.refusals import NotSimulated, Refusals
-from logbus.testing.simulation.application.run_context import collected_at_the_end, logged_to, silence
+from logbus.testing.simulation.application.run_context import close_coroutines, collected_at_the_end, logged_to, silence
 from logbus.testing.simulation.application.simulated_application import SimulatedApplication, name_of
 from logbus.testing.simulation.application.supervisor import Supervisor
 from logbus.testing.simulation.application.virtual_modules import virtual_modules
@@ -215,7 +215,10 @@ class ApplicationRun:
         self._cluster.end()
         for each in (self._input, *self._supervisor.processes, *self._supervisor.extra):
             each.kill()
+        refused = self._refusals.first
         with silence():
+            close_coroutines()
+            self._refusals.first = refused
             self._kept.clear()
             self._losses.clear()
             del each, self._cluster, self._nemesis, self._supervisor, self._input

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import logging
+import sys
 import warnings
 from asyncio import events
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import CORO_CREATED, CORO_SUSPENDED
+from types import CoroutineType
 
 _NOT_THE_APPLICATIONS = ("logbus", "twisted", "asyncio")
 
@@ -32,14 +36,38 @@ def collected_at_the_end() -> Iterator[None]:
 @contextmanager
 def silence() -> Iterator[None]:
     """Neither warn nor log, as coroutines and clients of killed processes do when they are collected."""
-    disabled = logging.root.manager.disable
+    disabled, hook = logging.root.manager.disable, sys.unraisablehook
     logging.disable(logging.CRITICAL)
+    sys.unraisablehook = lambda _: None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             yield
         finally:
+            sys.unraisablehook = hook
             logging.disable(disabled)
+
+
+_MOST_STEPS = 100
+"""Of ``finally`` blocks that wait for something: each is told once that it waits in vain."""
+
+
+def close_coroutines() -> None:
+    """
+    Close what is left of the coroutines of a run, all that the collector has not frozen.
+
+    They would be closed when they are collected, which may be in the middle of something else, and those whose
+    ``finally`` blocks wait would complain there.
+    """
+    for each in gc.get_objects():
+        if isinstance(each, CoroutineType) and inspect.getcoroutinestate(each) in (CORO_CREATED, CORO_SUSPENDED):
+            for _ in range(_MOST_STEPS):
+                try:
+                    each.close()
+                    break
+                except BaseException:
+                    # It waits on, or raises another error: nobody is there to see it.
+                    continue
 
 
 @contextmanager
