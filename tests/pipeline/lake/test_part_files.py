@@ -212,8 +212,9 @@ def test_on_s3(failing: float) -> None:
         assert {info.type.name for info in infos} == {"NotFound"}
 
 
-def test_s3_is_not_there() -> None:
-    """The error is Arrow's, and comes within its few attempts."""
+def test_s3_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is Arrow's, and comes after the attempts, of which ten with their pauses would take a minute."""
+    monkeypatch.setattr("logbus.pipeline.lake.object_store.REQUEST_ATTEMPTS", 3)
     store = ArrowStore("s3://lake/views", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "x"})
     with pytest.raises(OSError, match="lake"):
         list(PartWriter(store=store).write([_batch(n=[1])]))
