@@ -146,3 +146,30 @@ def _checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
     except ConfigError as e:
         raise click.BadParameter(str(e)) from None
     return value
+
+
+ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+"""What ``--acks`` takes, and its number in a Produce request."""
+
+
+def acks_option(command: F) -> F:
+    """Add ``--acks``."""
+    return click.option(
+        "--acks",
+        type=click.Choice(list(ACKS)),
+        default="all",
+        show_default=True,
+        help="Replicas that must acknowledge a record.",
+    )(command)
+
+
+def codec_option(command: F) -> F:
+    """Add ``--codec``."""
+    return click.option(
+        "--codec",
+        "-z",
+        type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+        default="none",
+        show_default=True,
+        help="Compression of batches.",
+    )(command)

@@ -7,10 +7,8 @@ import os
 import click
 
 from logbus.cli.input_records import IGNORABLE, json_lines, lines
-from logbus.cli.options import bootstrap_options, json_option
+from logbus.cli.options import ACKS, acks_option, bootstrap_options, codec_option, json_option
 from logbus.cli.output import print_json
-
-ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
 
 @click.command()
@@ -34,21 +32,8 @@ ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
     "--key-separator", "-K", metavar="TEXT", help="Split lines into key and value at this text. Default: no keys."
 )
 @click.option("--partition", "-p", type=click.IntRange(min=0), help="Default: chosen by the key, or any.")
-@click.option(
-    "--acks",
-    type=click.Choice(list(ACKS)),
-    default="all",
-    show_default=True,
-    help="Replicas that must acknowledge a record.",
-)
-@click.option(
-    "--codec",
-    "-z",
-    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
-    default="none",
-    show_default=True,
-    help="Compression of batches.",
-)
+@acks_option
+@codec_option
 @click.option(
     "--header",
     "--headers",

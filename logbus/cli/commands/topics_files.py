@@ -6,9 +6,8 @@ from typing import Literal
 
 import click
 
-from logbus.cli.commands.produce import ACKS
 from logbus.cli.input_records import IGNORABLE
-from logbus.cli.options import bootstrap_options, json_option, timestamp_ms
+from logbus.cli.options import ACKS, acks_option, bootstrap_options, codec_option, json_option, timestamp_ms
 from logbus.cli.output import print_json, quantity
 
 
@@ -87,21 +86,8 @@ def export_topic(
 @click.argument("topic")
 @click.argument("file")
 @click.option("--ignore", type=click.Choice(IGNORABLE), multiple=True, help="What is chosen anew; may be repeated.")
-@click.option(
-    "--acks",
-    type=click.Choice(list(ACKS)),
-    default="all",
-    show_default=True,
-    help="Replicas that must acknowledge a record.",
-)
-@click.option(
-    "--codec",
-    "-z",
-    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
-    default="none",
-    show_default=True,
-    help="Compression of batches.",
-)
+@acks_option
+@codec_option
 @json_option
 @bootstrap_options
 def import_topic(
