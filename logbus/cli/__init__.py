@@ -14,6 +14,7 @@ From the shell to the cluster and back:
 * ``client_security``: the options of TLS and SASL
 * ``options``: options and argument types that commands share
 * ``output``: tables, JSON, progress
+* ``colours``: colours on terminals
 * ``terminal_escapes``: escapes control characters of untrusted text
 
 Topics and brokers:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logbus import __version__
+from logbus.cli.colours import styled
 from logbus.cli.terminal_escapes import escape_controls
 from logbus.errors import LogbusError
 
@@ -191,7 +192,7 @@ def print_error(message: str) -> None:
     """Print one line on standard error."""
     line = escape_controls(" ".join(message.split()))
     try:
-        sys.stderr.write(f"logbus: {line}\n")
+        sys.stderr.write(f"{styled('logbus:', 'red', sys.stderr)} {line}\n")
         sys.stderr.flush()
     except (OSError, AttributeError):
         pass  # standard error is closed, now or since the start

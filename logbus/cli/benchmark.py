@@ -11,7 +11,7 @@ from attrs import frozen
 from twisted.internet.defer import Deferred
 
 from logbus.cli.load_generator import LoadGenerator, LoadResult, percentiles
-from logbus.cli.output import Progress, quantity
+from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
 from logbus.cli.process_usage import ProcessUsage, listener_pid, process_usage
 from logbus.cli.runner import CommandFailed
 from logbus.client.admin.admin_client import AdminClient, NewTopic
@@ -51,7 +51,7 @@ class Benchmark:
 
         :returns: the figures, as JSON values.
         """
-        progress = Progress()
+        progress = Progress(PROGRESS_INTERVAL)
 
         def show(result: LoadResult) -> None:
             progress.show(f"{self.name}: {quantity(result.records)} records, {quantity(result.bytes)}B")

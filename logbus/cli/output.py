@@ -5,12 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attrs import define, field
 
+from logbus.cli.colours import styled
 from logbus.cli.terminal_escapes import json_line
+
+PROGRESS_INTERVAL = 0.1
+"""Seconds; a progress line that changes more often cannot be read, and costs time."""
 
 _WIDEST = 255
 """Characters; a longer cell, such as a group's id, does not widen its column."""
@@ -52,6 +57,7 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
             cell.rjust(width) if r else cell.ljust(width) for cell, width, r in zip(row, widths, right, strict=True)
         ]
         lines.append("  ".join(padded).rstrip())
+    lines[0] = styled(lines[0], "bold", sys.stdout)
     sys.stdout.write("\n".join(lines) + "\n")
 
 
@@ -74,8 +80,14 @@ def _is_terminal() -> bool:
 
 @define
 class Progress:
-    """A progress line on the terminal; prints nothing if there is no terminal."""
+    """
+    A progress line on the terminal; prints nothing if there is no terminal.
 
+    :ivar interval: seconds for which a line stays, whatever is to be shown meanwhile.
+    """
+
+    interval: float = 0.0
+    _due: float = field(default=0.0, init=False)
     _shown: bool = field(default=False, init=False)
     _on: bool = field(factory=_is_terminal, init=False)
 
@@ -86,7 +98,8 @@ class Progress:
 
     def show(self, text: str) -> None:
         """Replace the line."""
-        if self._on:
+        if self._on and time.monotonic() >= self._due:
+            self._due = time.monotonic() + self.interval
             sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()
             self._shown = True
@@ -97,6 +110,7 @@ class Progress:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
             self._shown = False
+            self._due = 0.0
 
 
 def quantity(number: float) -> str:

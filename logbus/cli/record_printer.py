@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from logbus.cli.output import Progress, as_text, quantity
+from logbus.cli.output import PROGRESS_INTERVAL, Progress, as_text, quantity
 from logbus.cli.terminal_escapes import json_line
 from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.model import TopicPartition
@@ -22,7 +22,7 @@ class RecordPrinter:
 
     def __init__(self, render: RecordFormat) -> None:
         self._render = render
-        self._progress = Progress() if not sys.stdout.isatty() else None
+        self._progress = Progress(PROGRESS_INTERVAL) if not sys.stdout.isatty() else None
         self._count = 0
 
     def show(self, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:

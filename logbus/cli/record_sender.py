@@ -11,7 +11,7 @@ from typing import Any
 from attrs import frozen
 
 from logbus.cli.input_records import InputRecord
-from logbus.cli.output import Progress, quantity
+from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
 from logbus.cli.runner import CommandFailed
 from logbus.client.cluster.cluster import Cluster, TopicMetadata
 from logbus.client.producer.producer import Producer
@@ -70,7 +70,7 @@ class RecordSender:
             request_timeout=options.timeout,
             buffer_bytes=16 * max(options.batch_bytes, 1 << 20),
         )
-        self._progress = Progress()
+        self._progress = Progress(PROGRESS_INTERVAL)
         self._started = time.monotonic()
         self._count = self._size = self._written = 0
         self._latest: ProducerBatch | None = None

@@ -10,7 +10,7 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.task import deferLater
 
 from logbus.cli.input_records import InputRecord
-from logbus.cli.output import Progress, quantity
+from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
 from logbus.cli.record_files.record_file import BadRecord, FileFormat, NewFile
 from logbus.cli.record_filter import AnyRecord
 from logbus.cli.record_sender import REFUSED, RecordSender, SendOptions
@@ -27,7 +27,7 @@ class _FileOutput:
     def __init__(self, new: NewFile, file_format: FileFormat) -> None:
         self._new = new
         self._writer = file_format.new_writer(new.file)
-        self._progress = Progress()
+        self._progress = Progress(PROGRESS_INTERVAL)
         self.count = 0
 
     def show(self, partition: TopicPartition, records: Sequence[AnyRecord]) -> None:

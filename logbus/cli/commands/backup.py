@@ -39,12 +39,12 @@ def backup(
     from logbus.cli.backup.backup_format import BackupError
     from logbus.cli.backup.backup_source import BackupSource
     from logbus.cli.backup.snapshot_copy import SnapshotCopy, earlier_backup
-    from logbus.cli.output import Progress, quantity
+    from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
     from logbus.cli.runner import CommandFailed
 
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise CommandFailed(f"{directory} is there already; give the name of a new directory")
-    progress, done = Progress(), False
+    progress, done = Progress(PROGRESS_INTERVAL), False
 
     def show(copied: int, total: int) -> None:
         source.keep()

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from logbus.cli.colours import Style, styled
 from logbus.cli.options import json_option
 from logbus.cli.output import print_json
 
 if TYPE_CHECKING:
     from logbus.cli.doctor.finding import Finding
+
+
+_STYLES: dict[str, Style] = {"broken": "red", "risk": "yellow", "better": "cyan"}
+"""By the word for a finding's weight."""
 
 
 @click.command("doctor")
@@ -53,7 +59,8 @@ def doctor(
         if as_json:
             print_json({**asdict(finding), "weight": finding.weight.word})
             continue
-        click.echo(f"{finding.weight.word}: {finding.subject}: {finding.what}")
+        word = styled(f"{finding.weight.word}:", _STYLES[finding.weight.word], sys.stdout)
+        click.echo(f"{word} {finding.subject}: {finding.what}")
         click.echo(f"  otherwise: {finding.otherwise}\n  what to do: {finding.remedy}")
     if not as_json:
         counts = [sum(finding.weight is weight for finding in findings) for weight in Weight]

@@ -9,11 +9,8 @@ from pathlib import Path
 import click
 
 from logbus.cli.options import json_option
-from logbus.cli.output import Progress, quantity
+from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
 from logbus.cli.terminal_escapes import json_line
-
-_INTERVAL = 0.2
-"""Seconds between changes of the progress line."""
 
 
 @click.command("verify")
@@ -38,7 +35,7 @@ def verify(context: click.Context, directory: Path, in_use: bool, as_json: bool)
 
     from logbus.cli.dump.directory_check import DirectoryInUse, check, files_of, leftovers_of, locked
 
-    progress, started, shown = Progress(), time.monotonic(), 0.0
+    progress, started = Progress(PROGRESS_INTERVAL), time.monotonic()
     try:
         with nullcontext() if in_use else locked(directory):
             files = files_of(directory)
@@ -47,12 +44,8 @@ def verify(context: click.Context, directory: Path, in_use: bool, as_json: bool)
             total = sum(size for _, size in files)
 
             def show(path: Path, read: int) -> None:
-                nonlocal shown
-                now = time.monotonic()
-                if now - shown >= _INTERVAL:
-                    shown = now
-                    rate = read / max(now - started, 0.001)
-                    progress.show(f"{quantity(read)}B of {quantity(total)}B, {quantity(rate)}B/s: {path.name}")
+                rate = read / max(time.monotonic() - started, 0.001)
+                progress.show(f"{quantity(read)}B of {quantity(total)}B, {quantity(rate)}B/s: {path.name}")
 
             count = 0
             for each in check(files, show):
