@@ -207,6 +207,29 @@ class RequestTemplateTests(SynchronousTestCase):
         self.assertFalse(self.teach(asked(ClientConnection("x" * 1000), b"r")))
         self.assertTrue(self.teach(asked(client, b"r")))
 
+    def test_records_are_not_encoded(self) -> None:
+        """
+        The first request of a connection is encoded without its records, and only if its template is not known yet.
+        """
+        encoded = []
+
+        def counted(message: Any, version: int) -> Any:
+            parts = encode(message, version)
+            if isinstance(message, ProduceRequest):
+                encoded.append(len(joined(parts)))
+            return parts
+
+        self.patch(request_template, "encode", counted)
+        for version in (FIRST, LAST):
+            for size in (300_000, 20):
+                data = asked(ClientConnection("me"), bytes(size), version)
+                frame = memoryview(data)[4:]
+                request = self.server.receive(frame)
+                self.assertTrue(self.repeats.learn(request, frame))
+                self.assertEqual(len(request.message.topic_data[0].partition_data[0].records), size)
+        self.assertEqual(len(encoded), 2)
+        self.assertLess(max(encoded), 100)
+
     def test_other_acks(self) -> None:
         """
         Other acks or another timeout make another template.
