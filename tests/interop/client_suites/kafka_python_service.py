@@ -1,0 +1,38 @@
+"""
+What kafka-python's source distribution leaves out of its suite: the package ``test``, and its module ``service``.
+
+A plugin of pytest: ``-p kafka_python_service``, in the process of that suite. It is given a broker that runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+class ExternalService:
+    """A broker that was started by somebody else."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+
+    def open(self) -> None:
+        """It is open."""
+
+    def stop(self) -> None:
+        """It goes on."""
+
+
+def _refused(*_: Any) -> None:
+    raise AssertionError("a suite with a broker of its own starts none")
+
+
+# Python has a package of this name.
+package = ModuleType("test")
+package.__path__ = [str(Path.cwd() / "test")]
+service: Any = ModuleType("test.service")
+service.ExternalService, service.SpawnedService = ExternalService, _refused
+sys.modules |= {"test": package, "test.service": service}
