@@ -9,6 +9,7 @@ from typing import Any, Self
 from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
 
 from logbus.cluster.controller.topic_plan import internal
 from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
@@ -189,7 +190,7 @@ class LogOffsetHandlers:
         time_slice = context.time_slice(request)
         deadline = self._clock.seconds() + max(message.timeout_ms, 0) / 1000
         topics = []
-        waiting: list[tuple[DeleteRecordsPartitionResult, Replica, Deferred[None]]] = []
+        deleting: list[tuple[DeleteRecordsPartitionResult, Replica, Deferred[None]]] = []
         for topic in message.topics:
             partitions = []
             for asked in topic.partitions:
@@ -203,18 +204,29 @@ class LogOffsetHandlers:
                     if context.terms.validate_only:
                         answer.low_watermark = max(replica.low_watermark, replica.deletion_offset(asked.offset))
                     else:
-                        await self._replicas.delete_records(topic.name, asked.partition_index, asked.offset)
-                        deleted = replica.deleted()
-                        if deleted is not None:
-                            waiting.append((answer, replica, deleted))
-                        else:
-                            answer.low_watermark = replica.low_watermark
+                        # All of them share the writes of the start offsets.
+                        asking = self._replicas.delete_records(topic.name, asked.partition_index, asked.offset)
+                        over = Deferred.fromCoroutine(asking).addCallbacks(
+                            lambda _: None, _refused, errbackArgs=(answer,)
+                        )
+                        deleting.append((answer, replica, over))
                 except (ApiError, StorageError) as e:
-                    answer.error_code = e.code if isinstance(e, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
+                    answer.error_code = _error_code(e)
                 partitions.append(answer)
                 if time_slice.used(4):
                     await time_slice.next()
             topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+        waiting: list[tuple[DeleteRecordsPartitionResult, Replica, Deferred[None]]] = []
+        for answer, replica, over in deleting:
+            if time_slice.used(1):
+                await time_slice.next()
+            await over
+            if answer.error_code:
+                continue
+            if (deleted := replica.deleted()) is not None:
+                waiting.append((answer, replica, deleted))
+            else:
+                answer.low_watermark = replica.low_watermark
         for answer, replica, deleted in waiting:
             if time_slice.used(4):
                 await time_slice.next()
@@ -226,6 +238,15 @@ class LogOffsetHandlers:
             except ApiError as e:
                 answer.error_code = e.code
         return DeleteRecordsResponse(topics=topics)
+
+
+def _error_code(error: BaseException | None) -> int:
+    return error.code if isinstance(error, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _refused(failure: Failure, answer: DeleteRecordsPartitionResult) -> None:
+    failure.trap(ApiError, StorageError)
+    answer.error_code = _error_code(failure.value)
 
 
 def _timed_out(result: object, seconds: float) -> Any:

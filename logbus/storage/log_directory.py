@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from attrs import define, field
+from attrs import Factory, define, field
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 
@@ -22,6 +22,7 @@ from logbus.storage import checkpoints, file_names
 from logbus.storage.checkpoints import MetaProperties
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log import Log
+from logbus.storage.log_flusher import GroupCommit
 from logbus.storage.log_recovery import Progress, recover_log
 from logbus.storage.segments.segment import Segment
 
@@ -61,6 +62,9 @@ class LogDirectory:
     unsynced_lost: bool = field(default=False, init=False)
     _loss_known: bool = field(default=False, init=False)
     _starts: dict[TopicPartition, int] = field(factory=dict, init=False)
+    _saving_starts: GroupCommit = field(
+        default=Factory(lambda self: GroupCommit(self.checkpoint_start_offsets), takes_self=True), init=False
+    )
     _log = Logger()
 
     @property
@@ -271,6 +275,13 @@ class LogDirectory:
         """Checkpoint the log start offsets."""
         self._starts = self._start_offsets()
         return self._write_offsets(checkpoints.LOG_START_OFFSETS, self._starts)
+
+    def save_start_offsets(self) -> Deferred[None]:
+        """
+        Fires when the present log start offsets are on stable storage. Those who ask while some are being written share
+        the next write: each has a line for every log whose records were deleted.
+        """
+        return self._saving_starts.wait()
 
     def checkpoint_high_watermarks(self) -> Deferred[None]:
         """Checkpoint the high watermarks."""

@@ -441,7 +441,7 @@ class LogManager:
             log = directory.logs.get(partition)
             if log is not None and directory.is_online:
                 if log.advance_start(offset):
-                    await directory.checkpoint_start_offsets()
+                    await directory.save_start_offsets()
                 return log.log_start_offset
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} is not on this broker")
 

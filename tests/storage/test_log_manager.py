@@ -11,6 +11,7 @@ from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.model import TopicPartition
 from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.checkpoints import LOG_START_OFFSETS
 from logbus.storage.istorage import IOPool
 from logbus.storage.log_manager import LogManager, NoLogUser
 from logbus.storage.settings import StorageSettings
@@ -224,6 +225,31 @@ class LogManagerTests(SynchronousTestCase):
         self.failureResultOf(manager.delete_records(PARTITION, 6), ApiError)
         again = opened(self, disk.after_kill())
         self.assertEqual([log.log_start_offset for log in again], [3])
+
+    def test_records_of_many_logs_are_deleted_together(self) -> None:
+        """Deletions of records in many logs share the writes of the start offsets, and none is confirmed before its."""
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        logs = [self.successResultOf(manager.create(TopicPartition("t", i))) for i in range(50)]
+        for log in logs:
+            append_as_leader(log, batch(), 0)
+        written: list[str] = []
+
+        def note(op: str, path: str) -> None:
+            if op == "replace" and path == LOG_START_OFFSETS:
+                written.append(path)
+
+        disk.faults = note
+        disk.held.add(IOPool.BACKGROUND)
+        deleting = [manager.delete_records(log.partition, 1) for log in logs]
+        for each in deleting:
+            self.assertNoResult(each)
+        disk.held.clear()
+        disk.release(IOPool.BACKGROUND)
+        self.assertEqual([self.successResultOf(each) for each in deleting], [1] * 50)
+        self.assertEqual(len(written), 2)
+        again = opened(self, disk.after_kill())
+        self.assertEqual([log.log_start_offset for log in again], [1] * 50)
 
     def test_few_files(self) -> None:
         """A hundred busy logs do not need a hundred descriptors once they are synced."""

@@ -499,14 +499,15 @@ class Disk:
 
     def sync_directory(self, path: str) -> None:
         """Sync a directory's entries."""
-        try:
+        # Without a descriptor nothing was lost: the caller tries again.
+        with self._doing(f"sync directory {path or '.'}"):
             fd = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+        try:
+            os.fsync(fd)
         except OSError as error:
             raise self.broken(error, f"sync directory {path or '.'}") from error
+        finally:
+            os.close(fd)
 
     def lock(self) -> None:
         """Lock the directory by its ``.lock`` file."""

@@ -264,6 +264,8 @@ class DiskTests(SynchronousTestCase):
             error = self.assertRaises(ApiError, self.disk.open, "f", True)
             self.assertIn("ulimit -n", error.message)
             self.assertIsNone(self.disk.failure)
+            self.assertIn("ulimit -n", self.assertRaises(ApiError, self.disk.sync_directory, "").message)
+            self.assertIsNone(self.disk.failure)
 
     def test_failed_sync(self) -> None:
         """A failed fdatasync in a pool takes the directory offline, for all that comes and all that is queued."""
