@@ -44,6 +44,8 @@ Records:
 * ``record_files``: files of records: JSON lines, Avro and Parquet
 * ``record_filter``: conditions that records must meet to be printed
 * ``record_selection``: what is printed of the records that were read: those that are wanted, decoded
+* ``registry_address``: a schema registry, and requests to it
+* ``registry_encoder``: encodes keys and values by the schemas of a registry
 * ``registry_values``: decodes keys and values by the schemas of a registry
 * ``record_printer``: prints records
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from attrs import frozen
 from twisted.internet.defer import CancelledError
 
 from logbus.cli.input_records import InputFormat
@@ -15,19 +16,35 @@ from logbus.cli.runner import CommandFailed
 from logbus.client.cluster.cluster import Cluster
 from logbus.errors import LogbusError
 
+if TYPE_CHECKING:
+    from logbus.cli.registry_address import RegistryAddress, Subjects
+
 _FLUSH_SECONDS = 5.0
 """Seconds in which lines that were read are still sent after Ctrl-C."""
 
 
-async def produce_lines(cluster: Cluster, options: SendOptions, input_format: InputFormat) -> dict[str, Any]:
+@frozen
+class Encoding:
+    """How keys and values are encoded: by these schemas of this registry."""
+
+    registry: RegistryAddress
+    subjects: Subjects
+
+
+async def produce_lines(
+    cluster: Cluster, options: SendOptions, input_format: InputFormat, encoding: Encoding | None = None
+) -> dict[str, Any]:
     """
     Send the lines of standard input.
 
     :param input_format: what lines stand for.
+    :param encoding: None: keys and values are sent as they are.
     :returns: a summary, as JSON values.
     :raise CommandFailed: a line cannot be sent, or a batch failed; lines before it are sent.
     """
     topic = await cluster.topic(options.topic, create=options.create)
+    if encoding is not None:
+        input_format = await _encoded(cluster, options.topic, input_format, encoding)
     lines = LineReader(cluster.reactor)
     sender = RecordSender(cluster, topic, options, on_failure=lines.stop)
     try:
@@ -41,6 +58,16 @@ async def produce_lines(cluster: Cluster, options: SendOptions, input_format: In
         lines.stop()
         sender.stop()
     return sender.summary()
+
+
+async def _encoded(cluster: Cluster, topic: str, plain: InputFormat, encoding: Encoding) -> InputFormat:
+    from logbus.cli.registry_encoder import encoded_by_registry
+
+    registry = encoding.registry.open(cluster.reactor, cluster.timeout)
+    try:
+        return await encoded_by_registry(plain, registry, topic, encoding.subjects)
+    finally:
+        await registry.close()
 
 
 async def _send_lines(lines: LineReader, sender: RecordSender, input_format: InputFormat) -> None:

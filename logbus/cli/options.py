@@ -148,6 +148,26 @@ def _checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value
 
 
+def registry_options(help: str) -> Callable[[F], F]:
+    """
+    Return the options ``--registry`` and ``--registry-auth``.
+
+    :param help: of the first.
+    """
+
+    def add(command: F) -> F:
+        command = click.option(
+            "--registry-auth",
+            metavar="USER:PASSWORD",
+            envvar="LOGBUS_REGISTRY_AUTH",
+            show_envvar=True,
+            help="Its credentials.",
+        )(command)
+        return click.option("--registry", metavar="URL", help=help)(command)
+
+    return add
+
+
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 """What ``--acks`` takes, and its number in a Produce request."""
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
-from urllib.parse import quote, urlencode
+from collections.abc import Sequence
 
 from attrs import frozen
 
 from logbus.admin.schema_registry import SchemaNotUsed, ValueSchema
 from logbus.cli.app import print_error
+from logbus.cli.registry_address import FRAME, Registry
 from logbus.client.consumer.consumer_record import ConsumerRecord
-from logbus.client.schema.registry_http import RegistryError, RegistryHttp, basic_auth
-
-FRAME = 5
-"""Bytes before a value that has a schema: a zero, and the schema's id in four bytes (Confluent's wire format)."""
+from logbus.client.schema.registry_http import RegistryError
 
 _MOST_SCHEMAS = 1000
 
@@ -32,22 +28,10 @@ class RegistryValues:
     """
     Makes JSON of keys and values that have a schema. Others, and those that cannot be read, stay as they are; the first
     of each schema that cannot is reported on standard error.
-
-    :param urls: of the registry, separated by commas.
-    :param credentials: ``USER:PASSWORD``, if it asks for a login.
     """
 
-    def __init__(self, reactor: Any, urls: str, credentials: str | None, timeout: float) -> None:
-        user, _, password = (credentials or "").partition(":")
-        self._http = RegistryHttp(
-            reactor,
-            urls.split(","),
-            headers=basic_auth((user, password) if credentials else None),
-            timeout=timeout,
-            attempts=3,
-            backoff=None,
-            agent=None,
-        )
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
         self._schemas: dict[int, ValueSchema | _Unread] = {}
 
     async def decoded(self, records: Sequence[ConsumerRecord]) -> list[ConsumerRecord]:
@@ -62,7 +46,7 @@ class RegistryValues:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.close()
+        await self._registry.close()
 
     async def _content(self, data: bytes | None) -> bytes | None:
         if data is None or len(data) <= FRAME or data[0] != 0:
@@ -85,7 +69,7 @@ class RegistryValues:
         if len(self._schemas) >= _MOST_SCHEMAS:
             self._schemas.clear()
         try:
-            found: ValueSchema | _Unread = await value_schema(self._get, number)
+            found: ValueSchema | _Unread = await value_schema(self._registry.get, number)
         except (SchemaNotUsed, RegistryError) as e:
             return self._give_up(number, str(e))
         self._schemas[number] = found
@@ -96,8 +80,3 @@ class RegistryValues:
         print_error(f"schema {number}: {reason}; its values are printed as they are")
         self._schemas[number] = unread = _Unread(reason)
         return unread
-
-    async def _get(self, *segments: str, **query: str) -> Mapping[str, Any]:
-        path = "/".join(["", *(quote(each, safe="") for each in segments)])
-        found: Mapping[str, Any] = await self._http.ask("GET", f"{path}?{urlencode(query)}" if query else path)
-        return found

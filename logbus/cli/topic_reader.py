@@ -21,6 +21,7 @@ from logbus.model import TopicPartition
 
 if TYPE_CHECKING:
     from logbus.cli.group_reader import Show
+    from logbus.cli.registry_address import RegistryAddress
 
 
 class RecordOutput(Protocol):
@@ -31,19 +32,6 @@ class RecordOutput(Protocol):
 
     def close(self) -> None:
         """There are no more."""
-
-
-@frozen
-class RegistryAddress:
-    """
-    Where a schema registry is.
-
-    :ivar urls: separated by commas.
-    :ivar credentials: ``USER:PASSWORD``; None: it asks for none.
-    """
-
-    urls: str
-    credentials: str | None
 
 
 @frozen(kw_only=True)
@@ -87,7 +75,7 @@ async def consume_topic(cluster: Cluster, options: ReadOptions, output: RecordOu
     if options.registry is not None:
         from logbus.cli.registry_values import RegistryValues  # twisted.web is half as many modules again
 
-        values = RegistryValues(cluster.reactor, options.registry.urls, options.registry.credentials, cluster.timeout)
+        values = RegistryValues(options.registry.open(cluster.reactor, cluster.timeout))
     select = Selection(options.wanted, values)
     exit_at_end = options.exit_at_end or options.until_ms is not None
     try:

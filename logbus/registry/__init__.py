@@ -31,15 +31,17 @@ Schemas:
 * ``parsed_schema``: parses and validates a schema with its references
 * ``json_text``: parses and normalizes JSON
 * ``compatibility``: compares a schema with earlier versions
-* ``value_schemas``: schemas as what reads values
+* ``value_schemas``: schemas as what reads values, or makes them of JSON
 * ``avro_values``: Avro values as people read them
+* ``avro_encoding``: JSON as Avro values
 * ``avro_schema``: Avro schemas
 * ``avro_compatibility``: compatibility of Avro schemas
 * ``json_schema``: JSON Schemas
+* ``json_values``: values that a JSON Schema allows
 * ``json_compatibility``, ``json_bounds``: compatibility of JSON Schemas
 * ``protobuf_schema``: Protobuf schemas
 * ``protobuf_compiler``: runs protoc
 * ``protobuf_text``: descriptors as text
-* ``protobuf_values``: Protobuf values as people read them
+* ``protobuf_values``: Protobuf values as people read and write them
 * ``protobuf_compatibility``: compatibility of Protobuf schemas
 """

@@ -1,5 +1,5 @@
 """
-Protobuf values as people read them: in canonical JSON (protobuf.dev/programming-guides/json).
+Protobuf values as people read and write them: in canonical JSON (protobuf.dev/programming-guides/json).
 
 For display, of schemas and values that anybody may have sent, so the length of a value, the values within it and their
 depth are bounded.
@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import define
 
-from logbus.client.schema.message_place import read_place
+from logbus.client.schema.message_place import read_place, written_place
 from logbus.registry.protobuf_schema import pool_of
 
 MOST_BYTES = 131_072
@@ -49,6 +49,33 @@ def message_reader(files: list[Any]) -> Callable[[bytes], Any]:
         return _json(_parsed(kind, data[at:]), pool)
 
     return read
+
+
+def message_writer(files: list[Any]) -> Callable[[Any], bytes]:
+    """
+    Return what makes values in Confluent's format, without the schema's id, of JSON.
+
+    :param files: as for :func:`message_reader`; values are of the first message of the last.
+    :return: raises ValueError, if JSON is no message.
+    :raise ValueError: the files do not fit together, or there is no message.
+    """
+    from google.protobuf.json_format import ParseDict, ParseError
+    from google.protobuf.message_factory import GetMessageClass
+
+    pool = pool_of(files, _FILE)
+    name = message_name(files[-1], [0])
+    kind = GetMessageClass(pool.FindMessageTypeByName(name))
+
+    def write(value: Any) -> bytes:
+        if not isinstance(value, dict):  # ParseDict takes an empty list for a message
+            raise ValueError(f"it is no message {name}: it is no JSON object")
+        try:
+            message = ParseDict(value, kind(), descriptor_pool=pool)
+            return written_place([0]) + message.SerializeToString()  # type: ignore[no-any-return]
+        except (ParseError, ValueError, TypeError, AttributeError, RecursionError) as e:
+            raise ValueError(f"it is no message {name}: {e}") from None
+
+    return write
 
 
 def known_files(name: str) -> list[Any]:

@@ -1,22 +1,25 @@
 """
-Schemas as what reads values: for pages that show records.
+Schemas as what reads values, for pages that show records, and as what makes values of JSON, for records that are typed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from attrs import define, field
 
 from logbus.admin.schema_registry import SchemaNotUsed, ValueSchema
+from logbus.registry.avro_encoding import encode_value
 from logbus.registry.avro_schema import AvroType, read_avro
 from logbus.registry.avro_values import read_value
 from logbus.registry.errors import RegistryRefusal
+from logbus.registry.json_values import json_writer
 from logbus.registry.protobuf_compiler import check_installed
 from logbus.registry.protobuf_schema import descriptor_of
-from logbus.registry.protobuf_values import known_files, message_reader
+from logbus.registry.protobuf_values import known_files, message_reader, message_writer
 
 MOST_REFERENCED = 20
 MOST_CHARACTERS = 100_000
@@ -33,19 +36,53 @@ async def value_schema(get: Get, number: int) -> ValueSchema:
     :raise SchemaNotUsed: it is of another type, too large, or refers to too many others.
     """
     told = await get("schemas", "ids", str(number), format="serialized")
-    kind = told.get("schemaType", "AVRO")
-    if kind == "JSON":
-        return ValueSchema("JSON")
+    with _refused(told):
+        match _kind(told):
+            case "JSON":
+                return ValueSchema("JSON")
+            case "AVRO":
+                found = await _AvroReader(get).read(told)
+                return ValueSchema("Avro", lambda data: read_value(data, found))
+            case "PROTOBUF":
+                check_installed()
+                return ValueSchema("Protobuf", message_reader(await _ProtobufReader(get).files(told, "")))
+    raise SchemaNotUsed(f"a schema of type {_kind(told)} is not read here")
+
+
+async def value_writer(get: Get, number: int) -> Callable[[Any], bytes]:
+    """
+    Return what makes values of JSON by the schema of an id, without the frame; of Protobuf's messages the first of the
+    file.
+
+    :return: raises ValueError, if what it gets is no value of the schema.
+    :raise SchemaNotUsed: as for :func:`value_schema`; or it is a JSON schema with references.
+    """
+    told = await get("schemas", "ids", str(number), format="serialized")
+    with _refused(told):
+        match _kind(told):
+            case "JSON" if not told.get("references"):
+                return json_writer(told["schema"])
+            case "JSON":
+                raise SchemaNotUsed("it refers to other JSON schemas, which are not looked up here")
+            case "AVRO":
+                found = await _AvroReader(get).read(told)
+                return lambda value: encode_value(value, found)
+            case "PROTOBUF":
+                check_installed()
+                return message_writer(await _ProtobufReader(get).files(told, ""))
+    raise SchemaNotUsed(f"a schema of type {_kind(told)} is not read here")
+
+
+def _kind(told: Mapping[str, Any]) -> str:
+    return str(told.get("schemaType", "AVRO"))
+
+
+@contextmanager
+def _refused(told: Mapping[str, Any]) -> Iterator[None]:
     try:
-        if kind == "AVRO":
-            found = await _AvroReader(get).read(told)
-            return ValueSchema("Avro", lambda data: read_value(data, found))
-        if kind == "PROTOBUF":
-            check_installed()
-            return ValueSchema("Protobuf", message_reader(await _ProtobufReader(get).files(told, "")))
+        yield
     except (RegistryRefusal, ValueError, RecursionError) as e:
         raise SchemaNotUsed(f"it is not read here: {e}") from None
-    raise SchemaNotUsed(f"a schema of type {kind} is not read here")
 
 
 @define

@@ -20,6 +20,7 @@ from logbus.registry.protobuf_values import (
     known_files,
     message_name,
     message_reader,
+    message_writer,
 )
 
 TEXT = """
@@ -42,6 +43,7 @@ POOL = pool_of(FILES, "test.proto")
 ORDER = GetMessageClass(POOL.FindMessageTypeByName("shop.Order"))
 ANY = GetMessageClass(POOL.FindMessageTypeByName("google.protobuf.Any"))
 read = message_reader(FILES)
+write = message_writer(FILES)
 
 ORDERS: Any = st.deferred(
     lambda: st.fixed_dictionaries(
@@ -85,6 +87,18 @@ class ReadTests(SynchronousTestCase):
             ORDER.FromString(data).SerializeToString(deterministic=True),
         )
         self.assertEqual(set(found), set(value))
+
+    @given(ORDERS)
+    def test_written(self, value: Any) -> None:
+        """What is written of JSON is read as it was."""
+        self.assertEqual(json.loads(json.dumps(read(write(value)))), read(write(read(write(value)))))
+        self.assertEqual(set(read(write(value))), set(value))
+
+    def test_no_message(self) -> None:
+        """The error names the message."""
+        wrong: Any
+        for wrong in ({"idd": 7}, {"id": "many"}, [], None, {"more": [{"@type": "type.googleapis.com/No"}]}):
+            self.assertIn("it is no message shop.Order: ", str(self.assertRaises(ValueError, write, wrong)))
 
     def test_shown(self) -> None:
         """Names, numbers, bytes and times are those of canonical JSON."""

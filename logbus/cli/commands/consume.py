@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from logbus.cli.options import bootstrap_options, group_id, timestamp_ms
+from logbus.cli.options import bootstrap_options, group_id, registry_options, timestamp_ms
 from logbus.cli.terminal_escapes import for_terminal
 
 
@@ -57,14 +57,7 @@ from logbus.cli.terminal_escapes import for_terminal
     show_default=True,
     help="Whether to read records of transactions only after their commit.",
 )
-@click.option(
-    "--registry",
-    metavar="URL",
-    help="Print keys and values that have a schema of this registry as JSON: Avro, JSON Schema, Protobuf.",
-)
-@click.option(
-    "--registry-auth", metavar="USER:PASSWORD", envvar="LOGBUS_REGISTRY_AUTH", show_envvar=True, help="Its credentials."
-)
+@registry_options("Print keys and values that have a schema of this registry as JSON: Avro, JSON Schema, Protobuf.")
 @click.option("--key-separator", "-K", metavar="TEXT", help="Print the key and this text before the value.")
 @click.option(
     "--format",
@@ -111,8 +104,9 @@ def consume(
     """
     from logbus.cli.record_filter import filter_of
     from logbus.cli.record_printer import RecordPrinter, record_format
+    from logbus.cli.registry_address import RegistryAddress
     from logbus.cli.runner import with_cluster
-    from logbus.cli.topic_reader import ReadOptions, RegistryAddress, consume_topic
+    from logbus.cli.topic_reader import ReadOptions, consume_topic
 
     if group is not None and (offset is not None or timestamp is not None):
         raise click.UsageError(

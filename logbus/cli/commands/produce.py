@@ -7,7 +7,7 @@ import os
 import click
 
 from logbus.cli.input_records import IGNORABLE, json_lines, lines
-from logbus.cli.options import ACKS, acks_option, bootstrap_options, codec_option, json_option
+from logbus.cli.options import ACKS, acks_option, bootstrap_options, codec_option, json_option, registry_options
 from logbus.cli.output import print_json
 
 
@@ -44,6 +44,13 @@ from logbus.cli.output import print_json
     help="A header for each record; may be repeated.",
 )
 @click.option("--null", "null", metavar="TEXT", help="Send a line with this value as null: a tombstone.")
+@registry_options("Encode keys and values, which are JSON, by schemas of this registry: Avro, JSON Schema, Protobuf.")
+@click.option(
+    "--key-schema",
+    metavar="SUBJECT[:VERSION]",
+    help="Of keys. Default: the latest of TOPIC-key, or none.",
+)
+@click.option("--value-schema", metavar="SUBJECT[:VERSION]", help="Of values. Default: the latest of TOPIC-value.")
 @click.option("--batch-bytes", type=click.IntRange(min=1), default=512 * 1024, show_default=True)
 @click.option(
     "--linger-ms", type=click.IntRange(min=0), default=20, show_default=True, help="Wait for a batch to fill."
@@ -61,6 +68,10 @@ def produce(
     codec: str,
     headers: tuple[str, ...],
     null: str | None,
+    registry: str | None,
+    registry_auth: str | None,
+    key_schema: str | None,
+    value_schema: str | None,
     batch_bytes: int,
     linger_ms: int,
     create: bool,
@@ -78,9 +89,11 @@ def produce(
       printf 'hello\\nworld\\n' | logbus produce greetings
       logbus produce prices --key-separator : --codec zstd < prices.txt
       logbus consume prices --from-beginning -e --json | logbus produce copy --format json
+      logbus produce orders --registry http://127.0.0.1:8080/registry <<< '{"id": 7}'
     """
-    from logbus.cli.line_producer import produce_lines
+    from logbus.cli.line_producer import Encoding, produce_lines
     from logbus.cli.record_sender import SendOptions
+    from logbus.cli.registry_address import RegistryAddress, Subjects
     from logbus.cli.runner import with_cluster
     from logbus.records.compression import codec_named
 
@@ -90,6 +103,8 @@ def produce(
         raise click.UsageError("--key-separator and --null are for lines: in JSON a record has 'key', and null is null")
     if input_format != "json" and ignore:
         raise click.UsageError("--ignore is for records in JSON: --format json")
+    if registry is None and (key_schema or value_schema):
+        raise click.UsageError("--key-schema and --value-schema name schemas of a registry: give --registry")
     options = SendOptions(
         topic=topic,
         create=create,
@@ -102,7 +117,10 @@ def produce(
         timeout=timeout,
     )
     read = json_lines(ignore) if input_format == "json" else lines(_coded(key_separator), _coded(null))
-    summary = with_cluster(bootstrap, timeout, lambda cluster: produce_lines(cluster, options, read))
+    encoding = None
+    if registry is not None:
+        encoding = Encoding(RegistryAddress(registry, registry_auth), Subjects(key_schema, value_schema))
+    summary = with_cluster(bootstrap, timeout, lambda cluster: produce_lines(cluster, options, read, encoding))
     if as_json:
         print_json(summary)
 
