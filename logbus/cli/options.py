@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from logbus.cli.record_filter import RecordFilter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -146,6 +149,37 @@ def _checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
     except ConfigError as e:
         raise click.BadParameter(str(e)) from None
     return value
+
+
+def filter_options(command: F) -> F:
+    """Add the options ``--grep`` and ``--filter``: ``patterns`` and ``conditions``."""
+    command = click.option(
+        "--filter",
+        "conditions",
+        multiple=True,
+        metavar="CONDITION",
+        help="Only records that meet it, such as key=42, value.user.id>=7 (a member of JSON) or header.trace~^ab (a "
+        "regular expression); may be repeated.",
+    )(command)
+    return click.option(
+        "--grep", "patterns", multiple=True, metavar="REGEX", help="Only records in whose key or value it is found."
+    )(command)
+
+
+def wanted_records(conditions: Sequence[str], patterns: Sequence[str]) -> RecordFilter | None:
+    """
+    Return the filter of these options; None: there is none.
+
+    :raises click.BadParameter: one of them is wrong.
+    """
+    if not conditions and not patterns:
+        return None
+    from logbus.cli.record_filter import filter_of
+
+    try:
+        return filter_of(conditions, patterns)
+    except ValueError as e:
+        raise click.BadParameter(str(e)) from None
 
 
 def registry_options(help: str) -> Callable[[F], F]:

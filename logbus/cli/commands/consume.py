@@ -7,7 +7,14 @@ from typing import Literal
 
 import click
 
-from logbus.cli.options import bootstrap_options, group_id, registry_options, timestamp_ms
+from logbus.cli.options import (
+    bootstrap_options,
+    filter_options,
+    group_id,
+    registry_options,
+    timestamp_ms,
+    wanted_records,
+)
 from logbus.cli.terminal_escapes import for_terminal
 
 
@@ -28,17 +35,7 @@ from logbus.cli.terminal_escapes import for_terminal
     help="Start at this time: milliseconds since 1970, or 2024-05-01T12:00.",
 )
 @click.option("--until", metavar="WHEN", help="Stop at this time, or at the current end.")
-@click.option(
-    "--grep", "patterns", multiple=True, metavar="REGEX", help="Print only records in whose key or value it is found."
-)
-@click.option(
-    "--filter",
-    "conditions",
-    multiple=True,
-    metavar="CONDITION",
-    help="Print only records that meet it, such as key=42, value.user.id>=7 (a member of JSON) or header.trace~^ab (a "
-    "regular expression); may be repeated.",
-)
+@filter_options
 @click.option(
     "--group",
     "-g",
@@ -102,7 +99,6 @@ def consume(
       logbus consume orders --from 2024-05-01 --until 2024-05-02 --filter value.total>=100 --json
       logbus consume orders --group billing --exit-at-end
     """
-    from logbus.cli.record_filter import filter_of
     from logbus.cli.record_printer import RecordPrinter, record_format
     from logbus.cli.registry_address import RegistryAddress
     from logbus.cli.runner import with_cluster
@@ -117,10 +113,6 @@ def consume(
         raise click.UsageError("only one of --from-beginning, --offset and --timestamp can be given")
     if sum((template is not None, as_json, key_separator is not None)) > 1:
         raise click.UsageError("only one of --format, --json and --key-separator can be given")
-    try:
-        wanted = filter_of(conditions, patterns) if conditions or patterns else None
-    except ValueError as e:
-        raise click.BadParameter(str(e)) from None
     options = ReadOptions(
         topic=topic,
         partitions=partitions,
@@ -128,7 +120,7 @@ def consume(
         offset=offset,
         at_ms=None if timestamp is None else timestamp_ms(timestamp, "--timestamp"),
         until_ms=None if until is None else timestamp_ms(until, "--until"),
-        wanted=wanted,
+        wanted=wanted_records(conditions, patterns),
         registry=None if registry is None else RegistryAddress(registry, registry_auth),
         group=group,
         limit=max_records,

@@ -7,7 +7,16 @@ from typing import Literal
 import click
 
 from logbus.cli.input_records import IGNORABLE
-from logbus.cli.options import ACKS, acks_option, bootstrap_options, codec_option, json_option, timestamp_ms
+from logbus.cli.options import (
+    ACKS,
+    acks_option,
+    bootstrap_options,
+    codec_option,
+    filter_options,
+    json_option,
+    timestamp_ms,
+    wanted_records,
+)
 from logbus.cli.output import print_json, quantity
 
 
@@ -19,8 +28,7 @@ from logbus.cli.output import print_json, quantity
 )
 @click.option("--from", "since", metavar="WHEN", help="Records from this time on: as for 'logbus consume'.")
 @click.option("--until", metavar="WHEN", help="Records before this time. Default: up to the current end.")
-@click.option("--grep", "patterns", multiple=True, metavar="REGEX", help="As for 'logbus consume'.")
-@click.option("--filter", "conditions", multiple=True, metavar="CONDITION", help="As for 'logbus consume'.")
+@filter_options
 @click.option(
     "--isolation-level",
     "isolation",
@@ -52,15 +60,10 @@ def export_topic(
       logbus topics export orders may.jsonl --from 2026-05-01 --until 2026-06-01
     """
     from logbus.cli.record_files.record_file import format_of
-    from logbus.cli.record_filter import filter_of
     from logbus.cli.runner import with_cluster
     from logbus.cli.topic_files import export_topic as export
     from logbus.cli.topic_reader import ReadOptions
 
-    try:
-        wanted = filter_of(conditions, patterns) if conditions or patterns else None
-    except ValueError as e:
-        raise click.BadParameter(str(e)) from None
     options = ReadOptions(
         topic=topic,
         partitions=partitions,
@@ -68,7 +71,7 @@ def export_topic(
         offset=None,
         at_ms=None if since is None else timestamp_ms(since, "--from"),
         until_ms=None if until is None else timestamp_ms(until, "--until"),
-        wanted=wanted,
+        wanted=wanted_records(conditions, patterns),
         group=None,
         limit=None,
         exit_at_end=True,
