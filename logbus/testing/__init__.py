@@ -29,6 +29,7 @@ Used by these:
 * :mod:`~logbus.testing.offset_clock`: a clock that can be put forward.
 * :mod:`~logbus.testing.private_reactor`: reactors for threads of tests.
 * :mod:`~logbus.testing.cluster_roles`: leaders, followers and controllers of a cluster, and waits for them.
+* :mod:`~logbus.testing.waiting`: waits for what has no event.
 * :mod:`~logbus.testing.store_view`: reads a metadata store in memory, and waits for changes there.
 * :mod:`~logbus.testing.broker_links`: the connections between brokers in one process, which can be cut.
 * :mod:`~logbus.testing.network_proxy`: a network between brokers that can be cut.

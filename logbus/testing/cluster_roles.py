@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from logbus.metastore.cluster_znodes import ControllerZnode
 from logbus.metastore.znodes import BROKER_IDS, CONTROLLER, TOPICS, BrokerIdZnode, StateZnode, TopicZnode
 from logbus.model import LeaderAndIsr
-from logbus.testing.store_view import StoreView, WaitTimedOut
+from logbus.testing.store_view import StoreView
+from logbus.testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from logbus.testing.admin import Admin
@@ -191,13 +191,7 @@ class ClusterRoles(Generic[B]):
 
         :raise WaitTimedOut: it did not become true.
         """
-        seconds = self.timeout if timeout is None else timeout
-        deadline = time.monotonic() + seconds
-        while not (found := condition()):
-            if time.monotonic() > deadline:
-                raise WaitTimedOut(f"{what} did not come about within {seconds:g} s")
-            time.sleep(0.02)
-        return found
+        return wait_until(condition, what, self.timeout if timeout is None else timeout)
 
 
 _METADATA_V1 = struct.pack(">ihhihi", 14, 3, 1, 1, 0, 0)

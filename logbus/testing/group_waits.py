@@ -12,8 +12,8 @@ from logbus.client.retry import is_retriable
 from logbus.coroutines import sleep
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
-from logbus.testing.store_view import WaitTimedOut
 from logbus.testing.topic_reader import TopicReader
+from logbus.testing.waiting import WaitTimedOut
 
 if TYPE_CHECKING:
     from logbus.client import Cluster, GroupDescription

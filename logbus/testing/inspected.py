@@ -120,7 +120,7 @@ class Inspected(ABC):
         """
         __tracebackhide__ = True
         from logbus.testing.record_comparison import as_fields, differences
-        from logbus.testing.store_view import WaitTimedOut
+        from logbus.testing.waiting import WaitTimedOut
 
         wanted = list(expected)
         for each in wanted:

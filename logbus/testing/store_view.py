@@ -9,17 +9,13 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from logbus.errors import LogbusError
 from logbus.metastore.memory_store import MemoryEnsemble
 from logbus.metastore.operations import NoNode
 from logbus.metastore.tree import Applied
 from logbus.testing.reactor_thread import ReactorThread
+from logbus.testing.waiting import WaitTimedOut
 
 T = TypeVar("T")
-
-
-class WaitTimedOut(LogbusError):
-    """A condition did not become true in time."""
 
 
 class StoreView(Protocol):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from logbus.testing.store_view import WaitTimedOut
+from logbus.testing.waiting import WaitTimedOut
 
 T = TypeVar("T")
 

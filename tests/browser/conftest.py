@@ -41,13 +41,6 @@ def broker() -> Iterator[Broker]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def own_broker() -> Iterator[Broker]:
-    """A broker whose topics the tests of a module make."""
-    with Broker() as started:
-        yield started
-
-
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     """Opens windows: a width, and more options of Playwright's contexts. Errors of scripts fail the test."""

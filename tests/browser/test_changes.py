@@ -46,13 +46,13 @@ def _produce(page: Page, broker: Broker, topic: str, key: str, value: str) -> No
     expect(_main(page)).to_contain_text("The record was written.")
 
 
-def test_the_life_of_a_topic(open_page: Callable[..., Page], own_broker: Broker) -> None:
+def test_the_life_of_a_topic(open_page: Callable[..., Page], logbus_module_broker: Broker) -> None:
     """Created, written to, read, extended and deleted, in a narrow window."""
     page = open_page(SMALL)
-    _create(page, own_broker, "trips", 2)
-    topic = f"{own_broker.admin_url}/console/topics/trips"
+    _create(page, logbus_module_broker, "trips", 2)
+    topic = f"{logbus_module_broker.admin_url}/console/topics/trips"
     for number in range(3):
-        _produce(page, own_broker, "trips", f"bus-{number}", json.dumps({"trip": number, "to": "Zürich"}))
+        _produce(page, logbus_module_broker, "trips", f"bus-{number}", json.dumps({"trip": number, "to": "Zürich"}))
 
     page.goto(f"{topic}/records")
     expect(page.locator("#found tbody tr")).to_have_count(3)
@@ -85,10 +85,10 @@ def test_the_life_of_a_topic(open_page: Callable[..., Page], own_broker: Broker)
     expect(_main(page)).to_contain_text("The topic was deleted.")
 
 
-def test_a_topic_that_is_refused(open_page: Callable[..., Page], own_broker: Broker) -> None:
+def test_a_topic_that_is_refused(open_page: Callable[..., Page], logbus_module_broker: Broker) -> None:
     """What is wrong is told beside the field, or above the form; what was typed is still there."""
     page = open_page()
-    page.goto(f"{own_broker.admin_url}/console/new-topic")
+    page.goto(f"{logbus_module_broker.admin_url}/console/new-topic")
     page.locator("#field-name").fill("bad name!")
     page.locator("#field-partitions").fill("two")
     _review(page)
@@ -102,11 +102,11 @@ def test_a_topic_that_is_refused(open_page: Callable[..., Page], own_broker: Bro
     expect(page.locator("#field-partitions")).to_have_value("2")
 
 
-def test_a_setting(open_page: Callable[..., Page], own_broker: Broker) -> None:
+def test_a_setting(open_page: Callable[..., Page], logbus_module_broker: Broker) -> None:
     """A wrong value is refused with what would be right; a right one is shown with its source."""
     page = open_page()
-    _create(page, own_broker, "kept", 1)
-    page.goto(f"{own_broker.admin_url}/console/topics/kept/settings/retention.ms")
+    _create(page, logbus_module_broker, "kept", 1)
+    page.goto(f"{logbus_module_broker.admin_url}/console/topics/kept/settings/retention.ms")
     for wrong in ("tomorrow", "1" * 300):
         page.get_by_label("New value").fill(wrong)
         _review(page, "Review the change")
@@ -120,14 +120,14 @@ def test_a_setting(open_page: Callable[..., Page], own_broker: Broker) -> None:
     expect(_main(page)).to_contain_text("60000")
 
 
-def test_offsets_of_a_group(open_page: Callable[..., Page], own_broker: Broker) -> None:
+def test_offsets_of_a_group(open_page: Callable[..., Page], logbus_module_broker: Broker) -> None:
     """A reset is previewed, and then made."""
     page = open_page()
-    _create(page, own_broker, "read", 1)
-    consumer = Consumer({"bootstrap.servers": own_broker.bootstrap, "group.id": "readers"})
+    _create(page, logbus_module_broker, "read", 1)
+    consumer = Consumer({"bootstrap.servers": logbus_module_broker.bootstrap, "group.id": "readers"})
     consumer.commit(offsets=[TopicPartition("read", 0, 0)], asynchronous=False)
-    _produce(page, own_broker, "read", "", "one")
-    page.goto(f"{own_broker.admin_url}/console/groups/readers/reset")
+    _produce(page, logbus_module_broker, "read", "", "one")
+    page.goto(f"{logbus_module_broker.admin_url}/console/groups/readers/reset")
     page.get_by_label("From").select_option("latest")
     _review(page, "Preview")
     _confirm(page, "Reset", "logbus groups reset-offsets readers --all-topics --to-latest --execute")

@@ -54,14 +54,14 @@ def _hide(page: Page, hidden: bool) -> None:
     )
 
 
-def test_follow(open_page: Callable[..., Page], own_broker: Broker) -> None:
+def test_follow(open_page: Callable[..., Page], logbus_module_broker: Broker) -> None:
     """Records come by themselves, the newest first, whatever is in them; also in a narrow window."""
-    _write(own_broker, "told", "before")
+    _write(logbus_module_broker, "told", "before")
     page = open_page(SMALL)
-    _open(page, own_broker, "told")
+    _open(page, logbus_module_broker, "told")
     rows = page.locator("#tail tbody tr")
     expect(rows).to_have_count(1)
-    _write(own_broker, "told", HOSTILE, b"\xff\x00\x01", None, key=HOSTILE)
+    _write(logbus_module_broker, "told", HOSTILE, b"\xff\x00\x01", None, key=HOSTILE)
     expect(rows).to_have_count(4)
     expect(rows.nth(0)).to_contain_text("tombstone")
     expect(rows.nth(1)).to_contain_text("0000  ff 00 01")
@@ -75,16 +75,16 @@ def test_follow(open_page: Callable[..., Page], own_broker: Broker) -> None:
     expect(page.locator("#found")).to_contain_text("before")
 
 
-def test_pause(open_page: Callable[..., Page], own_broker: Broker) -> None:
+def test_pause(open_page: Callable[..., Page], logbus_module_broker: Broker) -> None:
     """By a key it pauses, and continues where it stopped: what was written meanwhile is not missed."""
-    _write(own_broker, "paused", "one")
+    _write(logbus_module_broker, "paused", "one")
     page = open_page()
-    _open(page, own_broker, "paused")
+    _open(page, logbus_module_broker, "paused")
     rows = page.locator("#tail tbody tr")
     expect(rows).to_have_count(1)
     page.keyboard.press("p")
     expect(page.locator("#tail-state")).to_contain_text("Paused")
-    _write(own_broker, "paused", "two", "three")
+    _write(logbus_module_broker, "paused", "two", "three")
     page.keyboard.press("p")
     expect(rows).to_have_count(3)
     expect(rows.nth(0)).to_contain_text("three")
@@ -92,26 +92,26 @@ def test_pause(open_page: Callable[..., Page], own_broker: Broker) -> None:
     expect(rows).to_have_count(0)
 
 
-def test_filter(open_page: Callable[..., Page], own_broker: Broker) -> None:
+def test_filter(open_page: Callable[..., Page], logbus_module_broker: Broker) -> None:
     """Only what is filtered by is shown."""
-    _write(own_broker, "mixed", "hay")
+    _write(logbus_module_broker, "mixed", "hay")
     page = open_page()
-    _open(page, own_broker, "mixed")
+    _open(page, logbus_module_broker, "mixed")
     page.get_by_label("Value contains").fill("needle")
     page.get_by_role("button", name="Follow").click()
     expect(page.locator("#tail-state")).to_have_text("Following")
-    _write(own_broker, "mixed", "hay", "a needle", "hay")
+    _write(logbus_module_broker, "mixed", "hay", "a needle", "hay")
     rows = page.locator("#tail tbody tr")
     expect(rows).to_have_count(1)
     expect(rows).to_contain_text("a needle")
 
 
-def test_bounded(open_page: Callable[..., Page], own_broker: Broker) -> None:
+def test_bounded(open_page: Callable[..., Page], logbus_module_broker: Broker) -> None:
     """The page keeps so many rows, and says so."""
-    _write(own_broker, "much", "first")
+    _write(logbus_module_broker, "much", "first")
     page = open_page()
-    _open(page, own_broker, "much")
-    _write(own_broker, "much", *(f"value {number}" for number in range(MOST_ROWS + 200)))
+    _open(page, logbus_module_broker, "much")
+    _write(logbus_module_broker, "much", *(f"value {number}" for number in range(MOST_ROWS + 200)))
     rows = page.locator("#tail tbody tr")
     expect(rows.nth(0)).to_contain_text(f"value {MOST_ROWS + 199}")
     expect(rows).to_have_count(MOST_ROWS)
@@ -136,11 +136,11 @@ def test_ends(open_page: Callable[..., Page], narrow: Broker) -> None:
     expect(rows).to_have_count(2)
 
 
-def test_what_is_followed_is_deleted(open_page: Callable[..., Page], own_broker: Broker) -> None:
+def test_what_is_followed_is_deleted(open_page: Callable[..., Page], logbus_module_broker: Broker) -> None:
     """The tail of a topic that somebody deletes says so, and does not try again."""
-    _write(own_broker, "brief", "one")
+    _write(logbus_module_broker, "brief", "one")
     page = open_page()
-    _open(page, own_broker, "brief")
+    _open(page, logbus_module_broker, "brief")
     expect(page.locator("#tail tbody tr")).to_have_count(1)
-    assert page.request.delete(f"{own_broker.admin_url}/api/v1/topics/brief?confirm=brief").ok
+    assert page.request.delete(f"{logbus_module_broker.admin_url}/api/v1/topics/brief?confirm=brief").ok
     expect(page.locator("#tail-state")).to_contain_text("brief")

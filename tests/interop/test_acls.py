@@ -30,11 +30,8 @@ EVERYTHING = AclBindingFilter(
 )
 
 
-@pytest.fixture
-def acl_broker() -> Iterator[Broker]:
-    """A broker on which everybody may do what no ACL is about."""
-    with Broker({"authorizer.class.name": AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}) as broker:
-        yield broker
+no_acls = pytest.mark.logbus({"authorizer.class.name": AUTHORIZER, "allow.everyone.if.no.acl.found": True})
+"""A broker on which everybody may do what no ACL is about."""
 
 
 def write_error(broker: Broker, topic: str) -> str | None:
@@ -47,9 +44,10 @@ def write_error(broker: Broker, topic: str) -> str | None:
     return None if error is None else error.name()
 
 
-def test_confluent_kafka(acl_broker: Broker) -> None:
+@no_acls
+def test_confluent_kafka(logbus_broker: Broker) -> None:
     """A denial holds at once, and so does its end."""
-    admin = AdminClient({"bootstrap.servers": acl_broker.bootstrap})
+    admin = AdminClient({"bootstrap.servers": logbus_broker.bootstrap})
     denial = AclBinding(
         ResourceType.TOPIC,
         "private",
@@ -62,11 +60,11 @@ def test_confluent_kafka(acl_broker: Broker) -> None:
     for future in admin.create_acls([denial], request_timeout=SECONDS).values():
         future.result(SECONDS)
     assert admin.describe_acls(EVERYTHING, request_timeout=SECONDS).result(SECONDS) == [denial]
-    assert write_error(acl_broker, "private-1") == "TOPIC_AUTHORIZATION_FAILED"
-    assert write_error(acl_broker, "public") is None
+    assert write_error(logbus_broker, "private-1") == "TOPIC_AUTHORIZATION_FAILED"
+    assert write_error(logbus_broker, "public") is None
     (deleted,) = admin.delete_acls([EVERYTHING], request_timeout=SECONDS).values()
     assert deleted.result(SECONDS) == [denial]
-    assert write_error(acl_broker, "private-1") is None
+    assert write_error(logbus_broker, "private-1") is None
     with pytest.raises(KafkaException, match="not such as User:alice"):
         wrong = AclBinding(
             ResourceType.TOPIC,
@@ -81,14 +79,14 @@ def test_confluent_kafka(acl_broker: Broker) -> None:
 
 
 @pytest.fixture
-def kafka_acls(acl_broker: Broker) -> Callable[..., str]:
+def kafka_acls(logbus_broker: Broker) -> Callable[..., str]:
     """Apache Kafka's ``kafka-acls``; what it prints."""
     jars = tools_jars(KAFKA_VERSION, CACHE)
     name = "org.apache.kafka.tools.AclCommand"
     command = ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", name]
 
     def run(*arguments: str) -> str:
-        given = [*command, "--bootstrap-server", acl_broker.bootstrap, *arguments]
+        given = [*command, "--bootstrap-server", logbus_broker.bootstrap, *arguments]
         done = subprocess.run(given, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -96,6 +94,7 @@ def kafka_acls(acl_broker: Broker) -> Callable[..., str]:
     return run
 
 
+@no_acls
 def test_kafka_acls(kafka_acls: Callable[..., str]) -> None:
     """Kafka's tool adds, lists and removes."""
     kafka_acls("--add", "--allow-principal", "User:alice", "--consumer", "--topic", "orders", "--group", "shop")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +16,11 @@ from confluent_kafka import KafkaError, Producer
 from prometheus_client.parser import text_string_to_metric_families
 
 from logbus.testing import Broker
+from logbus.testing.waiting import wait_until
 from tests.interop.conftest import SMALL_DISK_MB
 
 SECONDS = 120
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-    return found
 
 
 def asked(broker: Broker, path: str) -> bytes:
@@ -84,7 +75,7 @@ def test_full_disk(small_disk: Path) -> None:
             producer.flush(SECONDS)
 
         fill(SMALL_DISK_MB * 5 // 8)
-        nearly = wait_for(lambda: wrong(broker).get("log-directory-nearly-full"), "it is nearly full")
+        nearly = wait_until(lambda: wrong(broker).get("log-directory-nearly-full"), "it is nearly full")
         assert (nearly["severity"], nearly["subject"]) == ("warning", str(small_disk / "data"))
         assert refused == []
         assert nearly["message"] in shown(broker)
@@ -93,7 +84,7 @@ def test_full_disk(small_disk: Path) -> None:
             ballast.write_bytes(bytes(SMALL_DISK_MB << 20))
         fill(1)
         assert refused
-        full = wait_for(lambda: wrong(broker).get("log-directory-full"), "it is full")
+        full = wait_until(lambda: wrong(broker).get("log-directory-full"), "it is full")
         assert full["severity"] == "critical"
         assert "log.retention" in full["advice"]
         assert measured(broker, 'logbus_conditions{condition="log-directory-full"}') == 1
@@ -103,7 +94,7 @@ def test_full_disk(small_disk: Path) -> None:
         assert json.loads(asked(broker, "/readyz"))["reasons"] == [f"log directory {small_disk / 'data'} is full"]
         assert broker.output.count(f"log directory {small_disk / 'data'} is full") == 1
         ballast.unlink()
-        wait_for(lambda: "log-directory-full" not in wrong(broker), "it is over")
+        wait_until(lambda: "log-directory-full" not in wrong(broker), "it is over")
         assert measured(broker, 'logbus_conditions{condition="log-directory-full"}') == 0
         assert measured(broker, series_of("LogbusLogDirectoryFull")) == 0
         assert full["message"] not in shown(broker)

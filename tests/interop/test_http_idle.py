@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import selectors
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -18,11 +17,7 @@ PROBES = 38
 """So many were refused once, each of them."""
 
 
-@pytest.fixture(scope="module")
-def broker_of_idle() -> Iterator[Broker]:
-    """A broker in a process of its own."""
-    with Broker(in_process=False) as started:
-        yield started
+pytestmark = pytest.mark.logbus(in_process=False)
 
 
 def _probe(address: str, path: str) -> int:
@@ -37,12 +32,12 @@ def _probe(address: str, path: str) -> int:
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /healthz HTTP/1.1\r\nHost: x\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"])
-def test_idle_connections(broker_of_idle: Broker, said: bytes) -> None:
+def test_idle_connections(logbus_module_broker: Broker, said: bytes) -> None:
     """
     As many connections as there may be, which say nothing, half a request or nothing more, keep no probe out; and
     whoever goes on asking on a connection of its own is served.
     """
-    address = broker_of_idle.admin_url.removeprefix("http://")
+    address = logbus_module_broker.admin_url.removeprefix("http://")
     host, _, port = address.partition(":")
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
         idle = []

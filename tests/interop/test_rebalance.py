@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from logbus.testing import Broker
-from tests.interop.test_workers import PARTITIONS, SECONDS, admin, content, create, leaders, produce, wait_for, workers
+from logbus.testing.waiting import wait_until
+from tests.interop.test_workers import PARTITIONS, SECONDS, admin, content, create, leaders, produce, workers
 
 LOGBUS = [sys.executable, "-c", "from logbus.cli import main; main()"]
 OLD = 2000
@@ -68,10 +69,10 @@ class Clients:
                 break
         consumer.close()
 
-    def wait_for(self, count: int) -> None:
+    def wait_until(self, count: int) -> None:
         """Until so many more were written and read."""
         written, read = len(self.acknowledged) + count, len(self.read) + count
-        wait_for(lambda: len(self.acknowledged) >= written and len(self.read) >= read, "records")
+        wait_until(lambda: len(self.acknowledged) >= written and len(self.read) >= read, "records")
 
     def stop(self) -> None:
         self._over.set()
@@ -161,7 +162,7 @@ def test_workers_die_meanwhile(data: Path) -> None:
                 wanted = ["--workers", "1"] if turn % 2 else []
                 running = command(broker, *wanted)
                 target = held(data / "workers" / "1")
-                wait_for(
+                wait_until(
                     lambda running=running, target=target: (
                         running.poll() is not None or held(data / "workers" / "1") != target
                     ),
@@ -170,7 +171,7 @@ def test_workers_die_meanwhile(data: Path) -> None:
                 before = workers(broker)
                 pid = before[turn // 2 % len(before)]
                 os.kill(pid, signal.SIGKILL)
-                wait_for(lambda pid=pid: len(found := workers(broker)) == 2 and pid not in found, "another worker")
+                wait_until(lambda pid=pid: len(found := workers(broker)) == 2 and pid not in found, "another worker")
                 running.wait(2 * SECONDS)
                 rebalance_until_done(broker, *wanted)
                 clients.wait_for(200)
@@ -239,7 +240,7 @@ def command(broker: Broker, *arguments: str) -> subprocess.Popen[bytes]:
 
 def rebalance_until_done(broker: Broker, *arguments: str) -> None:
     """Run the command again, if a worker that is not back yet made it fail."""
-    wait_for(lambda: logbus(broker, *arguments).returncode == 0, "a plan that is carried out")
+    wait_until(lambda: logbus(broker, *arguments).returncode == 0, "a plan that is carried out")
 
 
 def test_one_worker(tmp_path: Path) -> None:

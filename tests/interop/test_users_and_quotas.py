@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,20 +27,13 @@ Tool = Callable[..., str]
 
 
 @pytest.fixture
-def users_broker() -> Iterator[Broker]:
-    """A broker without users."""
-    with Broker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def kafka_configs(users_broker: Broker) -> Tool:
+def kafka_configs(logbus_broker: Broker) -> Tool:
     """Apache Kafka's ``kafka-configs``; what it prints."""
     jars = tools_jars(KAFKA_VERSION, CACHE)
     command = ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", "kafka.admin.ConfigCommand"]
 
     def run(*arguments: str) -> str:
-        given = [*command, "--bootstrap-server", users_broker.bootstrap, *arguments]
+        given = [*command, "--bootstrap-server", logbus_broker.bootstrap, *arguments]
         done = subprocess.run(given, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -73,9 +66,9 @@ def test_kafka_configs(kafka_configs: Tool) -> None:
     assert "producer_byte_rate" not in shown
 
 
-def test_librdkafka(users_broker: Broker) -> None:
+def test_librdkafka(logbus_broker: Broker) -> None:
     """confluent-kafka sets, describes and deletes credentials, and understands each refusal."""
-    admin = AdminClient({"bootstrap.servers": users_broker.bootstrap})
+    admin = AdminClient({"bootstrap.servers": logbus_broker.bootstrap})
     sha_512 = ScramMechanism.SCRAM_SHA_512
 
     def alter(*changes: object) -> str:
@@ -101,12 +94,12 @@ def test_librdkafka(users_broker: Broker) -> None:
         admin.describe_user_scram_credentials(["ann"])["ann"].result(SECONDS)
 
 
-def test_logbus(users_broker: Broker, tmp_path: Path) -> None:
+def test_logbus(logbus_broker: Broker, tmp_path: Path) -> None:
     """Our command line adds, changes and deletes users, and sets quotas; it prints no password."""
     (tmp_path / "password").write_text("secret\n")
 
     def logbus(*arguments: str, status: int = 0) -> str:
-        command = ["logbus", *arguments, "--bootstrap", users_broker.bootstrap]
+        command = ["logbus", *arguments, "--bootstrap", logbus_broker.bootstrap]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == status, done.stdout + done.stderr
         assert "secret" not in done.stdout + done.stderr
@@ -145,19 +138,19 @@ def test_first_user(tmp_path: Path) -> None:
         assert subprocess.run(command, capture_output=True, timeout=300, check=False).returncode == 1
 
 
-def test_quotas_in_force(users_broker: Broker) -> None:
+def test_quotas_in_force(logbus_broker: Broker) -> None:
     """
     A producer and a consumer are held to quotas that are set while they are connected, and told so; without them, not.
     """
     waits: list[float] = []
     common = {
-        "bootstrap.servers": users_broker.bootstrap,
+        "bootstrap.servers": logbus_broker.bootstrap,
         "client.id": "app",
         "throttle_cb": lambda event: waits.append(event.throttle_time),
     }
 
     def logbus(*arguments: str) -> None:
-        subprocess.run(["logbus", *arguments, "--bootstrap", users_broker.bootstrap], check=True, timeout=300)
+        subprocess.run(["logbus", *arguments, "--bootstrap", logbus_broker.bootstrap], check=True, timeout=300)
 
     def produced(megabytes: float) -> float:
         """The seconds it took."""

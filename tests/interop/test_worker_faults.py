@@ -19,8 +19,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from logbus.testing import Broker, BrokerFailed
+from logbus.testing.waiting import wait_until
 from tests.interop.test_conditions import wrong
-from tests.interop.test_workers import PARTITIONS, SECONDS, content, create, is_running, leaders, wait_for, workers
+from tests.interop.test_workers import PARTITIONS, SECONDS, content, create, is_running, leaders, workers
 
 pytestmark = pytest.mark.long
 
@@ -108,10 +109,10 @@ def test_a_full_disk(machine: Broker) -> None:
     before = resource.prlimit(hit, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     try:
         writer.write(range(100, 200))
-        wait_for(lambda: writer.has(50, *others), "records of the other worker")
+        wait_until(lambda: writer.has(50, *others), "records of the other worker")
         directory = machine.data_dir / "workers" / str(HIT)
-        wait_for(lambda: f"log directory {directory} is full: no space to append" in machine.output, "a line")
-        wait_for(lambda: any(f"log directory {directory} is full" in each for each in readiness(machine)), "a reason")
+        wait_until(lambda: f"log directory {directory} is full: no space to append" in machine.output, "a line")
+        wait_until(lambda: any(f"log directory {directory} is full" in each for each in readiness(machine)), "a reason")
         assert writer.has(25, *on_hit)
         assert [value for value in content(machine, "full") if value < 100] == list(range(100))
         # Half of what is created now cannot be brought up.
@@ -120,11 +121,11 @@ def test_a_full_disk(machine: Broker) -> None:
     finally:
         resource.prlimit(hit, resource.RLIMIT_FSIZE, before)
     writer.finish()
-    wait_for(lambda: f"log directory {directory} has space again" in machine.output, "another line")
+    wait_until(lambda: f"log directory {directory} has space again" in machine.output, "another line")
     # Workers hear of each other's reasons once a second.
-    wait_for(lambda: readiness(machine) == [], "readiness")
+    wait_until(lambda: readiness(machine) == [], "readiness")
     assert content(machine, "full") == list(range(200))
-    wait_for(lambda: -1 not in leaders(machine, "late").values(), "leaders of the new topic")
+    wait_until(lambda: -1 not in leaders(machine, "late").values(), "leaders of the new topic")
     writer = Writer(machine, "late")
     writer.write(range(100))
     writer.finish()
@@ -141,11 +142,11 @@ def test_a_worker_that_stands_still(machine: Broker) -> None:
     hit = process_of(machine, HIT)
     os.kill(hit, signal.SIGSTOP)
     writer.write(range(100, 200))
-    wait_for(lambda: hit not in workers(machine), "the end of the worker")
-    wait_for(lambda: "worker 1 ended by signal SIGKILL; it is started again in" in machine.output, "a line")
+    wait_until(lambda: hit not in workers(machine), "the end of the worker")
+    wait_until(lambda: "worker 1 ended by signal SIGKILL; it is started again in" in machine.output, "a line")
     assert f"worker 1 (process {hit}) has not answered for 5 s: it is killed" in machine.output
     writer.finish()
-    wait_for(lambda: readiness(machine) == [], "readiness")
+    wait_until(lambda: readiness(machine) == [], "readiness")
     assert len(workers(machine)) == 2
     assert content(machine, "still") == list(range(200))
 
@@ -163,13 +164,13 @@ def test_a_supervisor_that_stands_still() -> None:
         before = workers(broker)
         broker.freeze()
         try:
-            wait_for(lambda: "metadata-store-away" in wrong(broker), "a condition")
+            wait_until(lambda: "metadata-store-away" in wrong(broker), "a condition")
             writer.write(range(100, 200))
             writer.finish()
             assert content(broker, "still") == list(range(200))
         finally:
             broker.thaw()
-        wait_for(lambda: wrong(broker) == {}, "its end")
+        wait_until(lambda: wrong(broker) == {}, "its end")
         writer.write(range(200, 300))
         writer.finish()
         assert workers(broker) == before
@@ -191,7 +192,7 @@ def test_a_worker_that_dies_as_its_machine_stops(moment: str, tmp_path: Path) ->
             os.kill(last, signal.SIGKILL)
         else:
             if moment == "when another has stopped":
-                wait_for(lambda: not is_running(last), "the end of the last worker")
+                wait_until(lambda: not is_running(last), "the end of the last worker")
             with suppress(ProcessLookupError):
                 os.kill(first, signal.SIGKILL)
         broker.stop()
@@ -229,10 +230,10 @@ def test_the_disk_of_the_metadata_store_is_full(small_disk: Path) -> None:
         with pytest.raises(KafkaException):
             for number in range(1000):
                 create(broker, f"refused-{number}")
-        wait_for(lambda: any("is full" in each for each in readiness(broker)), "a reason")
+        wait_until(lambda: any("is full" in each for each in readiness(broker)), "a reason")
         assert content(broker, "orders") == list(range(100))
         ballast.unlink()
-        wait_for(lambda: readiness(broker) == [], "readiness")
+        wait_until(lambda: readiness(broker) == [], "readiness")
         create(broker, "later")
         writer.write(range(100, 200))
         writer.finish()
@@ -247,7 +248,7 @@ def test_a_worker_that_dies_as_its_machine_first_starts(tmp_path: Path) -> None:
     with closing(Broker({"workers": 2}, data_dir=tmp_path)) as broker:
         while True:
             broker.launch()
-            wait_for(lambda: bool(workers(broker)), "a worker")
+            wait_until(lambda: bool(workers(broker)), "a worker")
             os.kill(workers(broker)[-1], signal.SIGKILL)
             try:
                 broker.wait_ready()

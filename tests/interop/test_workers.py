@@ -9,9 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -21,18 +20,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from logbus.testing import Broker
+from logbus.testing.waiting import wait_until
 
 SECONDS = 120
 TWISTD = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "--nodaemon", "--pidfile="]
 PARTITIONS = 4
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Wait until something real is so."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def admin(broker: Broker) -> AdminClient:
@@ -91,19 +83,14 @@ def workers(broker: Broker) -> list[int]:
     return sorted(found)
 
 
-@pytest.fixture
-def two_workers() -> Iterator[Broker]:
-    with Broker({"workers": 2}) as broker:
-        yield broker
-
-
-def test_clients_see_one_cluster(two_workers: Broker) -> None:
+@pytest.mark.logbus(workers=2)
+def test_clients_see_one_cluster(logbus_broker: Broker) -> None:
     """Both workers lead partitions; records, groups and offsets are those of one cluster."""
-    create(two_workers, "orders")
-    assert set(leaders(two_workers, "orders").values()) == {0, 1}
-    produce(two_workers, "orders", range(400))
-    assert content(two_workers, "orders") == list(range(400))
-    settings = {"bootstrap.servers": two_workers.bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}
+    create(logbus_broker, "orders")
+    assert set(leaders(logbus_broker, "orders").values()) == {0, 1}
+    produce(logbus_broker, "orders", range(400))
+    assert content(logbus_broker, "orders") == list(range(400))
+    settings = {"bootstrap.servers": logbus_broker.bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}
     consumer = Consumer(settings)
     consumer.subscribe(["orders"])
     found: list[int] = []
@@ -118,42 +105,45 @@ def test_clients_see_one_cluster(two_workers: Broker) -> None:
     assert [each.offset for each in committed] == [100] * PARTITIONS
 
 
-def test_http_is_of_both(two_workers: Broker) -> None:
+@pytest.mark.logbus(workers=2)
+def test_http_is_of_both(logbus_broker: Broker) -> None:
     """Whichever worker answers says for both what they count, and whether they are ready."""
     for _ in range(8):
-        with urllib.request.urlopen(f"{two_workers.admin_url}/metrics", timeout=SECONDS) as answer:
+        with urllib.request.urlopen(f"{logbus_broker.admin_url}/metrics", timeout=SECONDS) as answer:
             text = answer.read().decode()
         families = {family.name: family for family in text_string_to_metric_families(text)}
         found = {sample.labels["worker"] for sample in families["process_resident_memory_bytes"].samples}
         assert found == {"0", "1"}
-    with urllib.request.urlopen(f"{two_workers.admin_url}/readyz", timeout=SECONDS) as answer:
+    with urllib.request.urlopen(f"{logbus_broker.admin_url}/readyz", timeout=SECONDS) as answer:
         assert json.load(answer) == {"ready": True, "reasons": []}
 
 
+@pytest.mark.logbus(workers=2)
 @pytest.mark.long
-def test_a_worker_that_dies(two_workers: Broker) -> None:
+def test_a_worker_that_dies(logbus_broker: Broker) -> None:
     """It is started again; what it acknowledged is there, and the other worker served all the time."""
-    create(two_workers, "orders")
-    produce(two_workers, "orders", range(100))
-    for number, pid in enumerate(workers(two_workers), 1):
+    create(logbus_broker, "orders")
+    produce(logbus_broker, "orders", range(100))
+    for number, pid in enumerate(workers(logbus_broker), 1):
         os.kill(pid, signal.SIGKILL)
-        wait_for(lambda pid=pid: len(found := workers(two_workers)) == 2 and pid not in found, "another worker")
-        produce(two_workers, "orders", range(number * 100, number * 100 + 100))
-    assert content(two_workers, "orders") == list(range(300))
+        wait_until(lambda pid=pid: len(found := workers(logbus_broker)) == 2 and pid not in found, "another worker")
+        produce(logbus_broker, "orders", range(number * 100, number * 100 + 100))
+    assert content(logbus_broker, "orders") == list(range(300))
 
 
+@pytest.mark.logbus(workers=2)
 @pytest.mark.long
-def test_the_process_that_starts_workers_dies(two_workers: Broker) -> None:
+def test_the_process_that_starts_workers_dies(logbus_broker: Broker) -> None:
     """Workers go on, and those that die afterwards are started again."""
-    create(two_workers, "orders")
-    [starter] = Path(f"/proc/{two_workers.pid}/task/{two_workers.pid}/children").read_text().split()
-    before = workers(two_workers)
+    create(logbus_broker, "orders")
+    [starter] = Path(f"/proc/{logbus_broker.pid}/task/{logbus_broker.pid}/children").read_text().split()
+    before = workers(logbus_broker)
     os.kill(int(starter), signal.SIGKILL)
-    produce(two_workers, "orders", range(100))
+    produce(logbus_broker, "orders", range(100))
     os.kill(before[0], signal.SIGKILL)
-    wait_for(lambda: len(workers(two_workers)) == 1, "another worker")
-    produce(two_workers, "orders", range(100, 200))
-    assert content(two_workers, "orders") == list(range(200))
+    wait_until(lambda: len(workers(logbus_broker)) == 1, "another worker")
+    produce(logbus_broker, "orders", range(100, 200))
+    assert content(logbus_broker, "orders") == list(range(200))
 
 
 @pytest.mark.long
@@ -170,36 +160,37 @@ def test_the_supervisor_dies() -> None:
         with closing(Broker({"workers": 2}, data_dir=broker.data_dir, timeout=SECONDS)) as later:
             try:
                 later.launch()
-                wait_for(lambda: "waiting for workers of a supervisor that was killed" in later.output, "a line")
+                wait_until(lambda: "waiting for workers of a supervisor that was killed" in later.output, "a line")
             finally:
                 os.kill(before[0], signal.SIGCONT)
             later.wait_ready()
-            wait_for(lambda: not any(map(is_running, before)), "the end of the earlier workers")
+            wait_until(lambda: not any(map(is_running, before)), "the end of the earlier workers")
             assert content(later, "orders") == list(range(100))
         broker.kill()
 
 
+@pytest.mark.logbus(workers=2)
 @pytest.mark.long
-def test_deaths_at_the_start_and_the_stop(two_workers: Broker) -> None:
+def test_deaths_at_the_start_and_the_stop(logbus_broker: Broker) -> None:
     """A worker that dies whenever it starts is started until it serves; one that dies as it stops holds nothing up."""
-    create(two_workers, "orders")
-    produce(two_workers, "orders", range(100))
-    pid, *others = workers(two_workers)
+    create(logbus_broker, "orders")
+    produce(logbus_broker, "orders", range(100))
+    pid, *others = workers(logbus_broker)
     for _ in range(3):
         gone = pid
         os.kill(gone, signal.SIGKILL)
-        wait_for(lambda gone=gone: len(set(workers(two_workers)) - {gone, *others}) == 1, "another worker")  # type: ignore[misc]
-        [pid] = set(workers(two_workers)) - {gone, *others}
-    produce(two_workers, "orders", range(100, 200))
-    last = workers(two_workers)
-    os.kill(two_workers.pid, signal.SIGTERM)
+        wait_until(lambda gone=gone: len(set(workers(logbus_broker)) - {gone, *others}) == 1, "another worker")  # type: ignore[misc]
+        [pid] = set(workers(logbus_broker)) - {gone, *others}
+    produce(logbus_broker, "orders", range(100, 200))
+    last = workers(logbus_broker)
+    os.kill(logbus_broker.pid, signal.SIGTERM)
     for pid in last:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: not is_running(two_workers.pid), "the end")
-    two_workers.kill()
-    two_workers.start()
-    assert content(two_workers, "orders") == list(range(200))
+    wait_until(lambda: not is_running(logbus_broker.pid), "the end")
+    logbus_broker.kill()
+    logbus_broker.start()
+    assert content(logbus_broker, "orders") == list(range(200))
 
 
 def is_running(pid: int) -> bool:
@@ -232,17 +223,18 @@ def test_numbers_of_workers(tmp_path: Path) -> None:
     assert re.search(r"has \d partitions of worker 1; start with workers=2", run.stderr), run.stderr
 
 
-def test_refusals(two_workers: Broker) -> None:
+@pytest.mark.logbus(workers=2)
+def test_refusals(logbus_broker: Broker) -> None:
     """The directory and the ports of others are left to them, with a line that says so."""
     command = [*TWISTD, "logbus", "--workers", "2", "--data-dir"]
-    shared = int(two_workers.bootstrap.rpartition(":")[2])
+    shared = int(logbus_broker.bootstrap.rpartition(":")[2])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         own = taken.getsockname()[1]
         for directory, port, more, why in (
-            (two_workers.data_dir, 0, [], "is in use by another"),
-            (two_workers.data_dir / "other", shared, [], "Address already in use"),
+            (logbus_broker.data_dir, 0, [], "is in use by another"),
+            (logbus_broker.data_dir / "other", shared, [], "Address already in use"),
             (
-                two_workers.data_dir / "other",
+                logbus_broker.data_dir / "other",
                 0,
                 ["--set", f"workers.first.port={own}"],
                 f"port {own} of 127.0.0.1, for",
@@ -256,4 +248,4 @@ def test_refusals(two_workers: Broker) -> None:
                 check=False,
             )
             assert (run.returncode, why in run.stderr) == (1, True), run.stderr
-    assert len(workers(two_workers)) == 2
+    assert len(workers(logbus_broker)) == 2

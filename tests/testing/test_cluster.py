@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from logbus.testing import Cluster
 from logbus.testing.cluster_roles import known_brokers
-from logbus.testing.store_view import WaitTimedOut
+from logbus.testing.waiting import WaitTimedOut
 from logbus.testing.zookeeper import ZooKeeperFailed
 
 SECONDS = 120

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 
 from logbus.errors import ApiError
 from logbus.testing import Broker, BrokerFailed, LocalCluster
-from logbus.testing.store_view import WaitTimedOut
+from logbus.testing.waiting import WaitTimedOut
 
 SECONDS = 60
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from logbus.testing import LocalCluster
 from logbus.testing.cluster_roles import known_brokers
-from logbus.testing.store_view import WaitTimedOut
+from logbus.testing.waiting import WaitTimedOut
 
 SECONDS = 120
 

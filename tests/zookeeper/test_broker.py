@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from kazoo.client import KazooClient
 
 from logbus.testing import Broker
 from logbus.testing.broker import BrokerFailed
+from logbus.testing.waiting import wait_until
 from logbus.testing.zookeeper import ZooKeeper
 
 SECONDS = 120.0
@@ -52,15 +53,6 @@ def a_broker(zookeeper: ZooKeeper, chroot: str = "/logbus", **more: Any) -> Brok
         **more.pop("config", {}),
     }
     return Broker(settings, **more)
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    """What ``condition`` returns once it is true."""
-    deadline = time.monotonic() + SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"{what} did not come about"
-        time.sleep(0.05)
-    return found
 
 
 def service_of(broker: Broker) -> Any:
@@ -158,14 +150,14 @@ def test_an_outage(own: ZooKeeper) -> None:
         store = store_of(broker)
         session = store.session_id
         own.kill()
-        wait_for(lambda: store.state.value == "suspended", "the outage")
+        wait_until(lambda: store.state.value == "suspended", "the outage")
         produce(broker, "orders", b"during")
         assert consume(broker, "orders", 2) == [b"before", b"during"]
         with pytest.raises(KafkaException) as refused:
             create(broker, "late", 2)
         assert refused.value.args[0].name() in ("NOT_CONTROLLER", "_TIMED_OUT", "REQUEST_TIMED_OUT")
         own.start()
-        wait_for(lambda: store.state.value == "connected", "the return")
+        wait_until(lambda: store.state.value == "connected", "the return")
         create(broker, "again")
         produce(broker, "again", b"x")
         produce(broker, "orders", b"after")
@@ -183,13 +175,13 @@ def test_the_session_expires(zookeeper: ZooKeeper) -> None:
         produce(broker, "orders", b"before")
         before = client.get("/expires/brokers/ids/0")[1]
         zookeeper.expire(*store_of(broker).credentials)
-        wait_for(lambda: store_of(broker).generation == 2, "another session")
+        wait_until(lambda: store_of(broker).generation == 2, "another session")
 
         def after() -> Any:
             found = client.exists("/expires/brokers/ids/0")
             return found if found is not None and found.czxid > before.czxid else None
 
-        registered = wait_for(after, "another registration")
+        registered = wait_until(after, "another registration")
         assert registered.ephemeralOwner != before.ephemeralOwner
         create(broker, "again")
         produce(broker, "again", b"x")
@@ -240,7 +232,7 @@ def test_stopped_in_an_outage(own: ZooKeeper) -> None:
         create(broker, "orders")
         produce(broker, "orders", b"x")
         own.kill()
-        wait_for(lambda: "was lost; trying again" in output_of(broker), "the outage")
+        wait_until(lambda: "was lost; trying again" in output_of(broker), "the outage")
         broker.stop()
         own.start()
         broker.start()

@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from logbus.testing import Broker
+from logbus.testing.waiting import wait_until
 from logbus.testing.zookeeper import ZooKeeper
 from tests.cli.test_commands import run
-from tests.zookeeper.test_broker import consume, create, produce, service_of, tree, wait_for
+from tests.zookeeper.test_broker import consume, create, produce, service_of, tree
 
 
 def test_a_broker_moves_to_zookeeper(zookeeper: ZooKeeper, tmp_path: Path) -> None:
@@ -103,10 +104,11 @@ def test_other_brokers_join(zookeeper: ZooKeeper, tmp_path: Path) -> None:
             shown = run("cluster", "reassign", "--verify", str(plan), "--json", "--bootstrap", first.bootstrap)
             return [each["state"] for each in json.loads(shown.out)] == ["done"]
 
-        wait_for(moved, "the replicas on the brokers that joined")
+        wait_until(moved, "the replicas on the brokers that joined")
         done = run("cluster", "elect-leaders", "old-0", "--bootstrap", first.bootstrap)
         assert done.status == 0, done.err
         first.stop()
-        wait_for(lambda: run("topics", "describe", "old", "--bootstrap", brokers[1].bootstrap).status == 0, "a leader")
+        told = ("topics", "describe", "old", "--bootstrap", brokers[1].bootstrap)
+        wait_until(lambda: run(*told).status == 0, "a leader")
         produce(brokers[1], "old", b"4")
         assert consume(brokers[1], "old", 4) == [b"1", b"2", b"3", b"4"]

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from kazoo.exceptions import NoNodeError
 
+from logbus.testing.waiting import wait_until
 from logbus.testing.zookeeper import ZooKeeper
 from tests.cli.test_commands import run
-from tests.zookeeper.test_broker import a_broker, service_of, tree, wait_for
+from tests.zookeeper.test_broker import a_broker, service_of, tree
 
 
 def test_users_of_a_cluster(zookeeper: ZooKeeper, tmp_path: Path) -> None:
@@ -43,8 +44,8 @@ def test_users_of_a_cluster(zookeeper: ZooKeeper, tmp_path: Path) -> None:
         client.create("/users/config/users/bob", b'{"version":1,"config":{"consumer_byte_rate":"5"}}')
         notice = json.dumps({"version": 2, "entity_path": "users/bob"}).encode()
         client.create("/users/config/changes/config_change_", notice, sequence=True)
-        wait_for(lambda: nodes.get("/config/users/bob"), "bob's quota")
-        wait_for(lambda: not client.get_children("/users/config/changes"), "an empty list of announcements")
+        wait_until(lambda: nodes.get("/config/users/bob"), "bob's quota")
+        wait_until(lambda: not client.get_children("/users/config/changes"), "an empty list of announcements")
         assert run("quotas", "set", "--user", "bob", "consumer_byte_rate=6", *at).status == 0
         stored = json.loads(client.get("/users/config/users/bob")[0])
         assert stored["config"] == {"consumer_byte_rate": "6"}

@@ -9,9 +9,10 @@ from pathlib import Path
 from confluent_kafka.admin import NewTopic
 
 from logbus.testing import Broker
+from logbus.testing.waiting import wait_until
 from logbus.testing.zookeeper import ZooKeeper
 from tests.interop.test_rebalance import rebalance
-from tests.interop.test_workers import PARTITIONS, SECONDS, admin, content, produce, wait_for
+from tests.interop.test_workers import PARTITIONS, SECONDS, admin, content, produce
 
 FIRST_IDS = (0, 10)
 """Of the brokers of two machines."""
@@ -49,7 +50,7 @@ def test_each_machine_is_evened_out(zookeeper: ZooKeeper, tmp_path: Path) -> Non
         produce(one, "old", range(400))
     with ExitStack() as stack:
         one, _ = machines(zookeeper, tmp_path, stack, 2)
-        wait_for(lambda: all(isr == [0, 10] for _, isr in replicas(one).values()), "replicas in sync")
+        wait_until(lambda: all(isr == [0, 10] for _, isr in replicas(one).values()), "replicas in sync")
         inodes = {each.stat().st_ino for each in tmp_path.glob("*/old-*/*.log")}
         assert "have moved" in rebalance(one)
         after = replicas(one)

@@ -6,30 +6,21 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from logbus.testing.waiting import wait_until
 
 LOGBUS = [sys.executable, "-c", "from logbus.cli import main; main()", "test-server"]
 SECONDS = 120.0
 """A busy machine takes its time; nothing here waits longer than it has to."""
 
 
-def wait_for(condition: Any, what: str) -> Any:
-    """The result of a condition once it is true, for what has no event that other processes could wait for."""
-    deadline = time.monotonic() + SECONDS
-    while not (found := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not within {SECONDS:g} s")
-        time.sleep(0.02)
-    return found
-
-
 def addresses(file: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
     """The content of a port file, once it is there."""
-    wait_for(lambda: file.exists() or process.poll() is not None, "the port file")
+    wait_until(lambda: file.exists() or process.poll() is not None, "the port file")
     found: dict[str, Any] = json.loads(file.read_text())
     return found
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from logbus.testing.cluster_roles import known_brokers
-from tests.testing.server.processes import LOGBUS, addresses, environment, is_gone, send, wait_for
+from logbus.testing.waiting import wait_until
+from tests.testing.server.processes import LOGBUS, addresses, environment, is_gone, send
 
 PIPE, NULL = subprocess.PIPE, subprocess.DEVNULL
 
@@ -65,7 +66,7 @@ def test_end_of_parent(tmp_path: Path) -> None:
         parent.kill()
         # These come to their ends when the server has closed its own.
         assert parent.communicate() == (b"", b"")
-    wait_for(lambda: is_gone(told["pid"]), "the end of the server")
+    wait_until(lambda: is_gone(told["pid"]), "the end of the server")
     assert not file.exists()
     assert not list(home.iterdir())
 
@@ -80,7 +81,7 @@ def test_killed(tmp_path: Path) -> None:
         children = [int(pid) for task in tasks for pid in task.read_text().split()]
         assert len(children) == 1
         process.kill()
-    wait_for(lambda: is_gone(children[0]), "the end of the broker")
+    wait_until(lambda: is_gone(children[0]), "the end of the broker")
 
 
 def test_detached(tmp_path: Path) -> None:
