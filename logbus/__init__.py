@@ -17,6 +17,7 @@ A broker:
 * ``coordination``: coordinators of groups and transactions
 * ``handlers``: the handlers of the APIs
 * ``registry``: the schema registry
+* ``kafka07``: the byte-addressed protocol of Kafka 0.7
 * ``console``: the web console
 * ``admin``: the admin listener: metrics, health, REST
 * ``broker``: the composition root, which builds these parts (a package)

@@ -77,6 +77,45 @@ class Fetched(NamedTuple):
     next_offset: int
 
 
+class IPluginFile(Interface):
+    """A small file of a plugin beside a partition's log; see :meth:`IBroker.plugin_file`."""
+
+    def read() -> bytes:
+        """Return its content; empty if there is no such file."""
+
+    def append(data: bytes) -> None:
+        """Append to it, into the page cache: a crash of the machine may lose that, or a part of it."""
+
+    def replace(data: bytes) -> Deferred[None]:
+        """Replace its content; fires when that is on stable storage. After a crash there is the old or the new."""
+
+
+class IPluginClient(Interface):
+    """
+    What a client of a plugin's listener may do, and how fast. Refusals are in the audit log.
+
+    Waits for quotas are the plugin's to keep: the client is over its quota for so many seconds.
+    """
+
+    principal: str = Attribute("``User:name``: of its ACLs and quotas; the client id of its quotas is the protocol's.")
+    host: str = Attribute("Its address; empty on a UNIX socket.")
+
+    def require_read(topic: str) -> None:
+        """Check that it may read a topic; raises ApiError TOPIC_AUTHORIZATION_FAILED."""
+
+    def require_write(topic: str) -> None:
+        """Check that it may write to a topic, and create it if that is missing; raises as :meth:`require_read`."""
+
+    def require_describe(topic: str) -> None:
+        """Check that it may see a topic; raises as :meth:`require_read`."""
+
+    def produced(size: int) -> float:
+        """Count the bytes of a request that writes; return the seconds for which it must wait."""
+
+    def fetched(size: int) -> float:
+        """Count the bytes of a response with records; return the seconds for which it must wait."""
+
+
 class IBroker(Interface):
     """The services of a broker for its plugins."""
 
@@ -156,6 +195,30 @@ class IBroker(Interface):
 
     def topics() -> Mapping[str, int]:
         """Return the names of all topics, each with its number of partitions."""
+
+    def log_start_offset(topic: str, partition: int) -> int:
+        """
+        Return the first offset that the log of a partition that this broker leads still has.
+
+        :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, …
+        """
+
+    def plugin_file(topic: str, partition: int, name: str) -> IPluginFile:
+        """
+        Return a small file of a plugin, beside the log of a partition that this broker has. It is deleted with the log,
+        and goes with it to other log directories and into backups, but not to other brokers.
+
+        :param name: lower-case letters, digits and '-', the plugin's name first; the file's is ``<name>.plugin``.
+        :raise ApiError: through its methods, too: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+        """
+
+    def client(listener: Listener, host: str, port: int, principal: str | None = None) -> IPluginClient:
+        """
+        Return the rights and quotas of a client that connected to a plugin's listener.
+
+        :param host: its address; empty on a UNIX socket.
+        :param principal: ``User:name``, if the protocol has a login; None: the listener's, ``User:`` and its name.
+        """
 
     def kafka_factory(listener: Listener) -> IProtocolFactory:
         """Return a factory of connections with the Kafka protocol."""

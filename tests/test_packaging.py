@@ -119,7 +119,7 @@ def test_every_module_of_the_tree_is_in_the_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         built = {name for name in archive.namelist() if name.endswith((".py", "py.typed"))}
     tree = {str(path.relative_to(ROOT)) for path in (ROOT / "logbus").rglob("*.py") if "__pycache__" not in path.parts}
-    plugins = ("logbus_server.py", "logbus_protocols.py", "logbus_registry.py")
+    plugins = ("logbus_server.py", "logbus_kafka07.py", "logbus_protocols.py", "logbus_registry.py")
     tree |= {"logbus/py.typed", *(f"twisted/plugins/{name}" for name in plugins)}
     assert built == tree
 
@@ -152,10 +152,10 @@ def test_twistd_and_twist_know_logbus_once_it_is_installed(installed: Installati
     assert "--data-dir" in installed.help([*TWISTD, "logbus"])
 
 
-def test_both_protocols_come_with_it(installed: Installation) -> None:
-    """kafka and admin are plugins like any other, found in the installation."""
+def test_its_protocols_come_with_it(installed: Installation) -> None:
+    """kafka, kafka07 and admin are plugins like any other, found in the installation."""
     script = "from logbus.protocols import protocol_plugins; print(*sorted(protocol_plugins()))"
-    assert run([installed.python, "-c", script], installed.root).split() == ["admin", "kafka"]
+    assert run([installed.python, "-c", script], installed.root).split() == ["admin", "kafka", "kafka07"]
 
 
 def test_the_command_starts(installed: Installation) -> None:
@@ -196,7 +196,7 @@ def test_uninstalling_leaves_twisted_whole(empty: Installation, wheel: Path) -> 
     """pip removes only files of logbus; twistd works without it."""
     before = empty.twisted_files()
     empty.pip("install", "-q", "--no-deps", "--no-index", wheel)
-    assert len(empty.twisted_files() - before) == 3
+    assert len(empty.twisted_files() - before) == 4
     empty.help(TWISTD)
     empty.pip("uninstall", "-q", "-y", "logbus")
     assert empty.twisted_files() == before

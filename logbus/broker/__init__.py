@@ -21,6 +21,8 @@ The composition root: builds a broker of its subsystems, and passes each what it
 * ``condition_monitor``: keeps the conditions, and tells the log of them
 * ``readiness``: whether clients should use this broker now
 * ``plugin_services``: the services of a broker for its plugins
+* ``plugin_client``: rights and quotas of the clients of a plugin's listener
+* ``plugin_files``: files of plugins beside logs
 
 They are built in this order, each of those before it: logs, then the member of a cluster, replication, the controller,
 coordinators, and the Kafka server.

@@ -218,6 +218,8 @@ class Broker(OrderedService):
             config,
             wall_clock,
             self.member.plugin_calls,
+            self.kafka_server.authorization,
+            self.kafka_server.quotas,
             self.kafka_server.factory,
             self._admin_server.factory,
         )

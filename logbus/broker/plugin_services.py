@@ -13,6 +13,8 @@ from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.interfaces import IProtocolFactory
 from zope.interface import implementer
 
+from logbus.broker.plugin_client import PluginClient
+from logbus.broker.plugin_files import PluginFile, plugin_file
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.controller.topic_plan import NewTopic, internal
 from logbus.cluster.plugin_calls import Answers, PluginCalls
@@ -21,8 +23,11 @@ from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config import ConfigView, keys
 from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.authorization.access import Authorization
 from logbus.ilogbus import Fetched, IBroker, Leadership, Listener
 from logbus.model import INTERNAL_TOPICS, TopicPartition
+from logbus.net.request_context import RequestContext
+from logbus.quotas.quota_managers import QuotaManagers
 from logbus.records.batch import encode_batch, iter_batches
 from logbus.records.read_committed import committed_records
 from logbus.records.record import Record
@@ -49,6 +54,8 @@ class PluginServices:
     _config: ConfigView
     _wall_clock: Callable[[], float]
     _plugin_calls: PluginCalls
+    _authorization: Authorization | None
+    _quotas: QuotaManagers
     _kafka_factory: Callable[[Listener], IProtocolFactory]
     _admin_factory: Callable[[IBroker, Listener], IProtocolFactory]
     _next_partition: dict[str, int] = field(factory=dict, init=False)
@@ -152,6 +159,17 @@ class PluginServices:
 
     def ask_plugin(self, broker_id: int, plugin: str, body: bytes, seconds: float = 30.0) -> Deferred[bytes]:
         return Deferred.fromCoroutine(self._plugin_calls.ask(broker_id, plugin, body, seconds))
+
+    def log_start_offset(self, topic: str, partition: int) -> int:
+        return self._replicas.leader(topic, partition).log.log_start_offset
+
+    def plugin_file(self, topic: str, partition: int, name: str) -> PluginFile:
+        return plugin_file(self._replicas, topic, partition, name)
+
+    def client(self, listener: Listener, host: str, port: int, principal: str | None = None) -> PluginClient:
+        principal = principal or f"User:{listener.name}"
+        context = RequestContext(0, listener.name, host, port, principal, client_id=listener.protocol)
+        return PluginClient(context, self._authorization, self._quotas)
 
     def kafka_factory(self, listener: Listener) -> IProtocolFactory:
         return self._kafka_factory(listener)

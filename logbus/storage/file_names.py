@@ -25,6 +25,8 @@ PARTITION_METADATA = "partition.metadata"
 SPACE_TEST = "space-test"
 """Written and removed to find out whether a full directory has space again."""
 
+PLUGIN = ".plugin"
+"""Suffix of a plugin's file beside a log, which goes with it."""
 MOVED = "moved"
 """In a log's directory: the log is being moved, or was moved, to another log directory."""
 

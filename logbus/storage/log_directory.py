@@ -374,6 +374,12 @@ def rename_for_good(disk: IDisk, old: str, new: str) -> None:
     disk.sync_directory("")
 
 
+def plugin_files(log: Log) -> dict[str, bytes]:
+    """Return the files that plugins have beside a log, by their names."""
+    names = [name for name in log.disk.names(log.directory) if name.endswith(file_names.PLUGIN)]
+    return {name: log.disk.read(f"{log.directory}/{name}") for name in names}
+
+
 def _remove_for_good(disk: IDisk, path: str) -> None:
     """Runs in an I/O thread."""
     disk.unlink(path)

@@ -29,7 +29,7 @@ from logbus.storage.checkpoints import encode_partition_metadata
 from logbus.storage.cleaner.log_cleaner import LogCleaner
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log import Log
-from logbus.storage.log_directory import LogDirectory, rename_for_good
+from logbus.storage.log_directory import LogDirectory, plugin_files, rename_for_good
 from logbus.storage.log_recovery import Progress, recover_log
 from logbus.storage.log_truncator import LogTruncator
 from logbus.storage.producers.producer_snapshot import encode_snapshot, snapshot_path
@@ -135,6 +135,7 @@ class LogLinker:
         log.roll()
         end = log.log_end_offset
         small = {snapshot_path("", end)[1:]: encode_snapshot(log.producers), file_names.EPOCHS: log.epochs.encode()}
+        small |= plugin_files(log)
         if log.topic_id is not None:
             small[file_names.PARTITION_METADATA] = encode_partition_metadata(log.topic_id)
         await log.flusher.write_back_and_wait()

@@ -31,7 +31,7 @@ from logbus.storage.appends.append_as_follower import append_as_follower
 from logbus.storage.cleaner.log_cleaner import LogCleaner
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log import Log
-from logbus.storage.log_directory import LogDirectory, rename_for_good
+from logbus.storage.log_directory import LogDirectory, plugin_files, rename_for_good
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.segments.segment import Segment
 from logbus.storage.throttler import Throttler
@@ -292,6 +292,7 @@ class LogMover:
                 await future.flusher.write_back_and_wait()
                 future.segments[-1].seal()
                 await future.close()
+                await destination.disk.submit(IOPool.BACKGROUND, _copy_plugin_files, current, future)
                 if future.flushed_end_offset < future.log_end_offset:
                     raise destination.disk.failure or StorageError(f"{future.directory} was not synced")
                 await destination.checkpoint_start_offsets()
@@ -413,3 +414,9 @@ def _align(current: Log, future: Log) -> bool:
         return False
     truncate_to(future, common)
     return True
+
+
+def _copy_plugin_files(current: Log, future: Log) -> None:
+    """Runs in an I/O thread."""
+    for name, data in plugin_files(current).items():
+        future.disk.replace(f"{future.directory}/{name}", data)

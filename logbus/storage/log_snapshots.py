@@ -270,7 +270,11 @@ def _link_log(disk: IDisk, copy: str, end: LogEnd) -> bytes | None:
         return None
     for file in disk.names(log.directory):
         offset = file_names.base_offset_of(file, file_names.SNAPSHOT)
-        if (offset is not None and offset <= end.end) or file in (file_names.EPOCHS, file_names.PARTITION_METADATA):
+        if (
+            (offset is not None and offset <= end.end)
+            or file in (file_names.EPOCHS, file_names.PARTITION_METADATA)
+            or file.endswith(file_names.PLUGIN)
+        ):
             try:
                 data = disk.read(f"{log.directory}/{file}")
             except FileNotFoundError:

@@ -87,9 +87,10 @@ class LinkTests(SynchronousTestCase):
     """From one worker to another."""
 
     def test_handed_over(self) -> None:
-        """Records, start, epochs, producers and high watermark come along; only what follows is to be fetched."""
+        """Records, start, epochs, producers and plugins' files come along; only what follows is to be fetched."""
         machine = Machine().open()
         log = machine.create(0, 30)
+        log.disk.replace("orders-0/kafka07.plugin", b"positions")
         append_as_leader(log, batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0), 2)
         log.high_watermark = 31
         log.advance_start(5)
@@ -100,6 +101,7 @@ class LinkTests(SynchronousTestCase):
         self.assertEqual((taken.log_start_offset, taken.log_end_offset, taken.high_watermark), (5, 31, 31))
         self.assertEqual((taken.epoch_at(29), taken.epoch_at(30)), (1, 2))
         self.assertIsNotNone(taken.producers.get(7))
+        self.assertEqual(taken.disk.read("orders-0/kafka07.plugin"), b"positions")
         self.assertIs(machine.log(1), taken)
         shared = [segment.log.path for segment in taken.segments if machine.disks[1].is_shared(segment.log.path)]
         self.assertEqual(len(shared), len(log.segments) - 1)

@@ -75,9 +75,10 @@ class MoveTests(SynchronousTestCase):
     """From one directory to another."""
 
     def test_moved(self) -> None:
-        """Records, settings, id, epochs and producers come along; the old files go after their time."""
+        """Records, settings, id, epochs, producers and plugins' files come along; the old ones go after their time."""
         machine = Machine().open()
         log = machine.create()
+        log.disk.replace("orders-0/kafka07.plugin", b"positions")
         append_as_leader(log, batch(b"x", producer_id=7, producer_epoch=0, base_sequence=0), 2)
         log.advance_start(5)
         before = read_all(log)
@@ -88,6 +89,7 @@ class MoveTests(SynchronousTestCase):
         self.assertEqual(read_all(moved), before)
         self.assertEqual((moved.log_start_offset, moved.config), (5, SMALL))
         self.assertEqual(moved.epoch_at(30), 2)
+        self.assertEqual(moved.disk.read("orders-0/kafka07.plugin"), b"positions")
         self.assertIsNotNone(moved.producers.get(7))
         self.assertTrue(log.is_closed)
         append(moved, 10, 3)

@@ -72,8 +72,10 @@ class MomentTests(SnapshotCase):
         logs = [self.log(number, number * 7) for number in range(5)]
         logs[4].advance_start(3)
         before = {log.partition: read_all(log) for log in logs}
+        self.disks[0].replace(f"{logs[0].directory}/kafka07.plugin", b"positions")
         made = self.make()
         self.assertEqual(made.logs, 5)
+        self.assertIn("kafka07.plugin", self.manifest(made)[str(logs[0].partition)]["files"])
         for log in logs:
             append(log, 9, 2)
         result(self.manager.truncator.truncate({logs[3].partition: 2}))

@@ -1,0 +1,3 @@
+from logbus.kafka07.plugin import KafkaSevenPlugin
+
+kafka07 = KafkaSevenPlugin()
