@@ -17,6 +17,10 @@ settings.register_profile("long", settings.get_profile("ci"), max_examples=2000)
 settings.load_profile(os.environ.get("LOGBUS_HYPOTHESIS_PROFILE", "ci"))
 
 
+# Projects of their own, whose tests tests/interop/test_samples.py runs in processes of their own.
+collect_ignore = ["samples"]
+
+
 def pytest_collection_finish() -> None:
     """
     What was imported stays, and is most of what there is: the garbage collector shall not look at it each time.

@@ -1,4 +1,4 @@
-module example.org/orders
+module example.org/shop
 
 go 1.21
 

@@ -1,0 +1,14 @@
+"""``PYTHONPATH=. twistd -ny shop.tac``"""
+
+import os
+
+from twisted.application.service import Application
+from twisted.application.strports import service
+from twisted.internet import reactor
+
+from shop import Shop
+
+application = Application("shop")
+shop = Shop(reactor, os.environ.get("KAFKA", "127.0.0.1:9092"))
+shop.setServiceParent(application)
+service("tcp:8000:interface=127.0.0.1", shop.site).setServiceParent(application)
