@@ -56,6 +56,7 @@ __all__ = [
     "encode_marker_batch",
     "iter_records",
     "read_marker",
+    "readdressed_batch",
     "rewrite_batch",
     # From .header
     "HEADER_SIZE",
@@ -307,6 +308,34 @@ def decode_batch(
     )
 
 
+def readdressed_batch(
+    buf: Buffer,
+    header: BatchHeader,
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+) -> bytes:
+    """
+    A batch of one log as another producer sends it to another log: its records stay as they are encoded.
+
+    :param buf: one whole batch, which is not a control batch; the caller has checked its CRC.
+    :param header: its header.
+    :raises ValueError: a number is out of range.
+    """
+    attributes = header.attributes & ~TRANSACTIONAL_BIT | (TRANSACTIONAL_BIT if transactional else 0)
+    sent = header._replace(
+        base_offset=0,
+        leader_epoch=-1,
+        attributes=attributes,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+    return _assemble(sent, memoryview(buf)[HEADER_SIZE : header.size])
+
+
 def iter_records(buf: Buffer) -> Iterator[Record]:
     """
     The records of all whole batches in ``buf``, in order, without control batches.
@@ -335,7 +364,7 @@ def read_marker(data: Buffer, position: int, header: BatchHeader) -> Marker | No
     return decode_marker(records[0]) if records else None
 
 
-def _assemble(header: BatchHeader, body: bytes) -> bytes:
+def _assemble(header: BatchHeader, body: Buffer) -> bytes:
     """Prepend the header to the records, with length and CRC."""
     try:
         packed = bytearray(HEADER.pack(*header))

@@ -232,7 +232,9 @@ class BrokerFetches:
         committed = self._options.committed
         position.high_watermark = data.last_stable_offset if committed else data.high_watermark
         try:
-            kept = completed_fetch(position.partition, data_to_fetch.offset, data, committed)
+            kept = completed_fetch(
+                position.partition, data_to_fetch.offset, data, committed, encoded=self._options.encoded
+            )
         except ApiError as e:
             return e
         if kept is None:

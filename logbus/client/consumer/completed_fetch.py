@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched
+from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched, FetchedBatch
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.model import NO_EPOCH, TopicPartition
 from logbus.records.batch import BatchHeader, check_crc, decode_batch, iter_batches
@@ -73,6 +73,36 @@ class CompletedFetch:
         self.size -= taken
         return Fetched(self.partition, records, offset, self.high_watermark, taken, epoch)
 
+    def take_batches(self) -> Fetched:
+        """
+        Take the batches as they are in the log.
+
+        :raises ApiError: as :meth:`take`.
+        """
+        data, offset, before, epoch = memoryview(self._data), self.offset, self._pos, NO_EPOCH
+        batches: list[FetchedBatch] = []
+        try:
+            for pos, header in iter_batches(data, before):
+                if not check_crc(data, pos, header):
+                    raise DecodeError("the CRC does not match")
+                hidden = self._hidden.hides(data, pos, header)
+                if header.next_offset > offset:
+                    if not hidden and header.record_count:
+                        skip = max(0, offset - header.base_offset)
+                        batches.append(FetchedBatch(header, data[pos : pos + header.size], skip))
+                    offset = header.next_offset
+                epoch = header.leader_epoch
+                self._pos = pos + header.size
+        except (DecodeError, ApiError) as e:
+            if not batches:
+                raise corrupt_batch_error(self.partition, offset, e) from e
+        else:
+            self._pos = len(data)
+        self.offset = offset
+        taken = self._pos - before
+        self.size -= taken
+        return Fetched(self.partition, [], offset, self.high_watermark, taken, epoch, tuple(batches))
+
     def take_all(self) -> Fetched:
         """
         Decode all batches that are left.
@@ -90,6 +120,15 @@ class CompletedFetch:
         return whole
 
 
+@define(eq=False)
+class EncodedFetch(CompletedFetch):
+    """The same for readers of whole batches."""
+
+    def take(self) -> Fetched:
+        """Take all batches, in the place of records."""
+        return self.take_batches()
+
+
 def corrupt_batch_error(partition: TopicPartition, offset: int, error: Exception) -> ApiError:
     """The error for a batch that cannot be read."""
     code = error.code if isinstance(error, ApiError) else ErrorCode.CORRUPT_MESSAGE
@@ -97,13 +136,14 @@ def corrupt_batch_error(partition: TopicPartition, offset: int, error: Exception
 
 
 def completed_fetch(
-    partition: TopicPartition, offset: int, data: PartitionData, committed: bool
+    partition: TopicPartition, offset: int, data: PartitionData, committed: bool, *, encoded: bool = False
 ) -> tuple[CompletedFetch, BatchHeader] | None:
     """
     Copy the batches of a partition out of a Fetch response, whose memory may be reused.
 
     :param offset: the fetch offset.
     :param committed: leave out records of aborted transactions, which the response lists.
+    :param encoded: for a reader of whole batches.
     :returns: the batches, and the header of the last one; None if there is no whole batch.
     :raises ApiError: CORRUPT_MESSAGE: the data is not a sequence of batches.
     """
@@ -121,4 +161,5 @@ def completed_fetch(
     aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()] if committed else ()
     high_watermark = data.last_stable_offset if committed else data.high_watermark
     whole = bytes(raw[:end])
-    return CompletedFetch(partition, offset, high_watermark, end, whole, CommittedFilter(aborted)), last
+    kind = EncodedFetch if encoded else CompletedFetch
+    return kind(partition, offset, high_watermark, end, whole, CommittedFilter(aborted)), last

@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple
 from typing_extensions import TypeVar
 
 from logbus.model import NO_EPOCH, TopicPartition
+from logbus.records.header import BatchHeader
 
 K = TypeVar("K", default=bytes | None)
 V = TypeVar("V", default=bytes | None)
@@ -32,6 +33,18 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
+class FetchedBatch(NamedTuple):
+    """
+    A batch as the log has it; its CRC is right.
+
+    :ivar skip: the number of offsets at its beginning that were not asked for.
+    """
+
+    header: BatchHeader
+    data: bytes | memoryview
+    skip: int = 0
+
+
 class Fetched(NamedTuple, Generic[K, V]):
     """
     Records of one partition, in order, typed like :class:`ConsumerRecord`.
@@ -41,6 +54,7 @@ class Fetched(NamedTuple, Generic[K, V]):
     :ivar high_watermark: the end of the partition for consumers, at the time of the fetch.
     :ivar epoch: the leader epoch before ``next_offset``, −1: not known.
     :ivar size: bytes on the wire.
+    :ivar batches: with the option ``encoded``, the batches with these records, which are not decoded.
     """
 
     partition: TopicPartition
@@ -49,3 +63,4 @@ class Fetched(NamedTuple, Generic[K, V]):
     high_watermark: int
     size: int
     epoch: int = NO_EPOCH
+    batches: tuple[FetchedBatch, ...] = ()

@@ -24,6 +24,7 @@ class FetchOptions:
         come. A larger batch is fetched all the same (KIP-74).
     :ivar isolation: ``read_committed`` delivers records of transactions only once they are committed.
     :ivar rack: the client's rack: brokers may name a nearby replica to fetch from (KIP-392).
+    :ivar encoded: deliver batches as they are in the log, instead of records.
     :ivar patience: seconds for which a topic or partition may be missing before that is an error.
     """
 
@@ -35,6 +36,7 @@ class FetchOptions:
     queue_bytes: int = field(default=32 * 1024 * 1024, validator=checked(integer, least=1, most=2**63))
     isolation: Isolation = field(default="read_uncommitted", validator=checked(choice, choices=ISOLATIONS))
     rack: str | None = field(default=None, validator=checked(text, optional=True))
+    encoded: bool = False
     patience: float = field(default=0.5, validator=checked(seconds))
 
     @property

@@ -50,6 +50,7 @@ class Fetcher:
         self._finding_offsets: set[int] = set()
         self._is_full = False
         self._waiting: list[Deferred[Fetched]] = []
+        self._watching: list[Deferred[None]] = []
         self._tasks = BackgroundTasks(self._task_failed)
         self._wake: Any = None
         self._closed = False
@@ -137,6 +138,17 @@ class Fetcher:
         self._schedule()
         return waiting
 
+    def wait(self) -> Deferred[None]:
+        """Fires when :meth:`take` has something of any partition: records, or an error."""
+        if self._closed:
+            return fail(LogbusError("the consumer is closed"))
+        if self.assigned.has_data:
+            return succeed(None)
+        watching: Deferred[None] = Deferred(self._watching.remove)
+        self._watching.append(watching)
+        self._schedule()
+        return watching
+
     def rest(self) -> Deferred[None]:
         """Close the fetch sessions, since nothing is fetched for now (KIP-227). Fires soon, and never fails."""
         brokers, self._brokers = self._brokers, {}
@@ -153,7 +165,8 @@ class Fetcher:
         self._cluster.close_lane(self._lane)
         self.remove(self.assigned.partitions)
         resting = self.rest()
-        waiting, self._waiting = self._waiting, []
+        waiting: list[Deferred[Any]] = [*self._waiting, *self._watching]
+        self._waiting, self._watching = [], []
         for each in waiting:
             each.errback(LogbusError("the consumer is closed"))
         return resting
@@ -300,6 +313,10 @@ class Fetcher:
             else:
                 assert fetched is not None
                 waiting.callback(fetched)
+        if self.assigned.has_data:
+            watching, self._watching = self._watching, []
+            for each in watching:
+                each.callback(None)
 
     def _task_failed(self, failure: Failure) -> None:
         self._log.failure("fetching failed", failure=failure)

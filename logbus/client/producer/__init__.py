@@ -13,6 +13,7 @@ The producer and its buffer:
 * ``partitioner``: chooses partitions by key or in turns
 * ``record_accumulator``: RecordAccumulator: the batches of all partitions; pure
 * ``partition_queue``: PartitionQueue, ProducerBatch: the batches of one partition; pure
+* ``encoded_batch``: EncodedBatch: a batch of another log, sent as it is; pure
 * ``producer_metrics``: ProducerMetrics: counters
 
 Sending:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from attrs import define, field
 
+from logbus.client.producer.encoded_batch import EncodedBatch
 from logbus.client.producer.idempotence import (
     LAST_EPOCH,
     MAX_IN_FLIGHT,
@@ -63,7 +64,7 @@ class ProducerBatch:
     """
 
     partition: TopicPartition
-    builder: BatchBuilder
+    builder: BatchBuilder | EncodedBatch
     created: float
     place: tuple[int, ...] = ()
     attempts: int = 0
@@ -136,7 +137,7 @@ class PartitionQueue:
     taken: int = 0
     _places: int = field(default=0, init=False)
 
-    def begin(self, builder: BatchBuilder, now: float) -> ProducerBatch:
+    def begin(self, builder: BatchBuilder | EncodedBatch, now: float) -> ProducerBatch:
         """Start a new growing batch."""
         self._places += 1
         batch = self.growing = ProducerBatch(self.partition, builder, now, (self._places,))

@@ -28,6 +28,7 @@ from logbus.client.interceptors import ProducerInterceptor, ProducerInterceptors
 from logbus.client.producer.buffer_pool import PER_SEND, BufferPool
 from logbus.client.producer.deferreds import all_done
 from logbus.client.producer.delivery_reports import DeliveryReports
+from logbus.client.producer.encoded_batch import EncodedBatch
 from logbus.client.producer.partitioner import Partitioner
 from logbus.client.producer.producer_identity import ProducerIdentity
 from logbus.client.producer.producer_metrics import ProducerMetrics
@@ -46,7 +47,8 @@ from logbus.client.producer.sender import Sender
 from logbus.client.serializers import Serializer
 from logbus.client.validators import InvalidOption, shown
 from logbus.coroutines import returns_deferred
-from logbus.records.batch import Headers
+from logbus.model import TopicPartition
+from logbus.records.batch import BatchBuilder, Headers
 from logbus.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -302,6 +304,26 @@ class Producer:
         self._buffer_pool.check_room()
         return self._put(topic, value, key, timestamp, partition, headers)
 
+    def put_batch(self, partition: TopicPartition, builder: BatchBuilder | EncodedBatch) -> ProducerBatch:
+        """
+        Send a complete batch, for callers that copy from another log; see :meth:`put`.
+
+        :param builder: of at least one record; nobody else appends to it.
+        :raises BufferFull: the batches hold twice ``buffer_bytes``.
+        :raises DeliveryFailed: the producer is closed.
+        :raises TransactionError: no transaction is open, or the open one failed.
+        """
+        self._check_open()
+        self._buffer_pool.check_room()
+        batch = self._accumulator.append_batch(self._accumulator.queue(partition), builder, self._clock.seconds())
+        batch.settle = self._settle
+        self._unfinished[batch] = None
+        self._sender.begun(batch)
+        self._buffer_pool.buffered += batch.size
+        self.metrics.records += builder.count
+        self._sender.pump()
+        return batch
+
     def room(self) -> Deferred[None] | None:
         """None while more can be sent; else a Deferred that fires when there is room again."""
         return self._buffer_pool.room()
@@ -377,6 +399,8 @@ class Producer:
         batch = queue.growing
         index = -1
         size = 0
+        # A batch that grows is never one that is encoded already.
+        builder: Any
         if batch is not None:
             builder = batch.builder
             size = builder.size

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from attrs import define, field
 
+from logbus.client.producer.encoded_batch import EncodedBatch
 from logbus.client.producer.partition_queue import BatchOutcome, BatchWritten, PartitionQueue, ProducerBatch
 from logbus.model import TopicPartition
 from logbus.records.batch import BatchBuilder, Headers
@@ -60,6 +61,13 @@ class RecordAccumulator:
         self.seal(queue)
         self._growing[queue.partition] = queue
         return queue.begin(builder, now)
+
+    def append_batch(self, queue: PartitionQueue, builder: BatchBuilder | EncodedBatch, now: float) -> ProducerBatch:
+        """Put a complete batch behind the others of a partition."""
+        self.seal(queue)
+        batch = queue.begin(builder, now)
+        self.seal(queue)
+        return batch
 
     def seal(self, queue: PartitionQueue) -> None:
         """Complete the growing batch of a partition."""
