@@ -49,6 +49,8 @@ Records:
 * ``registry_values``: decodes keys and values by the schemas of a registry
 * ``record_printer``: prints records
 
+* ``mirror_run``: runs ``mirror``, with its progress, metrics and summary
+
 Groups, transactions, files:
 
 * ``password``: passwords from a file or the terminal

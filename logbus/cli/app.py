@@ -126,6 +126,7 @@ app = LazyGroup(
         "metadata": ("logbus.cli.commands.metadata:metadata", "Move metadata between a data directory and ZooKeeper."),
         "backup": ("logbus.cli.commands.backup:backup", "Copy the data of a broker while it runs."),
         "restore": ("logbus.cli.commands.restore:restore", "Make a data directory of a backup."),
+        "mirror": ("logbus.cli.commands.mirror:mirror", "Copy topics of one cluster to another, and go on doing so."),
         "audit": ("logbus.cli.commands.audit:audit", "Compare consumed with published records."),
         "pipeline": ("logbus.cli.commands.pipeline:pipeline", "Load, count, join and check topics with Spark."),
         "dump-log": (

@@ -88,13 +88,32 @@ def client_security() -> ClientSecurity | None:
         raise click.BadParameter(str(e), param_hint=where) from None
 
 
+def security_of_file(path: Path | None, option: str) -> ClientSecurity | None:
+    """
+    Return how a command connects to one of several clusters; None: without TLS and SASL.
+
+    :param path: properties of Kafka's clients.
+    :param option: that names it, for errors.
+    :raises click.BadParameter: the file cannot be read; or a property is wrong or missing.
+    """
+    if path is None:
+        return None
+    from logbus.errors import ConfigError
+    from logbus.security.client_security import ClientSecurity
+
+    try:
+        return ClientSecurity.of(_from_file(path, option))
+    except ConfigError as e:
+        raise click.BadParameter(str(e), param_hint=f"{option} {path}") from None
+
+
 def _is_given() -> bool:
     """Whether the running command was told how to connect."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_FILE) or context.meta.get(_PAIRS))
 
 
-def _from_file(path: Path) -> dict[str, str]:
+def _from_file(path: Path, option: str = "--command-config") -> dict[str, str]:
     from logbus.config.properties import parse_properties
     from logbus.errors import ConfigError
     from logbus.security.client_security import split_properties
@@ -102,7 +121,7 @@ def _from_file(path: Path) -> dict[str, str]:
     try:
         given = parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ConfigError) as e:
-        raise click.BadParameter(f"{path}: {e}", param_hint="--command-config") from None
+        raise click.BadParameter(f"{path}: {e}", param_hint=option) from None
     ours, others = split_properties(given)
     if others:
         # Such a file may be shared with other tools.

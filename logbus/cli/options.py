@@ -27,7 +27,7 @@ def bootstrap_options(command: F) -> F:
         show_default=True,
         help="Seconds to wait for a response.",
     )(security_options(command))
-    return bootstrap_option(_checked)(command)
+    return bootstrap_option(checked_addresses)(command)
 
 
 def bootstrap_option(check: Callable[[click.Context, click.Parameter, str], str] | None = None) -> Callable[[F], F]:
@@ -140,7 +140,7 @@ def _short_text(text: str, noun: str) -> str:
     return text
 
 
-def _checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
+def checked_addresses(ctx: click.Context, param: click.Parameter, value: str) -> str:
     from logbus.client.cluster.addresses import parse_bootstrap
     from logbus.errors import ConfigError
 

@@ -25,6 +25,7 @@ The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a modul
 * ``verify``: check the files of a log directory
 * ``backup``: copies the data of a broker while it runs
 * ``restore``: makes a data directory of a backup
+* ``mirror``: copy topics of one cluster to another
 * ``audit``: compare published with consumed counts
 * ``bench``: measure a broker
 * ``test_server``: run brokers for tests

@@ -1,0 +1,27 @@
+"""
+Mirrors: copy topics of one cluster to another, with their settings and the offsets of their groups.
+
+Pure:
+
+* ``replication_policy``: ReplicationPolicy: names of topics at the target; loops
+* ``name_filter``: NameFilter: which topics and groups are meant
+* ``mirror_records``: OffsetSync, Checkpoint, Heartbeat: the records of MirrorMaker 2's topics
+* ``copied_range``: CopiedRange: where copied records lie on both sides, and its header in an offset sync
+* ``offset_map``: OffsetMap: translates offsets of a partition
+* ``batch_copy``: BatchCopy: makes the target's batches of the source's
+* ``topic_settings``: which settings are copied, and what differs
+
+Shell:
+
+* ``mirror_options``: MirrorOptions: what to mirror, and how
+* ``mirror``: Mirror: one flow from a source to a target
+* ``copy_session``: CopySession: copies in transactions, until one of them is not certain
+* ``topic_sync``: TopicSync: finds topics, creates and adapts their copies
+* ``position_store``: reads where a mirror left off
+* ``checkpoints``: Checkpoints: publishes the translated offsets of groups
+* ``mirror_status``: MirrorStatus: counts, lag and problems, for progress lines and metrics
+
+The state of a mirror is at its target only: each transaction has the copied records and, in the topic
+``mm2-offset-syncs.SOURCE.internal``, where they lie on both sides. So a mirror that is killed goes on exactly where its
+last transaction ended, and one that is started twice fences its predecessor (KIP-98).
+"""

@@ -1,0 +1,152 @@
+"""
+Publishes the offsets of the source's groups, translated for the target (Kafka: MirrorCheckpointTask), and commits them
+there for groups that have no members.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from attrs import define, field
+from twisted.internet.defer import gatherResults
+from twisted.logger import Logger
+
+from logbus.client.admin.admin_client import AdminClient
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.consumer.consumer_record import ConsumerRecord
+from logbus.client.group_metadata import CommittedOffset
+from logbus.client.producer.producer import Producer
+from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.mirror.mirror_options import MirrorOptions
+from logbus.mirror.mirror_records import Checkpoint
+from logbus.mirror.mirror_status import MirrorStatus
+from logbus.mirror.position_store import CopiedPartition, read_partition
+from logbus.mirror.topic_sync import MirroredTopic
+from logbus.model import TopicPartition
+
+_Place = tuple[str, TopicPartition]
+
+
+@define(eq=False)
+class Checkpoints:
+    """
+    The checkpoints at one target.
+
+    :ivar wall_clock: seconds since 1970.
+    """
+
+    source: Cluster
+    target: Cluster
+    options: MirrorOptions
+    status: MirrorStatus
+    wall_clock: Callable[[], float] = time.time
+    _last: dict[_Place, Checkpoint] | None = field(default=None, init=False)
+    _log = Logger()
+
+    async def emit(self, topics: Mapping[str, MirroredTopic], copied: Mapping[TopicPartition, CopiedPartition]) -> None:
+        """
+        Write the checkpoints that have changed.
+
+        :param topics: those that are copied, by their names at the source.
+        :param copied: what the target has, by partition of the source.
+        :raises LogbusError: a side cannot be asked, or refuses.
+        """
+        if self._last is None:
+            self._last = await self._read()
+        found = await self._translated(topics, copied)
+        changed = [each for each in found if self._last.get((each.group, each.partition)) != each]
+        if changed:
+            await self._write(changed)
+            self._last.update(((each.group, each.partition), each) for each in changed)
+            self.status.checkpoints += len(changed)
+        if self.options.sync_groups and found:
+            await self._commit(found)
+
+    async def _read(self) -> dict[_Place, Checkpoint]:
+        """The last checkpoints of a mirror before this one."""
+        found: dict[_Place, Checkpoint] = {}
+        topic = self.options.policy.checkpoints_topic
+
+        def read(record: ConsumerRecord) -> None:
+            try:
+                each = Checkpoint.decode(record.key, record.value)
+            except DecodeError as e:
+                self._log.warn("{topic} offset {offset}: {error}", topic=topic, offset=record.offset, error=e)
+            else:
+                found[each.group, each.partition] = each
+
+        await read_partition(self.target, TopicPartition(topic, 0), read)
+        return found
+
+    async def _translated(
+        self, topics: Mapping[str, MirroredTopic], copied: Mapping[TopicPartition, CopiedPartition]
+    ) -> list[Checkpoint]:
+        """The present checkpoints of all groups."""
+        assert self._last is not None
+        admin = AdminClient(self.source)
+        groups = [each.group_id for each in await admin.list_groups() if self.options.groups.allows(each.group_id)]
+        offsets = await admin.list_group_offsets(groups) if groups else {}
+        found = []
+        for group, committed in offsets.items():
+            if isinstance(committed, ApiError):
+                self.status.problem(f"group {group}", f"group {group}: its offsets are not translated: {committed}")
+                continue
+            for partition, at in committed.items():
+                topic, known = topics.get(partition.topic), copied.get(partition)
+                if topic is None or known is None or isinstance(at, ApiError) or at.offset < 0:
+                    continue
+                downstream = known.offsets.translate(at.offset)
+                if downstream is None:
+                    continue
+                copy = TopicPartition(topic.copy, partition.partition)
+                new = Checkpoint(group, copy, at.offset, downstream, at.metadata or "")
+                last = self._last.get((group, copy))
+                if last is not None and last.upstream <= new.upstream and last.downstream > new.downstream:
+                    # Of older records fewer ranges are known after a restart; the group does not go back.
+                    new = last
+                found.append(new)
+        return found
+
+    async def _write(self, checkpoints: list[Checkpoint]) -> None:
+        name = self.options.policy.checkpoints_topic
+        producer = Producer(self.target, linger=0.0, wall_clock=self.wall_clock)
+        try:
+            await gatherResults(
+                [producer.send(name, each.value, each.key, partition=0) for each in checkpoints], consumeErrors=True
+            )
+        finally:
+            await producer.close()
+
+    async def _commit(self, checkpoints: list[Checkpoint]) -> None:
+        """Commit what groups without members do not have yet."""
+        admin = AdminClient(self.target)
+        by_group: dict[str, list[Checkpoint]] = {}
+        for each in checkpoints:
+            by_group.setdefault(each.group, []).append(each)
+        described = await admin.describe_groups(by_group)
+        present = await admin.list_group_offsets(by_group)
+        for group, theirs in by_group.items():
+            state, known = described[group], present[group]
+            if isinstance(state, ApiError) and state.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                self._not_committed(group, state)
+                continue
+            if not isinstance(state, ApiError) and state.is_active:
+                continue
+            if isinstance(known, ApiError):
+                known = {}
+            new = {}
+            for each in theirs:
+                at = known.get(each.partition)
+                if at is None or isinstance(at, ApiError) or at.offset < each.downstream:
+                    new[each.partition] = CommittedOffset(each.downstream, metadata=each.metadata)
+            for partition, error in (await admin.alter_group_offsets(group, new)).items() if new else ():
+                if error is None:
+                    self.status.groups_synced += 1
+                elif error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+                    self._not_committed(f"{group}, {partition}", error)
+
+    def _not_committed(self, group: str, error: ApiError) -> None:
+        self.status.problem(
+            f"group {group}", f"group {group}: its offsets are not committed at the target: {error}; READ is needed"
+        )

@@ -1,0 +1,186 @@
+"""
+One flow from a source to a target (Kafka: MirrorMaker): copies, begins anew after errors, publishes checkpoints and
+heartbeats.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.client.background_tasks import BackgroundTasks
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.producer.producer import Producer
+from logbus.client.producer.transaction_errors import Fenced
+from logbus.client.retry import Backoff, is_retriable
+from logbus.coroutines import sleep
+from logbus.errors import ConfigError, LogbusError
+from logbus.mirror.checkpoints import Checkpoints
+from logbus.mirror.copy_session import CopySession
+from logbus.mirror.mirror_options import MirrorOptions
+from logbus.mirror.mirror_records import Heartbeat
+from logbus.mirror.mirror_status import MirrorStatus
+from logbus.mirror.replication_policy import HEARTBEATS, Naming
+from logbus.mirror.topic_sync import TopicSync
+
+_BACKOFF = Backoff(1.0, 30.0)
+"""Between sessions that fail."""
+
+
+class Mirror:
+    """
+    Copies until it is stopped.
+
+    :param source: the cluster to read; its owner closes it, likewise ``target``.
+    :param target: the cluster to write to.
+    :param say: called with one line about what a user should know.
+    :param wall_clock: seconds since 1970.
+    :ivar status: counts, lag and problems.
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        source: Cluster,
+        target: Cluster,
+        options: MirrorOptions,
+        *,
+        say: Callable[[str], object] | None = None,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._options = options
+        self._wall_clock = wall_clock
+        self.status = MirrorStatus(f"{options.source}-to-{options.target}")
+        if say is not None:
+            self.status.say = say
+        self._checkpoints = Checkpoints(source, target, options, self.status, wall_clock)
+        self._session: CopySession | None = None
+        self._tasks = BackgroundTasks(self._task_failed)
+        self._stopping = False
+        self._pausing: Deferred[None] | None = None
+
+    async def run(self) -> None:
+        """
+        Copy until :meth:`stop`, or with ``until_end`` until everything is copied.
+
+        :raises ConfigError: source and target are the same cluster.
+        :raises Fenced: another mirror of this flow has begun.
+        :raises LogbusError: it could not begin.
+        """
+        options, failures, has_worked = self._options, 0, False
+        await self._check_clusters()
+        self._begin_background()
+        try:
+            while not self._stopping:
+                session = self._session = CopySession(
+                    self._source, self._target, options, self.status, self._wall_clock
+                )
+                try:
+                    await session.run()
+                    break
+                except Fenced as e:
+                    raise Fenced(
+                        f"another mirror from {options.source} to {options.target} has begun, and this one ends: {e}"
+                    ) from e
+                except LogbusError as e:
+                    has_worked = has_worked or bool(session.topics)
+                    if not has_worked and not is_retriable(e):
+                        raise
+                    failures = 1 if session.topics else failures + 1
+                    wait = _BACKOFF.before(failures)
+                    self.status.restarts += 1
+                    self.status.problem("session", f"{e}; beginning anew")
+                    await self._pause(wait)
+            if self._session is not None and options.checkpoint_interval:
+                await self._emit_checkpoints()
+        finally:
+            self._tasks.cancel()
+
+    def stop(self) -> None:
+        """End in order: the open transaction is committed first."""
+        self._stopping = True
+        if self._session is not None:
+            self._session.stop()
+        if self._pausing is not None:
+            self._pausing.cancel()
+
+    async def _check_clusters(self) -> None:
+        """
+        :raises ConfigError: a mirror onto itself would copy what it has copied.
+        """
+        await self._source.refresh()
+        await self._target.refresh()
+        same = self._source.cluster_id is not None and self._source.cluster_id == self._target.cluster_id
+        if same and self._options.naming is Naming.IDENTITY:
+            raise ConfigError(
+                f"source and target are the same cluster, {self._source.cluster_id}: its topics cannot be copied under "
+                "their own names; give another target, or --naming prefix"
+            )
+
+    # In the background.
+
+    def _begin_background(self) -> None:
+        if self._options.until_end:
+            return
+        if self._options.checkpoint_interval:
+            self._tasks.start(self._repeat(self._options.checkpoint_interval, self._emit_checkpoints))
+        if self._options.heartbeat_interval:
+            self._tasks.start(self._repeat(self._options.heartbeat_interval, self._beat))
+
+    async def _repeat(self, interval: float, work: Callable[[], Any]) -> None:
+        while True:
+            await sleep(self._source.reactor, interval)
+            await work()
+
+    async def _emit_checkpoints(self) -> None:
+        session = self._session
+        if session is None or not session.topics:
+            return
+        try:
+            await self._topic_sync.create_internal(self._options.policy.checkpoints_topic)
+            await self._checkpoints.emit(session.topics, session.copied)
+        except LogbusError as e:
+            self.status.problem("checkpoints", f"checkpoints of groups cannot be written: {e}; records are copied")
+        else:
+            self.status.solved("checkpoints")
+
+    async def _beat(self) -> None:
+        """Write a heartbeat at the source, from where it is copied, and at the target."""
+        beat = Heartbeat(self._options.source, self._options.target, int(self._wall_clock() * 1000))
+        for cluster, where in ((self._source, "source"), (self._target, "target")):
+            try:
+                await TopicSync(self._source, cluster, self._options, self.status).create_internal(HEARTBEATS)
+                producer = Producer(cluster, linger=0.0, wall_clock=self._wall_clock, delivery_timeout=10.0)
+                try:
+                    await producer.send(HEARTBEATS, beat.value, beat.key, partition=0)
+                finally:
+                    await producer.close()
+            except LogbusError as e:
+                self.status.problem(
+                    f"heartbeats of the {where}", f"no heartbeats at the {where}: {e}; records are copied all the same"
+                )
+
+    @property
+    def _topic_sync(self) -> TopicSync:
+        return TopicSync(self._source, self._target, self._options, self.status)
+
+    async def _pause(self, seconds: float) -> None:
+        self._pausing = sleep(self._source.reactor, seconds)
+        try:
+            await self._pausing
+        except CancelledError:
+            if not self._stopping:
+                raise
+        finally:
+            self._pausing = None
+
+    def _task_failed(self, failure: Failure) -> None:
+        self._log.failure("a task of a mirror failed", failure=failure)

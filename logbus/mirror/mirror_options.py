@@ -1,0 +1,88 @@
+"""What a mirror copies, and how (Kafka: MirrorSourceConfig, MirrorCheckpointConfig), checked."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from attrs import field, frozen
+from attrs.validators import optional
+
+from logbus.client.validators import InvalidOption, checked, choice, flag, integer, seconds, shown
+from logbus.mirror.name_filter import GROUPS_EXCLUDED, TOPICS_EXCLUDED, NameFilter
+from logbus.mirror.replication_policy import Naming, ReplicationPolicy
+
+_ALIAS = re.compile(r"[A-Za-z0-9_-]{1,100}")
+
+OnRecreated = Literal["stop", "continue"]
+
+
+def _alias(instance: object, attribute: object, value: object) -> None:
+    if not isinstance(value, str) or not _ALIAS.fullmatch(value):
+        name = getattr(attribute, "name", "alias")
+        raise InvalidOption(
+            f"{name} is {shown(value)}; a cluster's alias has letters, digits, - and _ only, since it becomes a part "
+            "of topics' names: such as 'paris'"
+        )
+
+
+@frozen(kw_only=True)
+class MirrorOptions:
+    """
+    One flow.
+
+    :ivar source: the source's alias, the prefix of its topics at the target.
+    :ivar target: the target's alias, by which its own topics are recognised when they come back.
+    :ivar naming: how topics are named at the target.
+    :ivar topics: which topics of the source are copied.
+    :ivar groups: whose offsets are translated.
+    :ivar sync_groups: commit translated offsets at the target for groups that have no members there.
+    :ivar sync_settings: copy settings of topics, and changes of them.
+    :ivar start: where to begin in a partition of which nothing was copied yet.
+    :ivar on_recreated: what to do with a source's topic that was deleted and created anew.
+    :ivar replication_factor: of topics that are created; None: the source's, or as many brokers as there are.
+    :ivar rate: at most so many bytes per second; None: as many as possible.
+    :ivar interval: seconds that a transaction may collect records.
+    :ivar transaction_bytes: the most bytes in one.
+    :ivar refresh_interval: seconds after which topics are looked up again.
+    :ivar checkpoint_interval: seconds between checkpoints of groups; 0: none.
+    :ivar heartbeat_interval: seconds between heartbeats; 0: none.
+    :ivar until_end: end when all that is there at the beginning is copied.
+    """
+
+    source: str = field(default="source", validator=_alias)
+    target: str = field(default="target", validator=_alias)
+    naming: Naming = field(default=Naming.PREFIX, converter=Naming)
+    topics: NameFilter = field(factory=lambda: NameFilter([".*"], TOPICS_EXCLUDED))
+    groups: NameFilter = field(factory=lambda: NameFilter([".*"], GROUPS_EXCLUDED))
+    sync_groups: bool = field(default=False, validator=checked(flag))
+    sync_settings: bool = field(default=True, validator=checked(flag))
+    start: Literal["earliest", "latest"] = field(
+        default="earliest", validator=checked(choice, choices=("earliest", "latest"))
+    )
+    on_recreated: OnRecreated = field(default="stop", validator=checked(choice, choices=("stop", "continue")))
+    replication_factor: int | None = field(default=None, validator=optional(checked(integer, least=1)))
+    rate: int | None = field(default=None, validator=optional(checked(integer, least=1)))
+    interval: float = field(default=1.0, validator=checked(seconds, positive=True))
+    transaction_bytes: int = field(default=32 * 1024 * 1024, validator=checked(integer, least=1))
+    refresh_interval: float = field(default=30.0, validator=checked(seconds, positive=True))
+    checkpoint_interval: float = field(default=10.0, validator=checked(seconds))
+    heartbeat_interval: float = field(default=5.0, validator=checked(seconds))
+    until_end: bool = field(default=False, validator=checked(flag))
+
+    def __attrs_post_init__(self) -> None:
+        if self.source == self.target:
+            raise InvalidOption(
+                f"source and target are both {self.source!r}; give each cluster an alias of its own, which stays the "
+                "same in all mirrors"
+            )
+
+    @property
+    def policy(self) -> ReplicationPolicy:
+        """How topics are named."""
+        return ReplicationPolicy(self.source, self.target, self.naming)
+
+    @property
+    def transactional_id(self) -> str:
+        """The id that only one running mirror of this flow can use."""
+        return f"logbus-mirror-{self.source}-to-{self.target}"

@@ -1,0 +1,94 @@
+"""Reads the offset syncs of a target: where a mirror left off, and how offsets are translated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from attrs import define, field
+from twisted.logger import Logger
+
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.consumer.consumer_record import ConsumerRecord
+from logbus.client.consumer.fetch_options import FetchOptions
+from logbus.client.consumer.fetcher import Fetcher
+from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets_with_retries
+from logbus.errors import DecodeError
+from logbus.mirror.copied_range import CopiedRange, TopicIds, decode_range
+from logbus.mirror.offset_map import OffsetMap
+from logbus.model import TopicPartition
+
+T = TypeVar("T")
+
+_log = Logger()
+
+
+@define(eq=False)
+class CopiedPartition:
+    """
+    What a target has of a partition of the source.
+
+    :ivar next_offset: where the source's next records begin.
+    :ivar ids: of the topics on both sides, when they were copied.
+    :ivar offsets: translates offsets.
+    """
+
+    next_offset: int
+    ids: TopicIds
+    offsets: OffsetMap = field(factory=OffsetMap)
+
+    def add(self, copied: CopiedRange, ids: TopicIds) -> None:
+        """Note a range that was copied."""
+        if ids != self.ids:
+            self.offsets.clear()
+        self.offsets.add(copied)
+        self.next_offset, self.ids = copied.next_offset, ids
+
+
+async def read_positions(target: Cluster, topic: str) -> dict[TopicPartition, CopiedPartition]:
+    """
+    What the target has, by partition of the source.
+
+    :param topic: the topic of offset syncs.
+    :raises LogbusError: it does not exist, or cannot be read.
+    """
+    found: dict[TopicPartition, CopiedPartition] = {}
+
+    def read(record: ConsumerRecord) -> None:
+        try:
+            copied, ids = decode_range(record.key, record.value, record.headers)
+        except DecodeError as e:
+            _log.warn("{topic} offset {offset}: {error}", topic=topic, offset=record.offset, error=e)
+            return
+        known = found.get(copied.partition)
+        if known is None:
+            known = found[copied.partition] = CopiedPartition(0, ids)
+        known.add(copied, ids)
+
+    await read_partition(target, TopicPartition(topic, 0), read)
+    return found
+
+
+async def read_partition(cluster: Cluster, partition: TopicPartition, read: Callable[[ConsumerRecord], object]) -> None:
+    """
+    Call a function with each committed record that a partition has now.
+
+    Its end is that of all records, so that transactions that are being committed are waited for: the last stable offset
+    may be before records that are committed, if another producer's transaction is open.
+    """
+    starts = await list_offsets_with_retries(cluster, {partition: EARLIEST}, committed=False)
+    ends = await list_offsets_with_retries(cluster, {partition: LATEST}, committed=False)
+    position, end = starts[partition].offset, ends[partition].offset
+    if position >= end:
+        return
+    fetcher = Fetcher(cluster, FetchOptions(isolation="read_committed", reset="earliest"))
+    try:
+        fetcher.assign({partition: position})
+        while position < end:
+            fetched = await fetcher.poll()
+            for record in fetched.records:
+                if record.offset < end:
+                    read(record)
+            position = fetched.next_offset
+    finally:
+        fetcher.close()

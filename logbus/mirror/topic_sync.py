@@ -1,0 +1,173 @@
+"""Finds the source's topics, creates their copies at the target, and adapts their partitions and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from attrs import define, field, frozen
+
+from logbus.client.admin.admin_client import AdminClient, NewTopic
+from logbus.client.admin.config_admin import ConfigEntry, Resource, ResourceType
+from logbus.client.cluster.cluster import Cluster, TopicMetadata
+from logbus.errors import ApiError, ErrorCode
+from logbus.mirror.copied_range import TopicIds
+from logbus.mirror.mirror_options import MirrorOptions
+from logbus.mirror.mirror_status import MirrorStatus
+from logbus.mirror.replication_policy import HEARTBEATS, is_internal, topic_path
+from logbus.mirror.topic_settings import changed_settings, copied_settings
+
+COMPACTED = {"cleanup.policy": "compact"}
+_INTERNAL_REPLICAS = 3
+
+
+@frozen
+class MirroredTopic:
+    """
+    A topic that is copied.
+
+    :ivar name: at the source.
+    :ivar copy: its name at the target.
+    :ivar partitions: their number at the source.
+    """
+
+    name: str
+    copy: str
+    partitions: int
+    ids: TopicIds
+
+
+@define(eq=False)
+class TopicSync:
+    """Keeps the target's topics like the source's; what is not possible is a problem of the topic."""
+
+    source: Cluster
+    target: Cluster
+    options: MirrorOptions
+    status: MirrorStatus
+    _reported: set[str] = field(factory=set, init=False)
+
+    async def refresh(self) -> dict[str, MirroredTopic]:
+        """
+        Look up and adapt all topics.
+
+        :returns: those that can be copied, by their names at the source.
+        :raises LogbusError: a side cannot be asked.
+        """
+        wanted = {each.name: each for each in await self.source.topics() if self._is_wanted(each)}
+        await self._adapt(wanted)
+        if wanted and self.options.sync_settings:
+            await self._adapt_settings(wanted)
+        copies = {each.name: each for each in await self.target.topics()}
+        policy, found = self.options.policy, dict[str, MirroredTopic]()
+        for name, topic in wanted.items():
+            copy = copies.get(policy.remote_topic(name))
+            if copy is not None and len(copy.partitions) >= len(topic.partitions):
+                ids = TopicIds(topic.topic_id, copy.topic_id)
+                found[name] = MirroredTopic(name, copy.name, len(topic.partitions), ids)
+                self.status.solved(f"topic {name}")
+        return found
+
+    async def create_internal(self, *names: str) -> None:
+        """
+        Create compacted topics of one partition, unless they exist.
+
+        :raises ApiError: the target refuses.
+        """
+        await self.target.refresh()
+        replicas = max(1, min(_INTERNAL_REPLICAS, len(self.target.nodes)))
+        admin = AdminClient(self.target)
+        known = {each.name for each in await self.target.topics()}
+        new = [NewTopic(each, 1, replicas, COMPACTED) for each in names if each not in known]
+        for error in (await admin.create_topics(new)).values() if new else ():
+            if error is not None and error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise error
+
+    def _is_wanted(self, topic: TopicMetadata) -> bool:
+        policy, name = self.options.policy, topic.name
+        if topic.internal or is_internal(name):
+            return False
+        is_heartbeats = topic_path(name)[-1] == HEARTBEATS and self.options.heartbeat_interval > 0
+        if not self.options.topics.allows(name) and not is_heartbeats:
+            return False
+        if policy.is_loop(name):
+            if name not in self._reported:
+                self._reported.add(name)
+                self.status.say(f"topic {name}: not copied, since its records come from {policy.target}")
+            return False
+        return True
+
+    async def _adapt(self, wanted: Mapping[str, TopicMetadata]) -> None:
+        """Create what is missing, and add partitions."""
+        policy = self.options.policy
+        copies = {each.name: each for each in await self.target.topics()}
+        admin, source_admin = AdminClient(self.target), AdminClient(self.source)
+        missing = [each for each in wanted.values() if policy.remote_topic(each.name) not in copies]
+        settings = await self._settings(source_admin, [each.name for each in missing])
+        names = {policy.remote_topic(each.name): each.name for each in wanted.values()}
+        new = [
+            NewTopic(
+                policy.remote_topic(each.name),
+                len(each.partitions),
+                self._replicas(each),
+                copied_settings(settings.get(each.name, ())),
+            )
+            for each in missing
+        ]
+        for copy, error in (await admin.create_topics(new)).items() if new else ():
+            if error is None:
+                self.status.say(
+                    f"topic {names[copy]}: created {copy} with {len(wanted[names[copy]].partitions)} partitions"
+                )
+            elif error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                self._problem(names[copy], f"{copy} cannot be created at the target", error)
+        more = {
+            copy: len(wanted[name].partitions)
+            for copy, name in names.items()
+            if copy in copies and len(copies[copy].partitions) < len(wanted[name].partitions)
+        }
+        for copy, error in (await admin.create_partitions(more)).items() if more else ():
+            if error is None:
+                self.status.say(f"topic {names[copy]}: {copy} has {more[copy]} partitions now")
+            else:
+                self._problem(names[copy], f"{copy} cannot get {more[copy]} partitions", error)
+
+    async def _adapt_settings(self, wanted: Mapping[str, TopicMetadata]) -> None:
+        policy = self.options.policy
+        theirs = await self._settings(AdminClient(self.source), wanted)
+        admin = AdminClient(self.target)
+        ours = await self._settings(admin, [policy.remote_topic(name) for name in theirs])
+        changes: dict[Resource, dict[str, str | None]] = {}
+        for name, entries in theirs.items():
+            copy = policy.remote_topic(name)
+            if copy in ours and (change := changed_settings(copied_settings(entries), ours[copy])):
+                changes[Resource(ResourceType.TOPIC, copy)] = change
+        for resource, error in (await admin.alter_configs(changes)).items() if changes else ():
+            if error is None:
+                what = ", ".join(f"{name}={value}" for name, value in changes[resource].items())
+                self.status.say(f"topic {resource.name}: settings as at the source: {what}")
+            else:
+                self.status.problem(
+                    f"settings of {resource.name}",
+                    f"topic {resource.name}: its settings stay as they are: {error}; the mirror needs ALTER_CONFIGS on "
+                    "it, or sync-settings off",
+                )
+
+    async def _settings(self, admin: AdminClient, names: Iterable[str]) -> dict[str, list[ConfigEntry]]:
+        """The settings of topics, without those that cannot be read."""
+        resources = [Resource(ResourceType.TOPIC, each) for each in names]
+        answers = await admin.describe_configs(resources) if resources else {}
+        return {resource.name: entries for resource, entries in answers.items() if not isinstance(entries, ApiError)}
+
+    def _replicas(self, topic: TopicMetadata) -> int:
+        if self.options.replication_factor is not None:
+            return self.options.replication_factor
+        theirs = max((len(each.replicas) for each in topic.partitions.values()), default=1)
+        return max(1, min(theirs, len(self.target.nodes)))
+
+    def _problem(self, name: str, what: str, error: ApiError) -> None:
+        advice = {
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED: "; the mirror needs CREATE on it, or on the cluster",
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "; the mirror needs CREATE on the cluster",
+            ErrorCode.INVALID_REPLICATION_FACTOR: "; --replication-factor gives another number of replicas",
+        }.get(error.code, "")
+        self.status.problem(f"topic {name}", f"topic {name}: {what}: {error}{advice}")

@@ -1,0 +1,343 @@
+"""Mirrors between clusters in memory."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+
+from logbus.client import Fenced, Producer, TransactionAborted
+from logbus.client.admin.admin_client import AdminClient
+from logbus.client.admin.config_admin import Resource, ResourceType
+from logbus.errors import ConfigError
+from logbus.model import TopicPartition
+from tests.mirror.kit import MirrorCase, RunningMirror
+
+NUMBERS = [b"%d" % number for number in range(30)]
+
+
+class CopyTests(MirrorCase):
+    """One source, one target."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.cluster("a")
+        self.cluster("b")
+
+    def test_records(self) -> None:
+        """Records come with keys, values, timestamps and tombstones, in the same partitions, under a prefix."""
+        self.create("a", "orders", 2, cleanup_policy="compact")
+        self.send("a", "orders", [b"one", None, b"three"])
+        self.send("a", "orders", [b"four"], partition=1)
+        self.mirror_all("a", "b")
+        for partition in (0, 1):
+            theirs, ours = self.read("a", "orders", partition), self.read("b", "a.orders", partition)
+            self.assertEqual([each[3:] for each in ours], [each[3:] for each in theirs])
+
+    def test_headers(self) -> None:
+        """Headers come with the records, in order and with their repetitions, and so does a time of long ago."""
+        self.create("a", "orders")
+        headers = (("trace", b"1"), ("trace", None), ("other", b""))
+
+        async def send() -> None:
+            producer = Producer(self.clients["a"])
+            await producer.send("orders", b"x", None, partition=0, timestamp=86_400_000, headers=headers)
+            await producer.close()
+
+        self.result(Deferred.fromCoroutine(send()))
+        self.mirror_all("a", "b")
+        (copied,) = self.read("b", "a.orders")
+        self.assertEqual((copied.key, copied.headers, copied.timestamp), (None, headers, 86_400_000))
+
+    def test_batches_as_they_are(self) -> None:
+        """A batch that is not small is copied as its producer has compressed it."""
+        self.create("a", "orders")
+        self.send("a", "orders", [bytes(range(256)) * 8 * (n + 1) for n in range(8)], codec="gzip")
+        self.send("a", "orders", [bytes([n]) * 3000 for n in range(8)])
+        mirror = self.mirror_all("a", "b")
+        self.assertEqual(self.values("b", "a.orders"), self.values("a", "orders"))
+        self.assertEqual(mirror.mirror.status.records, 16)
+        self.assertEqual(mirror.mirror.status.encoded_again, 1)
+
+    def test_going_on(self) -> None:
+        """A mirror that begins again goes on where the last one ended: nothing is lost or repeated."""
+        self.create("a", "orders")
+        for first in range(0, 30, 10):
+            self.send("a", "orders", NUMBERS[first : first + 10])
+            self.mirror_all("a", "b")
+            self.assertEqual(self.values("b", "a.orders"), NUMBERS[: first + 10])
+
+    def test_continuously(self) -> None:
+        """A mirror that runs copies what is written, and ends in order."""
+        self.create("a", "orders")
+        mirror = self.mirror("a", "b")
+        for first in range(0, 30, 10):
+            self.send("a", "orders", NUMBERS[first : first + 10])
+            self.settle(3)
+            self.assertEqual(self.values("b", "a.orders"), NUMBERS[: first + 10])
+        self.assertEqual(mirror.mirror.status.lag, 0)
+        mirror.mirror.stop()
+        self.result(mirror.ended)
+
+    def test_killed(self) -> None:
+        """A mirror that is cut off in the middle leaves nothing half copied; the next one has the rest."""
+        self.create("a", "orders")
+        for moment in range(8):
+            self.send("a", "orders", [b"%d" % (10 * moment + n) for n in range(10)])
+            first = self.mirror("a", "b")
+            self.settle()
+            for _ in range(moment * 3):
+                self.clock.advance(0.001)
+            first.ended.addErrback(lambda _: None)
+            first.ended.cancel()
+        self.mirror_all("a", "b")
+        self.assertEqual(self.values("b", "a.orders"), [b"%d" % n for n in range(80)])
+
+    def test_fencing(self) -> None:
+        """Of two mirrors of the same flow the older one ends, with a line that says why."""
+        self.create("a", "orders")
+        first = self.mirror("a", "b")
+        self.send("a", "orders", NUMBERS[:10])
+        self.settle(3)
+        self.mirror("a", "b")
+        self.settle(3)
+        self.send("a", "orders", NUMBERS[10:])
+        self.settle(5)
+        self.assertIn("another mirror from a to b has begun", str(self.failureResultOf(first.ended, Fenced).value))
+        self.assertEqual(self.values("b", "a.orders"), NUMBERS)
+
+    def test_transactions_of_the_source(self) -> None:
+        """Records of transactions are copied once these are committed; those of aborted ones never."""
+        self.create("a", "orders")
+
+        async def send() -> None:
+            producer = Producer(self.clients["a"], transactional_id="t", wall_clock=self.clusters["a"].wall_clock)
+            for number in range(4):
+                try:
+                    async with producer.transaction():
+                        await producer.send("orders", b"%d" % number, partition=0)
+                        if number % 2:
+                            raise TransactionAborted("as it happens")
+                except TransactionAborted:
+                    pass
+            await producer.close()
+
+        self.result(Deferred.fromCoroutine(send()))
+        self.mirror_all("a", "b")
+        self.assertEqual(self.values("b", "a.orders"), [b"0", b"2"])
+
+    def test_a_source_that_dies(self) -> None:
+        """While a source is away, the mirror waits for it."""
+        self.create("a", "orders")
+        self.send("a", "orders", NUMBERS[:10])
+        self.mirror("a", "b")
+        self.settle(3)
+        self.clusters["a"].kill(0)
+        self.settle(20)
+        self.clusters["a"].boot(0)
+        self.send("a", "orders", NUMBERS[10:])
+        self.settle(20)
+        self.assertEqual(self.values("b", "a.orders"), NUMBERS)
+
+    def test_a_target_that_dies(self) -> None:
+        """While a target is away, nothing is lost; afterwards the mirror goes on."""
+        self.create("a", "orders")
+        self.send("a", "orders", NUMBERS[:10])
+        self.mirror("a", "b")
+        self.settle(3)
+        self.clusters["b"].kill(0)
+        self.send("a", "orders", NUMBERS[10:20])
+        self.settle(20)
+        self.clusters["b"].boot(0)
+        self.send("a", "orders", NUMBERS[20:])
+        self.settle(90)
+        self.assertEqual(self.values("b", "a.orders"), NUMBERS)
+
+    def test_rate(self) -> None:
+        """A mirror that is throttled takes its time."""
+        self.create("a", "orders")
+        for number in range(10):
+            self.send("a", "orders", [bytes([number]) * 5000])
+        began = self.clock.seconds()
+        self.mirror_all("a", "b", rate=10_000)
+        self.assertGreater(self.clock.seconds() - began, 4.0)
+        self.assertEqual(len(self.values("b", "a.orders")), 10)
+
+
+class TopicTests(MirrorCase):
+    """Topics of a source, and their copies."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.cluster("a")
+        self.cluster("b")
+
+    def lines(self, mirror: RunningMirror, text: str) -> int:
+        """How often a mirror said something."""
+        return sum(text in each for each in mirror.lines)
+
+    def test_settings(self) -> None:
+        """A copy gets the settings and partitions of its topic, and changes of them; other settings are its own."""
+        self.create("a", "orders", 2, retention_ms="60000", min_insync_replicas="1")
+        self.mirror("a", "b", refresh_interval=5.0)
+        self.settle(3)
+        ours, theirs = AdminClient(self.clients["b"]), AdminClient(self.clients["a"])
+        copy, topic = Resource(ResourceType.TOPIC, "a.orders"), Resource(ResourceType.TOPIC, "orders")
+        self.assertEqual(self.settings(copy), {"retention.ms": "60000"})
+        self.result(theirs.alter_configs({topic: {"retention.ms": None, "segment.ms": "70000"}}))
+        self.result(theirs.create_partitions({"orders": 5}))
+        self.settle(12)
+        self.assertEqual(self.settings(copy), {"segment.ms": "70000"})
+        found = self.result(ours.describe_topics(["a.orders"]))["a.orders"]
+        self.assertEqual(len(found.partitions), 5)
+        self.send("a", "orders", [b"x"], partition=4)
+        self.settle(3)
+        self.assertEqual(self.values("b", "a.orders", 4), [b"x"])
+
+    def settings(self, resource: Resource) -> dict[str, str | None]:
+        """The settings that a topic was given."""
+        answers = self.result(AdminClient(self.clients["b"]).describe_configs([resource]))
+        return {each.name: each.value for each in answers[resource] if each.source == 1}
+
+    def test_new_topic(self) -> None:
+        """A topic that is created later is found."""
+        self.create("a", "orders")
+        self.mirror("a", "b", refresh_interval=5.0)
+        self.settle(3)
+        self.create("a", "bills")
+        self.send("a", "bills", [b"x"])
+        self.settle(8)
+        self.assertEqual(self.values("b", "a.bills"), [b"x"])
+
+    def test_topic_created_anew_at_the_source(self) -> None:
+        """Its new records are not put behind the old ones, and it is said what to do; then they are copied."""
+        self.create("a", "orders")
+        self.create("a", "bills")
+        self.send("a", "orders", NUMBERS[:10])
+        mirror = self.mirror("a", "b", refresh_interval=5.0)
+        self.settle(3)
+        self.result(AdminClient(self.clients["a"]).delete_topics(["orders"]))
+        self.settle(1)
+        self.create("a", "orders")
+        self.send("a", "orders", [b"new"] * 20)
+        self.settle(12)
+        self.assertEqual(self.values("b", "a.orders"), NUMBERS[:10])
+        self.assertEqual(self.lines(mirror, "delete a.orders at the target"), 1)
+        self.send("a", "bills", [b"x"])
+        self.settle(3)
+        self.assertEqual(self.values("b", "a.bills"), [b"x"])
+        self.result(AdminClient(self.clients["b"]).delete_topics(["a.orders"]))
+        self.settle(15)
+        self.assertEqual(self.values("b", "a.orders"), [b"new"] * 20)
+
+    def test_copy_created_anew(self) -> None:
+        """A copy that was deleted at the target is made from the beginning."""
+        self.create("a", "orders")
+        self.send("a", "orders", NUMBERS[:10])
+        self.mirror_all("a", "b")
+        self.result(AdminClient(self.clients["b"]).delete_topics(["a.orders"]))
+        self.settle(1)
+        self.mirror_all("a", "b")
+        self.assertEqual(self.values("b", "a.orders"), NUMBERS[:10])
+
+    def test_too_large(self) -> None:
+        """A record that the target refuses stops its partition only; with a higher limit it goes on."""
+        self.create("a", "orders", 2)
+        mirror = self.mirror("a", "b", refresh_interval=5.0, sync_settings=False)
+        self.settle(3)
+        copy = Resource(ResourceType.TOPIC, "a.orders")
+        self.result(AdminClient(self.clients["b"]).alter_configs({copy: {"max.message.bytes": "10000"}}))
+        self.send("a", "orders", [b"first", b"x" * 20_000])
+        self.send("a", "orders", NUMBERS, partition=1)
+        self.settle(12)
+        self.assertEqual(self.values("b", "a.orders", 1), NUMBERS)
+        self.assertEqual(self.lines(mirror, "raise max.message.bytes"), 1)
+        self.result(AdminClient(self.clients["b"]).alter_configs({copy: {"max.message.bytes": "100000"}}))
+        self.settle(12)
+        self.assertEqual(self.values("b", "a.orders", 0), [b"first", b"x" * 20_000])
+        self.assertEqual(mirror.mirror.status.problems, {})
+
+    def test_split_batches(self) -> None:
+        """A batch that is too large for the target as a whole is split."""
+        self.create("a", "orders")
+        mirror = self.mirror("a", "b", refresh_interval=5.0, sync_settings=False)
+        self.settle(3)
+        copy = Resource(ResourceType.TOPIC, "a.orders")
+        self.result(AdminClient(self.clients["b"]).alter_configs({copy: {"max.message.bytes": "10000"}}))
+        values = [bytes([65 + n]) * 4000 for n in range(10)]
+        self.send("a", "orders", values)
+        self.settle(5)
+        self.assertEqual(self.values("b", "a.orders"), values)
+        self.assertEqual(mirror.mirror.status.problems, {})
+
+    def test_deleted_before_they_were_copied(self) -> None:
+        """Records that the source deletes first are said to be lost, and the mirror goes on behind them."""
+        self.create("a", "orders")
+        self.send("a", "orders", NUMBERS[:10])
+        self.mirror_all("a", "b")
+        self.send("a", "orders", NUMBERS[10:])
+        self.result(AdminClient(self.clients["a"]).delete_records({TopicPartition("orders", 0): 20}))
+        mirror = self.mirror_all("a", "b")
+        self.assertEqual(self.values("b", "a.orders"), NUMBERS[:10] + NUMBERS[20:])
+        self.assertEqual(self.lines(mirror, "offsets 10 to 19 were deleted at the source"), 1)
+
+    def test_internal_topics(self) -> None:
+        """Topics of brokers and of mirrors are not copied."""
+        self.create("a", "orders")
+        self.create("a", "connect-offsets-internal")
+        self.mirror_all("a", "b")
+        self.assertEqual(self.topics("b"), {"a.orders"})
+
+
+class LoopTests(MirrorCase):
+    """Several flows."""
+
+    def test_many_to_one(self) -> None:
+        """Topics of the same name from several clusters stay apart."""
+        for name in "abc":
+            self.cluster(name)
+        for name in "ab":
+            self.create(name, "orders")
+            self.send(name, "orders", [name.encode()])
+            self.mirror_all(name, "c")
+        self.assertEqual(self.values("c", "a.orders") + self.values("c", "b.orders"), [b"a", b"b"])
+
+    def test_active_active(self) -> None:
+        """Two clusters mirror each other, and what comes from the other one does not go back."""
+        for name in "ab":
+            self.cluster(name)
+            self.create(name, "orders")
+        self.mirror("a", "b", refresh_interval=3.0)
+        self.mirror("b", "a", refresh_interval=3.0)
+        for name in "ab":
+            self.send(name, "orders", [name.encode()])
+        self.settle(15)
+        self.assertEqual(self.topics("a"), {"orders", "b.orders"})
+        self.assertEqual(self.topics("b"), {"orders", "a.orders"})
+        self.assertEqual(self.values("a", "b.orders") + self.values("b", "a.orders"), [b"b", b"a"])
+
+    def test_three_clusters_in_a_ring(self) -> None:
+        """A record goes round once, and not on to where it comes from."""
+        flows = (("a", "b"), ("b", "c"), ("c", "a"))
+        for name in "abc":
+            self.cluster(name)
+        self.create("a", "orders")
+        self.send("a", "orders", [b"x"])
+        for source, target in flows:
+            self.mirror(source, target, refresh_interval=3.0)
+        self.settle(25)
+        self.assertEqual(self.topics("a"), {"orders"})
+        self.assertEqual(self.topics("b"), {"a.orders"})
+        self.assertEqual(self.topics("c"), {"b.a.orders"})
+
+    def test_identity(self) -> None:
+        """Topics keep their names if that is wanted; then a mirror onto its own source is refused."""
+        self.cluster("a")
+        self.cluster("b")
+        self.create("a", "orders")
+        self.send("a", "orders", NUMBERS)
+        self.mirror_all("a", "b", naming="identity")
+        self.assertEqual(self.values("b", "orders"), NUMBERS)
+        self.clusters["c"] = self.clusters["a"]
+        same = self.mirror("a", "c", naming="identity")
+        self.settle(1)
+        self.assertIn("are the same cluster", str(self.failureResultOf(same.ended, ConfigError).value))
+        del self.clusters["c"]
