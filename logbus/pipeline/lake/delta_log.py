@@ -86,6 +86,14 @@ def storage_options(url: str, given: Mapping[str, str]) -> dict[str, str]:
         options["AWS_ENDPOINT_URL"] = endpoint
         if endpoint.startswith("http:"):
             options["AWS_ALLOW_HTTP"] = "true"
+    if options.get("AZURE_STORAGE_ENDPOINT", "").startswith("http:"):
+        options["AZURE_ALLOW_HTTP"] = "true"
+    if emulator := options.pop("STORAGE_EMULATOR_HOST", ""):
+        address = emulator if "://" in emulator else f"http://{emulator}"
+        account = {"gcs_base_url": address, "disable_oauth": True}
+        account |= dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+        options["GOOGLE_SERVICE_ACCOUNT_KEY"] = json.dumps(account)
+        options["GOOGLE_ALLOW_HTTP"] = "true"
     return options
 
 

@@ -31,7 +31,12 @@ S3_OPTIONS = (
     "AWS_DEFAULT_REGION",
 )
 GCS_OPTIONS = ("STORAGE_EMULATOR_HOST",)
-AZURE_OPTIONS = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN")
+AZURE_OPTIONS = (
+    "AZURE_STORAGE_ACCOUNT_NAME",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_STORAGE_ENDPOINT",
+)
 
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("", "file"), ()),
@@ -40,6 +45,9 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(AZURE_SCHEMES, AZURE_OPTIONS),
 }
 _EXAMPLES = "/lake/views, s3://bucket/views, gs://bucket/views or abfss://container@account.dfs.core.windows.net/views"
+
+_AZURE_HOSTS = (".dfs.core.windows.net", ".blob.core.windows.net")
+"""What the URL of an account's container ends with; others are given by AZURE_STORAGE_ENDPOINT."""
 
 REQUEST_ATTEMPTS = 10
 """How often a request to S3 is made that fails for a reason which may pass, with growing pauses."""
@@ -68,8 +76,8 @@ class ArrowStore:
     A directory at a URL or a local path.
 
     :param given: options, such as ``{"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"}``; others are the environment's.
-    :raise LakeError: no store is known for the URL's scheme.
-    :raise OptionError: an option is none of the store's.
+    :raise LakeError: no store is known for the URL's scheme, or an account of Azure is not known.
+    :raise OptionError: an option is none of the store's, or an endpoint is no URL.
     """
 
     _url: str
@@ -78,6 +86,8 @@ class ArrowStore:
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "_options", store_options(self._url, self._given))
+        if split_scheme(self._url)[0] in AZURE_SCHEMES:
+            _azure(self._url, self._options)
 
     @property
     def url(self) -> str:
@@ -170,8 +180,47 @@ def _gcs(options: Mapping[str, str]) -> dict[str, Any]:
 
 def _azure(url: str, options: Mapping[str, str]) -> dict[str, Any]:
     host = split_scheme(url)[1].lstrip("/").partition("/")[0].partition("@")[2]
-    found = {"account_name": options.get("AZURE_STORAGE_ACCOUNT_NAME") or host.partition(".")[0]}
+    if host and not host.endswith(_AZURE_HOSTS):
+        raise LakeError(
+            f"{url}: {host} is not ACCOUNT{_AZURE_HOSTS[0]}; of another cloud or an emulator give "
+            "abfss://CONTAINER/PATH with AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ENDPOINT"
+        )
+    account = host.partition(".")[0] or options.get("AZURE_STORAGE_ACCOUNT_NAME", "")
+    if not account:
+        raise LakeError(
+            f"{url}: the account is not known; give abfss://CONTAINER@ACCOUNT{_AZURE_HOSTS[0]}/PATH, or "
+            "AZURE_STORAGE_ACCOUNT_NAME"
+        )
+    found = {"account_name": account}
     for name, option in (("account_key", "AZURE_STORAGE_ACCOUNT_KEY"), ("sas_token", "AZURE_STORAGE_SAS_TOKEN")):
         if option in options:
             found[name] = options[option]
+    if endpoint := options.get("AZURE_STORAGE_ENDPOINT"):
+        found |= _azure_authorities(account, endpoint)
     return found
+
+
+def _azure_authorities(account: str, endpoint: str) -> dict[str, str]:
+    """
+    An endpoint as Arrow takes it: a host behind the account's name, or one where the account is the path, as Azurite's.
+
+    :raise OptionError: it is neither.
+    """
+    scheme, _, rest = endpoint.rstrip("/").partition("://")
+    host, _, path = rest.partition("/")
+    if scheme in ("http", "https") and path == account:
+        blob = dfs = host
+    elif scheme in ("http", "https") and not path and host.startswith(f"{account}.blob."):
+        blob = host.removeprefix(account)
+        dfs = blob.replace(".blob.", ".dfs.", 1)
+    else:
+        raise OptionError(
+            f"AZURE_STORAGE_ENDPOINT is {endpoint!r}; it takes https://{account}.blob.SUFFIX, or "
+            f"http://HOST:PORT/{account} of an emulator"
+        )
+    return {
+        "blob_storage_authority": blob,
+        "blob_storage_scheme": scheme,
+        "dfs_storage_authority": dfs,
+        "dfs_storage_scheme": scheme,
+    }

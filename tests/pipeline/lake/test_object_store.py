@@ -64,9 +64,31 @@ def test_refusals() -> None:
 
 
 def test_azure_account() -> None:
-    """It is in the URL, as Hadoop has it."""
-    store = ArrowStore("abfss://container@account.dfs.core.windows.net/views", {"AZURE_STORAGE_ACCOUNT_KEY": "a2V5"})
+    """It is in the URL, as Hadoop has it, or an option; hosts of other clouds are an endpoint."""
+    key = {"AZURE_STORAGE_ACCOUNT_KEY": "a2V5"}
+    store = ArrowStore("abfss://container@account.dfs.core.windows.net/views", key)
     assert store.file_system().type_name == "abfs"
+    with pytest.raises(
+        LakeError, match=r"^abfss://lake/views: the account is not known; give abfss://CONTAINER@ACCOUNT"
+    ):
+        ArrowStore("abfss://lake/views", key)
+    with pytest.raises(
+        LakeError, match=r"account.dfs.example.org is not ACCOUNT.dfs.core.windows.net; of another cloud"
+    ):
+        ArrowStore("abfss://lake@account.dfs.example.org/views", key)
+
+
+def test_azure_endpoint() -> None:
+    """Of an emulator the account is the path; of another cloud it is the host's first name."""
+    named = {"AZURE_STORAGE_ACCOUNT_NAME": "me", "AZURE_STORAGE_ACCOUNT_KEY": "a2V5"}
+    for endpoint in ("http://127.0.0.1:9/me", "https://me.blob.core.example.org/"):
+        options = {**named, "AZURE_STORAGE_ENDPOINT": endpoint}
+        assert ArrowStore("abfss://lake/views", options).file_system().type_name == "abfs"
+    for endpoint in ("127.0.0.1:9", "http://127.0.0.1:9", "https://you.blob.core.example.org"):
+        with pytest.raises(
+            OptionError, match=r"it takes https://me.blob.SUFFIX, or http://HOST:PORT/me of an emulator"
+        ):
+            ArrowStore("abfss://lake/views", {**named, "AZURE_STORAGE_ENDPOINT": endpoint})
 
 
 def test_google() -> None:

@@ -10,6 +10,7 @@ Spark's tasks write the data files; the driver commits them. No Java library of 
 * ``catalogs``: finds tables by PyIceberg's configuration
 * ``schemas``: Spark's schemas and directories as Iceberg's schemas and partitions
 * ``files``: data files as Iceberg describes them, and their store
+* ``file_io``: how PyIceberg reaches files, with Azure's URLs
 * ``optimization``: small files rewritten as large ones
 * ``expiry``: old snapshots expire, and files go that no snapshot has
 * ``s3_retries``: how often PyIceberg repeats a request to S3

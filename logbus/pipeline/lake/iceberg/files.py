@@ -30,17 +30,17 @@ class IcebergStore:
     properties: Mapping[str, str] = field(repr=False)
 
     def _parsed(self) -> tuple[str, str, str]:
-        from pyiceberg.io.pyarrow import PyArrowFileIO
+        from logbus.pipeline.lake.iceberg.file_io import LakeFileIO
 
-        scheme, host, path = PyArrowFileIO.parse_location(self.url, dict(self.properties))
+        scheme, host, path = LakeFileIO.parse_location(self.url, self.properties)
         return scheme, host, path
 
     def file_system(self) -> Any:
         """See :class:`.Store`."""
-        from pyiceberg.io.pyarrow import PyArrowFileIO
+        from logbus.pipeline.lake.iceberg.file_io import LakeFileIO
 
         scheme, host, _ = self._parsed()
-        return PyArrowFileIO(dict(self.properties)).fs_by_scheme(scheme, host)
+        return LakeFileIO(dict(self.properties)).fs_by_scheme(scheme, host)
 
     def root(self) -> str:
         """See :class:`.Store`."""

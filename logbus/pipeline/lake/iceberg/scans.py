@@ -37,11 +37,13 @@ class FileReader:
         """Batches of the rows of files."""
         import pyarrow as pa
         from pyiceberg.expressions import AlwaysTrue
-        from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO
+        from pyiceberg.io.pyarrow import ArrowScan
         from pyiceberg.table.metadata import TableMetadataUtil
 
+        from logbus.pipeline.lake.iceberg.file_io import LakeFileIO
+
         metadata = TableMetadataUtil.parse_raw(self.metadata)
-        scan = ArrowScan(metadata, PyArrowFileIO(dict(self.properties)), metadata.schema(), AlwaysTrue())
+        scan = ArrowScan(metadata, LakeFileIO(dict(self.properties)), metadata.schema(), AlwaysTrue())
         for task in tasks:  # One by one, since PyIceberg reads all that it is given at the same time.
             for batch in scan.to_record_batches([task]):
                 columns = [batch.column(each.name).cast(each.type) for each in self.kinds]
