@@ -1,6 +1,6 @@
 """
-Serializers and deserializers of keys and values: bytes, text, JSON. For Avro see :mod:`logbus.client.schema.avro`.
-Pure.
+Serializers and deserializers of keys and values: bytes, text, JSON. For Avro, JSON Schema and Protobuf see
+:mod:`logbus.client.schema`. Pure.
 
 A serializer is a callable that takes the topic and a value and returns bytes; a deserializer is the inverse:
 

@@ -86,14 +86,15 @@ class Registry:
 
     def _register(self, subject: str, body: Any) -> tuple[int, Any]:
         try:
-            json.loads(body["schema"])
+            if body.get("schemaType") != "PROTOBUF":
+                json.loads(body["schema"])
         except ValueError:
             return 422, {"error_code": 42201, "message": "Invalid schema"}
         if body["schema"] in self.incompatible:
             return 409, {"error_code": 409, "message": "Schema being registered is incompatible"}
         ids = [index + 1 for index, each in enumerate(self.schemas) if each["schema"] == body["schema"]]
         if not ids:
-            self.schemas.append({"schema": body["schema"]})
+            self.schemas.append({name: body[name] for name in ("schema", "schemaType", "references") if name in body})
             ids = [len(self.schemas)]
         versions = self.subjects.setdefault(subject, [])
         if ids[0] not in versions:

@@ -27,6 +27,9 @@ from google.protobuf.message_factory import GetMessageClass
 from logbus.client import Cluster as NativeCluster
 from logbus.client.schema.avro import AvroDeserializer as OurDeserializer
 from logbus.client.schema.avro import AvroSerializer as OurSerializer
+from logbus.client.schema.json_schema import JsonSchemaDeserializer, JsonSchemaSerializer
+from logbus.client.schema.protobuf import ProtobufDeserializer as OurProtobufDeserializer
+from logbus.client.schema.protobuf import ProtobufSerializer as OurProtobufSerializer
 from logbus.client.schema.schema_registry import RegistryError, SchemaRegistry
 from logbus.registry.protobuf_compiler import compiled
 from logbus.registry.protobuf_schema import pool_of
@@ -267,3 +270,48 @@ def test_our_client(broker: Broker, topic: str) -> None:
     data = run(broker.bootstrap, both)
     with client_of(broker) as registry:
         assert AvroDeserializer(registry)(data, SerializationContext(topic, MessageField.VALUE)) == AN_ORDER
+
+
+def test_our_json(broker: Broker, registry: SchemaRegistryClient, topic: str) -> None:
+    """Likewise in JSON Schema: each reads what the other wrote, and both have the same id for the schema."""
+    context = SerializationContext(topic, MessageField.VALUE)
+    theirs = JSONSerializer(json.dumps(JSON_ORDER), registry)(AN_ORDER, context)
+
+    async def both(kafka: NativeCluster) -> bytes | None:
+        ours = SchemaRegistry(kafka.reactor, f"{broker.admin_url}/registry")
+        try:
+            assert await JsonSchemaDeserializer(ours).deserialize(topic, theirs) == AN_ORDER
+            return await JsonSchemaSerializer(ours, JSON_ORDER).serialize(topic, AN_ORDER)
+        finally:
+            await ours.close()
+
+    data = run(broker.bootstrap, both)
+    assert (data[:5], json.loads(data[5:])) == (theirs[:5], AN_ORDER)
+    assert JSONDeserializer(None, schema_registry_client=registry)(data, context) == AN_ORDER
+
+
+@pytest.mark.parametrize("name", ["Order", "Basket.Line"])
+def test_our_protobuf(broker: Broker, registry: SchemaRegistryClient, topic: str, name: str) -> None:
+    """Likewise in Protobuf: both make the same bytes, with the files that the schema imports."""
+    order, line = protobuf_classes(topic)
+    an_order = order(what="tea", count=2, price={"cents": 350}, at={"seconds": 1})
+    kind, message = (order, an_order) if name == "Order" else (line, line(orders=[an_order]))
+    context = SerializationContext(topic, MessageField.VALUE)
+
+    async def write(kafka: NativeCluster) -> bytes | None:
+        ours = SchemaRegistry(kafka.reactor, f"{broker.admin_url}/registry")
+        try:
+            data = await OurProtobufSerializer(ours, kind).serialize(topic, message)
+            assert await OurProtobufSerializer(ours, kind, register=False).serialize(topic, message) == data
+            return data
+        finally:
+            await ours.close()
+
+    data = run(broker.bootstrap, write)
+    assert ProtobufDeserializer(kind, None, registry)(data, context) == message
+    found = registry.get_latest_version(f"{topic}-value")
+    assert (found.version, found.schema.schema_type) == (1, "PROTOBUF")
+    assert found.schema.references == [SchemaReference(f"{topic}/price.proto", f"{topic}/price.proto", 1)]
+    theirs = ProtobufSerializer(kind, registry)(message, context)
+    assert theirs == data
+    assert OurProtobufDeserializer(kind)(topic, theirs) == message

@@ -8,7 +8,8 @@ It is the client of :mod:`logbus.client` on another event loop: no reactor is in
 * ``transaction``: Transaction
 * ``consumer``: Consumer
 * ``admin_client``: AdminClient
-* ``schema_registry``: SchemaRegistry, AvroSerializer, AvroDeserializer
+* ``schema_registry``: SchemaRegistry
+* ``schema_serializers``: AvroSerializer, AvroDeserializer, and those of JSON Schema and Protobuf
 * ``cluster_client``: what producers, consumers and admin clients have in common
 * ``lifetime``: ``async with``, and the warning about clients that were not closed
 * ``event_loop``: the loop's time as a reactor's
@@ -41,7 +42,14 @@ if TYPE_CHECKING:
     from logbus.client.aio.cluster import Cluster
     from logbus.client.aio.consumer import Consumer
     from logbus.client.aio.producer import Producer
-    from logbus.client.aio.schema_registry import AvroDeserializer, AvroSerializer, SchemaRegistry
+    from logbus.client.aio.schema_registry import SchemaRegistry
+    from logbus.client.aio.schema_serializers import (
+        AvroDeserializer,
+        AvroSerializer,
+        JsonSchemaDeserializer,
+        JsonSchemaSerializer,
+        ProtobufSerializer,
+    )
     from logbus.client.aio.transaction import Transaction
 
 __all__ = [
@@ -50,18 +58,24 @@ __all__ = [
     "AvroSerializer",
     "Cluster",
     "Consumer",
+    "JsonSchemaDeserializer",
+    "JsonSchemaSerializer",
     "Producer",
+    "ProtobufSerializer",
     "SchemaRegistry",
     "Transaction",
 ]
 
 _MODULES = {
     "AdminClient": "admin_client",
-    "AvroDeserializer": "schema_registry",
-    "AvroSerializer": "schema_registry",
+    "AvroDeserializer": "schema_serializers",
+    "AvroSerializer": "schema_serializers",
     "Cluster": "cluster",
     "Consumer": "consumer",
+    "JsonSchemaDeserializer": "schema_serializers",
+    "JsonSchemaSerializer": "schema_serializers",
     "Producer": "producer",
+    "ProtobufSerializer": "schema_serializers",
     "SchemaRegistry": "schema_registry",
     "Transaction": "transaction",
 }

@@ -1,23 +1,18 @@
 """
-A client of a schema registry for asyncio, and serializers for Avro that ask it. These need the extra ``avro``.
+A client of a schema registry for asyncio. Serializers that ask it are in :mod:`logbus.client.aio.schema_serializers`.
 
 .. code-block:: python
 
     async with SchemaRegistry("http://127.0.0.1:8080/registry") as registry:
-        orders = AvroSerializer(registry, ORDER)
-        await producer.send("orders", await orders.serialize("orders", {"id": 42}))
+        schema_id = await registry.register("orders-value", '{"type": "string"}')
 
-        reading = AvroDeserializer(registry)
-        order = await reading.deserialize(record.topic, record.value)
-
-The registry is asked once for each schema. A producer's ``value_serializer`` cannot wait for it: await
-:meth:`AvroSerializer.prepare` first, then pass the serializer.
+The registry is asked once for each schema.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from twisted.web.client import URI, Agent, HTTPConnectionPool
 from twisted.web.iweb import IAgentEndpointFactory
@@ -28,20 +23,9 @@ from logbus.client.aio.event_loop import EventLoop, current
 from logbus.client.aio.lifetime import Lifetime
 from logbus.client.aio.transport import LoopEndpoint
 from logbus.client.schema import schema_registry as core
-from logbus.client.schema.schema_registry import RegisteredSchema, RegistryError, RegistryUnreachable
+from logbus.client.schema.schema_registry import RegisteredSchema, RegistryError, RegistryUnreachable, SchemaReference
 
-if TYPE_CHECKING:
-    from logbus.client.schema import avro
-    from logbus.client.schema.avro import Subject
-
-__all__ = [
-    "AvroDeserializer",
-    "AvroSerializer",
-    "RegisteredSchema",
-    "RegistryError",
-    "RegistryUnreachable",
-    "SchemaRegistry",
-]
+__all__ = ["RegisteredSchema", "RegistryError", "RegistryUnreachable", "SchemaReference", "SchemaRegistry"]
 
 
 @implementer(IAgentEndpointFactory)
@@ -120,93 +104,3 @@ class SchemaRegistry(Lifetime):
     version = awaited(core.SchemaRegistry.version)
     subjects = awaited(core.SchemaRegistry.subjects)
     versions = awaited(core.SchemaRegistry.versions)
-
-
-class AvroSerializer:
-    """
-    Encodes values of one schema.
-
-    :param schema: as JSON text, or parsed.
-    :param is_key: whether it is for keys.
-    :param subject: the subject name strategy, of :mod:`logbus.client.schema.avro`; default: the topic's name.
-    :param register: register the schema; if not, it must be registered already.
-    :raises ConfigError: it is not an Avro schema.
-    :raises ImportError: fastavro is missing.
-    """
-
-    def __init__(
-        self,
-        registry: SchemaRegistry,
-        schema: str | Mapping[str, Any] | list[Any],
-        *,
-        is_key: bool = False,
-        subject: Subject | None = None,
-        register: bool = True,
-    ) -> None:
-        from logbus.client.schema import avro
-
-        self._core = avro.AvroSerializer(
-            registry._core, schema, is_key=is_key, subject=subject or avro.topic_name, register=register
-        )
-
-    async def prepare(self, topic: str) -> int:
-        """
-        Look up or register the schema for a topic.
-
-        :returns: the schema's id.
-        :raises RegistryError: the schema is refused, or does not exist.
-        :raises RegistryUnreachable: no registry answered.
-        """
-        return await outcome(self._core.prepare(topic))
-
-    async def serialize(self, topic: str, value: Any) -> bytes | None:
-        """
-        Encode a value, looking up the schema's id if needed.
-
-        :raises SerializationError: the value does not fit the schema; and the errors of :meth:`prepare`.
-        """
-        return await outcome(self._core.serialize(topic, value))
-
-    def __call__(self, topic: str, value: Any) -> bytes | None:
-        """
-        Encode a value, without waiting.
-
-        :raises SerializationError: the value does not fit the schema, or the topic was not prepared.
-        """
-        return self._core(topic, value)
-
-
-class AvroDeserializer:
-    """
-    Decodes values of any schema in the registry.
-
-    :param schema: the reader's schema: other fields are dropped, missing ones get defaults (Avro schema resolution);
-        default: the writer's schema.
-    :raises ConfigError: it is not an Avro schema.
-    :raises ImportError: fastavro is missing.
-    """
-
-    _core: avro.AvroDeserializer
-
-    def __init__(self, registry: SchemaRegistry, schema: str | Mapping[str, Any] | list[Any] | None = None) -> None:
-        from logbus.client.schema import avro
-
-        self._core = avro.AvroDeserializer(registry._core, schema)
-
-    async def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """
-        Decode a value, looking up its schema if needed.
-
-        :raises SerializationError: the bytes are not framed, or do not fit their schema.
-        :raises RegistryError: there is no such schema.
-        :raises RegistryUnreachable: no registry answered.
-        """
-        return await outcome(self._core.deserialize(topic, data))
-
-    def __call__(self, topic: str, data: bytes | None) -> Any:
-        """
-        Decode a value, without waiting.
-
-        :raises SerializationError: the bytes do not fit their schema, or the schema was not looked up yet.
-        """
-        return self._core(topic, data)

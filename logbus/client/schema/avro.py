@@ -17,14 +17,20 @@ The registry is asked once for each schema. A producer's ``value_serializer`` ca
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
-from logbus.client.schema.lru_cache import LruCache
-from logbus.client.schema.schema_registry import RegistryError, SchemaRegistry, frame, unframe
+from logbus.client.schema.schema_registry import SchemaRegistry
+from logbus.client.schema.schema_serializer import (
+    SchemaDeserializer,
+    SchemaSerializer,
+    Subject,
+    record_name,
+    topic_name,
+    topic_record_name,
+)
 from logbus.client.serializers import SerializationError
-from logbus.coroutines import returns_deferred
 from logbus.errors import ConfigError
 from logbus.extras import install_hint
 
@@ -33,30 +39,18 @@ try:
 except ImportError as e:
     raise ImportError(f"Avro needs fastavro, which is not installed: {install_hint('avro')}") from e
 
-Subject = Callable[[str, bool, str], str]
-"""A subject name strategy: called with the topic, whether the schema is for keys, and its full name."""
-
-_SCHEMAS = 1000
-
-
-def topic_name(topic: str, is_key: bool, name: str) -> str:
-    """
-    The default strategy (TopicNameStrategy): a subject for each topic's keys and one for its values: ``orders-value``.
-    """
-    return f"{topic}-{'key' if is_key else 'value'}"
+__all__ = [
+    "AvroDeserializer",
+    "AvroSerializer",
+    "PlainAvro",
+    "Subject",
+    "record_name",
+    "topic_name",
+    "topic_record_name",
+]
 
 
-def record_name(topic: str, is_key: bool, name: str) -> str:
-    """RecordNameStrategy: the record's full name, for all topics."""
-    return name
-
-
-def topic_record_name(topic: str, is_key: bool, name: str) -> str:
-    """TopicRecordNameStrategy: topic and record name, for several kinds of records in a topic."""
-    return f"{topic}-{name}"
-
-
-class AvroSerializer:
+class AvroSerializer(SchemaSerializer):
     """
     Encodes values of one schema.
 
@@ -76,65 +70,16 @@ class AvroSerializer:
         subject: Subject = topic_name,
         register: bool = True,
     ) -> None:
-        self._text = schema if isinstance(schema, str) else json.dumps(schema)
-        self._parsed: Any = _parsed(self._text, "the schema")
-        self._name = str(self._parsed.get("name", "")) if isinstance(self._parsed, dict) else ""
-        if subject is not topic_name and not self._name:
-            raise ConfigError("a schema without a name has the subject of its topic: subject=topic_name")
-        self._registry = registry
-        self._is_key = is_key
-        self._subject = subject
-        self._register = register
-        # Bounded, since there is a subject for each topic that the application writes to.
-        self._ids: LruCache[str, int] = LruCache(_SCHEMAS)
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        self._parsed: Any = _parsed(text, "the schema")
+        name = str(self._parsed.get("name", "")) if isinstance(self._parsed, dict) else ""
+        super().__init__(registry, text, name, "AVRO", is_key=is_key, subject=subject, register=register)
 
-    @returns_deferred
-    async def prepare(self, topic: str) -> int:
-        """
-        Look up or register the schema for a topic.
-
-        :returns: fires with the schema's id.
-        :raise RegistryError: (in the Deferred) the schema is refused, or does not exist.
-        :raise RegistryUnreachable: no registry answered.
-        """
-        known = self._ids.get(topic)
-        if known is not None:
-            return known
-        subject = self._subject(topic, self._is_key, self._name)
-        if self._register:
-            found = await self._registry.register(subject, self._text)
-        else:
-            found = (await self._registry.lookup(subject, self._text)).id
-        return self._ids.put(topic, found)
-
-    @returns_deferred
-    async def serialize(self, topic: str, value: Any) -> bytes | None:
-        """
-        Encode a value, looking up the schema's id if needed.
-
-        :raise SerializationError: (in the Deferred) the value does not fit the schema; and the errors of
-            :meth:`prepare`.
-        """
-        if value is None:
-            return None
-        await self.prepare(topic)
-        return self(topic, value)
-
-    def __call__(self, topic: str, value: Any) -> bytes | None:
-        """
-        Encode a value, without waiting.
-
-        :raise SerializationError: the value does not fit the schema, or the topic was not prepared.
-        """
-        if value is None:
-            return None
-        schema_id = self._ids.get(topic)
-        if schema_id is None:
-            raise SerializationError(f"topic {topic!r}: the schema's id is not known yet; await prepare({topic!r})")
-        return frame(schema_id, _written(topic, value, self._parsed))
+    def _write(self, topic: str, value: Any) -> bytes:
+        return _written(topic, value, self._parsed)
 
 
-class AvroDeserializer:
+class AvroDeserializer(SchemaDeserializer[Any]):
     """
     Decodes values of any schema in the registry.
 
@@ -144,45 +89,16 @@ class AvroDeserializer:
     """
 
     def __init__(self, registry: SchemaRegistry, schema: str | Mapping[str, Any] | list[Any] | None = None) -> None:
-        self._registry = registry
+        super().__init__(registry)
         self._reader: Any = None
         if schema is not None:
             self._reader = _parsed(schema if isinstance(schema, str) else json.dumps(schema), "the reader's schema")
-        self._writers: LruCache[int, Any] = LruCache(_SCHEMAS)
 
-    @returns_deferred
-    async def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """
-        Decode a value, looking up its schema if needed.
+    def _parse(self, text: str, what: str) -> Any:
+        return _parsed(text, what)
 
-        :raise SerializationError: (in the Deferred) the bytes are not framed, or do not fit their schema.
-        :raise RegistryError: there is no such schema.
-        :raise RegistryUnreachable: no registry answered.
-        """
-        if data is None:
-            return None
-        schema_id, _ = unframe(topic, data)
-        if self._writers.get(schema_id) is None:
-            text = await self._registry.schema(schema_id)
-            try:
-                self._writers.put(schema_id, _parsed(text, f"schema {schema_id}"))
-            except ConfigError as e:
-                raise RegistryError(f"topic {topic!r}: {e}", 200) from None
-        return self(topic, data)
-
-    def __call__(self, topic: str, data: bytes | None) -> Any:
-        """
-        Decode a value, without waiting.
-
-        :raise SerializationError: the bytes do not fit their schema, or the schema was not looked up yet.
-        """
-        if data is None:
-            return None
-        schema_id, payload = unframe(topic, data)
-        writer = self._writers.get(schema_id)
-        if writer is None:
-            raise SerializationError(f"topic {topic!r}: schema {schema_id} is not known yet; await deserialize()")
-        return _read(topic, payload, writer, self._reader, f"schema {schema_id}")
+    def _read(self, topic: str, payload: bytes, writer: Any, what: str) -> Any:
+        return _read(topic, payload, writer, self._reader, what)
 
 
 class PlainAvro:

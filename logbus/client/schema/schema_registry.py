@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from attrs import frozen
+from attrs import asdict, frozen
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.web.iweb import IAgent
 
@@ -26,9 +26,31 @@ from logbus.client.schema.registry_http import RegistryError, RegistryHttp, Regi
 from logbus.client.schema.schema_frame import frame, unframe
 from logbus.coroutines import returns_deferred
 
-__all__ = ["RegisteredSchema", "RegistryError", "RegistryUnreachable", "SchemaRegistry", "frame", "unframe"]
+__all__ = [
+    "RegisteredSchema",
+    "RegistryError",
+    "RegistryUnreachable",
+    "SchemaReference",
+    "SchemaRegistry",
+    "frame",
+    "unframe",
+]
 
 V = TypeVar("V")
+
+
+@frozen
+class SchemaReference:
+    """
+    Another schema that a schema needs.
+
+    :ivar name: what the schema calls it: a file of Protobuf, a ``$ref``, the full name of a type in Avro.
+    :ivar subject: where it is registered, and ``version`` there.
+    """
+
+    name: str
+    subject: str
+    version: int
 
 
 @frozen
@@ -108,10 +130,13 @@ class SchemaRegistry:
         return waiting
 
     @returns_deferred
-    async def register(self, subject: str, schema: str, schema_type: str = "AVRO") -> int:
+    async def register(
+        self, subject: str, schema: str, schema_type: str = "AVRO", references: Sequence[SchemaReference] = ()
+    ) -> int:
         """
         Register a schema as the next version of a subject, unless it is one already.
 
+        :param references: the registered schemas that it needs.
         :returns: its id.
         :raise RegistryError: (in the Deferred) 409: it is not compatible with earlier versions; 42201: it is not a
             valid schema.
@@ -119,21 +144,24 @@ class SchemaRegistry:
         known = self._ids.get((subject, schema))
         if known is not None:
             return known
-        answer = await self._http.ask(
-            "POST", f"/subjects/{quote(subject, safe='')}/versions", _schema_body(schema, schema_type)
-        )
+        body = _schema_body(schema, schema_type, references)
+        answer = await self._http.ask("POST", f"/subjects/{quote(subject, safe='')}/versions", body)
         found = _field(answer, "id", int)
-        self._schemas.put(found, schema)
+        if not references:
+            self._schemas.put(found, schema)
         return self._ids.put((subject, schema), found)
 
     @returns_deferred
-    async def lookup(self, subject: str, schema: str, schema_type: str = "AVRO") -> RegisteredSchema:
+    async def lookup(
+        self, subject: str, schema: str, schema_type: str = "AVRO", references: Sequence[SchemaReference] = ()
+    ) -> RegisteredSchema:
         """
         The version of a subject that has this schema; does not register it.
 
         :raise RegistryError: (in the Deferred) 40401: the subject does not exist; 40403: it has no such schema.
         """
-        answer = await self._http.ask("POST", f"/subjects/{quote(subject, safe='')}", _schema_body(schema, schema_type))
+        body = _schema_body(schema, schema_type, references)
+        answer = await self._http.ask("POST", f"/subjects/{quote(subject, safe='')}", body)
         found = _registered(answer)
         self._ids.put((subject, schema), found.id)
         return found
@@ -195,9 +223,12 @@ class SchemaRegistry:
         del self._fetches[schema_id]
 
 
-def _schema_body(schema: str, schema_type: str) -> dict[str, str]:
+def _schema_body(schema: str, schema_type: str, references: Sequence[SchemaReference]) -> dict[str, Any]:
     # Avro is the default, also of old registries that know no schemaType.
-    return {"schema": schema} if schema_type == "AVRO" else {"schema": schema, "schemaType": schema_type}
+    body: dict[str, Any] = (
+        {"schema": schema} if schema_type == "AVRO" else {"schema": schema, "schemaType": schema_type}
+    )
+    return {**body, "references": [asdict(each) for each in references]} if references else body
 
 
 def _field(answer: Any, name: str, kind: type[V]) -> V:

@@ -7,14 +7,17 @@ import subprocess
 import sys
 
 import pytest
+from google.protobuf.descriptor_pb2 import DescriptorProto
 
-from logbus.client.aio.schema_registry import (
+from logbus.client.aio.schema_registry import RegistryError, RegistryUnreachable, SchemaRegistry
+from logbus.client.aio.schema_serializers import (
     AvroDeserializer,
     AvroSerializer,
-    RegistryError,
-    RegistryUnreachable,
-    SchemaRegistry,
+    JsonSchemaDeserializer,
+    JsonSchemaSerializer,
+    ProtobufSerializer,
 )
+from logbus.client.schema.protobuf import ProtobufDeserializer
 from logbus.client.serializers import SerializationError
 from logbus.errors import ConfigError
 from logbus.testing import Broker
@@ -46,6 +49,23 @@ def test_avro(broker: Broker, topic: str) -> None:
             assert found == [{"what": "tea", "gift": False}] * 5
             assert reading(topic, data) == found[0]
             assert await reading.deserialize(topic, None) is None
+
+    run(work())
+
+
+def test_json_and_protobuf(broker: Broker, topic: str) -> None:
+    """JSON Schema and Protobuf have the same shape."""
+
+    async def work() -> None:
+        async with SchemaRegistry(f"{broker.admin_url}/registry") as registry:
+            writing = JsonSchemaSerializer(registry, {"type": "object", "required": ["what"]})
+            data = await writing.serialize(topic, {"what": "tea"})
+            assert await JsonSchemaDeserializer(registry).deserialize(topic, data) == {"what": "tea"}
+            with pytest.raises(SerializationError, match="'what' is a required property"):
+                writing(topic, {})
+            messages = ProtobufSerializer(registry, DescriptorProto, is_key=True)
+            data = await messages.serialize(topic, DescriptorProto(name="tea"))
+            assert ProtobufDeserializer(DescriptorProto)(topic, data) == DescriptorProto(name="tea")
 
     run(work())
 
