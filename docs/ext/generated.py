@@ -13,6 +13,7 @@ from configparser import ConfigParser
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from docutils import nodes
@@ -43,7 +44,11 @@ def a_broker() -> Broker:
     reactor = private_reactor()
     try:
         with tempfile.TemporaryDirectory() as directory:
-            return Broker(reactor, ConfigView.load(set={"log.dirs": directory}), [], plugins={})
+            # With all that is optional, so that every metric is there; nothing is started, so nothing is stored.
+            given = {"remote.log.storage.system.enable": "true", "remote.log.storage.uri": "s3://bucket/logs"}
+            config = ConfigView.load(set={"log.dirs": directory, **given})
+            store: Any = SimpleNamespace(where="s3://bucket/logs")
+            return Broker(reactor, config, [], plugins={}, remote_storage=store)
     finally:
         close_reactor(reactor)
 

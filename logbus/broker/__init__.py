@@ -8,6 +8,7 @@ The composition root: builds a broker of its subsystems, and passes each what it
 * ``replication``: this broker's replicas, with what fetches, repairs and fences them
 * ``cluster_control``: the controller, and the administration of topics
 * ``coordinators``: the coordinators of groups and transactions
+* ``remote_log``: tiered storage, with its threads
 * ``security``: the TLS and the logins of listeners
 * ``sasl_listeners``: the logins of listeners with SASL
 * ``http_listeners``: the logins of HTTP listeners

@@ -57,6 +57,7 @@ from logbus.broker.kafka_server import KafkaServer
 from logbus.broker.log_storage import log_manager
 from logbus.broker.plugin_services import PluginServices
 from logbus.broker.readiness import Readiness
+from logbus.broker.remote_log import RemoteLogs
 from logbus.broker.replication import Replication
 from logbus.broker.security import BrokerSecurity
 from logbus.cluster.broker_snapshots import BrokerSnapshots
@@ -75,6 +76,7 @@ from logbus.protocols import protocol_plugins
 from logbus.services import OrderedService
 from logbus.socket_server import SocketServer
 from logbus.storage.istorage import IDisk
+from logbus.storage.remote.iremote_storage import RemoteStorage
 
 
 class _Part(Service):
@@ -108,6 +110,7 @@ class Broker(OrderedService):
     :param disks: the log directories; None: those of the configuration.
     :param store: the metadata store; None: that of the configuration.
     :param connect_to: makes endpoints to other brokers; None: over the reactor's network.
+    :param remote_storage: the object store of tiered storage; None: that of the configuration.
     :param siblings: the ids of this and the other workers of a machine; empty: there are no workers.
 
     :ivar plugin_services: what plugins get of this broker.
@@ -132,6 +135,7 @@ class Broker(OrderedService):
         store: IMetadataStore | None = None,
         connect_to: ConnectTo | None = None,
         siblings: Collection[int] = (),
+        remote_storage: RemoteStorage | None = None,
     ) -> None:
         self.broker_id = config.get(keys.BROKER_ID)
         super().__init__(f"logbus broker {self.broker_id}")
@@ -170,6 +174,9 @@ class Broker(OrderedService):
         self.replication = Replication(env, self.logs, self.member, self._socket_server.hang_up, siblings)
         self.control = ClusterControl(env, self.member, self.replication, self.security)
         self.coordinators = Coordinators(env, self.member, self.replication.replicas, self.control.topics_anywhere)
+        self.remote_logs = RemoteLogs.build(
+            env, self.member, self.replication, self.coordinators.internal_topics.ensure, remote_storage
+        )
         self.kafka_server = KafkaServer(
             env,
             listeners,
@@ -237,7 +244,7 @@ class Broker(OrderedService):
 
     def _compose(self) -> None:
         """Add the parts in the order of their start."""
-        replication, coordinators = self.replication, self.coordinators
+        replication, coordinators, remote = self.replication, self.coordinators, self.remote_logs
         for part in (
             _Part("ticks", self.ticks.start, self.ticks.stop),
             _Part("logs", self._open_logs, self.logs.close),
@@ -254,6 +261,7 @@ class Broker(OrderedService):
             _Part("transactions", coordinators.transaction_expiration.start, coordinators.transaction_expiration.stop),
             _Part("controller", self._start_controller, self.control.controller.stop),
             _Part("tokens", self.control.token_expiration.start, self.control.token_expiration.stop),
+            *([_Part("remote logs", remote.start, remote.stop)] if remote.manager is not None else []),
             _Part("serving", self._serve, self._drain),
             _Part("conditions", self.monitor.start, self.monitor.stop),
             _Part("leadership", self.control.balancer.start, self._hand_over),

@@ -83,6 +83,7 @@ class ClusterControl:
             broker_configs.check,
             partial(check_group_overrides, config.get),
             env.slice_scheduler,
+            config.validate_topic_change,
         )
         self.security_admin = SecurityAdmin(self.controller, reactor, env.slice_scheduler)
         self.token_expiration = TokenExpiration(security.tokens, self.security_admin, config, reactor, env.wall_clock)

@@ -6,6 +6,7 @@ Packages:
 * ``controller``: the elected controller: leader elections, reassignments, topics, and metadata updates to brokers.
 * ``replication``: this broker's replicas: roles, high watermarks, in-sync replicas, and reads.
 * ``follower``: fetching from leaders, and truncation where the logs differ.
+* ``remote_log``: tiered storage: copies segments to an object store, and deletes them there.
 
 What a broker knows of the cluster:
 

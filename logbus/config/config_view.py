@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from attrs import define, field
 
+from logbus.config import keys
 from logbus.config.config_key import ConfigKey, Dynamic
 from logbus.config.key_table import (
     BROKER_KEYS,
@@ -26,7 +27,7 @@ from logbus.config.key_table import (
     unknown_topic_key,
 )
 from logbus.config.topic_config import TopicConfig
-from logbus.config.validation import check_broker, check_topic
+from logbus.config.validation import check_broker, check_remote_change, check_topic
 from logbus.errors import ConfigError
 
 T = TypeVar("T")
@@ -212,6 +213,18 @@ class ConfigView:
         findings.raise_errors()
         return config, warnings + findings.warnings
 
+    def validate_topic_change(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        """
+        Validate a change of a topic's overrides, both of which are valid.
+
+        :raises ConfigError: what was in effect does not allow the change.
+        """
+        check_remote_change(
+            _topic_config(self._values, usable_topic_overrides(before)),
+            _topic_config(self._values, after),
+            is_system_enabled=self.get(keys.REMOTE_LOG_STORAGE_SYSTEM_ENABLE),
+        ).raise_errors()
+
     def validate_broker_overrides(self, overrides: Mapping[str, str | None], *, cluster: bool) -> list[str]:
         """
         Validate the dynamic layer of this broker, or of all brokers, as a whole.
@@ -295,8 +308,8 @@ class ConfigView:
         changed |= _changed_for_listeners(self._layers, layers)
         self._layers, self._values, self._topic_defaults = layers, values, defaults
         errors: list[Exception] = []
-        for keys, fn in list(self._subscribers):
-            if not changed.isdisjoint(keys):
+        for wanted, fn in list(self._subscribers):
+            if not changed.isdisjoint(wanted):
                 try:
                     fn(self)
                 except Exception as error:

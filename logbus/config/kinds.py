@@ -8,6 +8,7 @@ in Kafka.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -136,6 +137,18 @@ def string(type: ConfigType = ConfigType.STRING) -> Kind[str]:
 def password() -> Kind[str]:
     """A text that is never shown."""
     return string(ConfigType.PASSWORD)
+
+
+def json_object() -> Kind[dict[str, object]]:
+    """A JSON object, whose text is never shown."""
+
+    def parse(text: str) -> dict[str, object]:
+        found = json.loads(text)
+        if not isinstance(found, dict):
+            raise ValueError(text)
+        return found
+
+    return Kind(ConfigType.PASSWORD, parse, json.dumps, 'a JSON object, such as {"key": "value"}')
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 
 @frozen
@@ -10,7 +10,8 @@ class TopicConfig:
     """
     The part of a topic's configuration that its logs use.
 
-    Names are Kafka's topic keys with dots as underscores; units are in the names; −1 means "no limit".
+    Names are Kafka's topic keys with dots as underscores; units are in the names; −1 means "no limit", and −2 of local
+    retention the topic's whole retention.
     """
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
@@ -26,6 +27,8 @@ class TopicConfig:
     follower_replication_throttled_replicas: tuple[str, ...] = ()
     index_interval_bytes: int = 4096
     leader_replication_throttled_replicas: tuple[str, ...] = ()
+    local_retention_bytes: int = -2
+    local_retention_ms: int = -2
     max_compaction_lag_ms: int = 2**63 - 1
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000
@@ -35,6 +38,9 @@ class TopicConfig:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
+    remote_storage_enable: bool = False
     retention_bytes: int = -1
     retention_ms: int = 604_800_000
     segment_bytes: int = 1_073_741_824
@@ -47,3 +53,18 @@ class TopicConfig:
     def compacted(self) -> bool:
         """Whether the cleanup policy includes ``compact``."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def has_local_retention(self) -> bool:
+        """Whether segments that were copied to remote storage may go earlier than their records."""
+        return self.remote_storage_enable and not self.remote_log_copy_disable
+
+    def local(self) -> TopicConfig:
+        """The configuration with the retention of local segments in place of the topic's."""
+        if not self.has_local_retention:
+            return self
+        return evolve(
+            self,
+            retention_ms=self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms,
+            retention_bytes=self.retention_bytes if self.local_retention_bytes == -2 else self.local_retention_bytes,
+        )

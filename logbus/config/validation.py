@@ -97,6 +97,10 @@ def check_broker(get: Values) -> Findings:
         f"{values.text(keys.QUEUED_MAX_REQUEST_BYTES)} must not be less than "
         f"{values.text(keys.SOCKET_REQUEST_MAX_BYTES)}: the longest request would never fit",
     )
+    findings.must(
+        not values.get(keys.REMOTE_LOG_STORAGE_SYSTEM_ENABLE) or bool(values.get(keys.REMOTE_LOG_STORAGE_URI)),
+        "remote.log.storage.system.enable=true needs remote.log.storage.uri, such as s3://bucket/logs",
+    )
     findings.ought(
         values.get(keys.MESSAGE_MAX_BYTES) < values.get(keys.SOCKET_REQUEST_MAX_BYTES),
         f"{values.text(keys.MESSAGE_MAX_BYTES)} is never reached: {values.text(keys.SOCKET_REQUEST_MAX_BYTES)} "
@@ -139,6 +143,7 @@ def _check_listeners(values: _Reader, findings: Findings) -> None:
 def check_topic(config: TopicConfig) -> Findings:
     """Check a topic's values, or the brokers' defaults for topics."""
     findings = Findings()
+    _check_remote(config, findings)
     findings.must(
         config.min_compaction_lag_ms <= config.max_compaction_lag_ms,
         f"min.compaction.lag.ms={config.min_compaction_lag_ms} must not exceed "
@@ -153,5 +158,46 @@ def check_topic(config: TopicConfig) -> Findings:
         config.segment_jitter_ms <= config.segment_ms,
         f"segment.jitter.ms={config.segment_jitter_ms} exceeds segment.ms={config.segment_ms}: segments may roll at "
         "every append",
+    )
+    return findings
+
+
+def _check_remote(config: TopicConfig, findings: Findings) -> None:
+    """As Kafka's ``LogConfig.validateRemoteStorage...``."""
+    if not config.remote_storage_enable:
+        return
+    findings.must(
+        not config.compacted,
+        "remote.storage.enable=true is not for compacted topics: cleanup.policy="
+        f"{','.join(sorted(config.cleanup_policy))}; accepted: delete",
+    )
+    for name, local, whole in (
+        ("retention.ms", config.local_retention_ms, config.retention_ms),
+        ("retention.bytes", config.local_retention_bytes, config.retention_bytes),
+    ):
+        if whole != -1:
+            findings.must(
+                local != -1,
+                f"local.{name}=-1 (no limit) must not exceed {name}={whole}; -2 stands for {name}",
+            )
+            findings.must(local <= whole, f"local.{name}={local} must not exceed {name}={whole}")
+
+
+def check_remote_change(before: TopicConfig, after: TopicConfig, *, is_system_enabled: bool) -> Findings:
+    """
+    Check a change of a topic's values that concern remote storage.
+
+    :param is_system_enabled: ``remote.log.storage.system.enable`` of the brokers.
+    """
+    findings = Findings()
+    turned_on = after.remote_storage_enable and not before.remote_storage_enable
+    findings.must(
+        is_system_enabled or not turned_on,
+        "remote.storage.enable=true needs brokers with remote.log.storage.system.enable=true",
+    )
+    findings.must(
+        after.remote_storage_enable or not before.remote_storage_enable or after.remote_log_delete_on_disable,
+        "remote.storage.enable=false deletes the records that are only in remote storage: set "
+        "remote.log.delete.on.disable=true with it, or set remote.log.copy.disable=true to keep them",
     )
     return findings

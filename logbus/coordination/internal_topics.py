@@ -1,6 +1,6 @@
 """
-Creates the internal topics (``__consumer_offsets``, ``__transaction_state``) on first use (Kafka:
-AutoTopicCreationManager).
+Creates the internal topics (``__consumer_offsets``, ``__transaction_state``, ``__remote_log_metadata``) on first use
+(Kafka: AutoTopicCreationManager).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from logbus.config import ConfigView, keys
 from logbus.coordination.group_coordinator import OFFSETS_TOPIC
 from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC
 from logbus.errors import ApiError, ErrorCode
+from logbus.model import REMOTE_LOG_METADATA_TOPIC
 
 CREATE_TIMEOUT_MS = 30_000
 
@@ -41,7 +42,11 @@ class InternalTopics:
 
     @property
     def _plans(self) -> Mapping[str, Callable[[], NewTopic]]:
-        return {OFFSETS_TOPIC: self._offsets, TRANSACTIONS_TOPIC: self._transactions}
+        return {
+            OFFSETS_TOPIC: self._offsets,
+            TRANSACTIONS_TOPIC: self._transactions,
+            REMOTE_LOG_METADATA_TOPIC: self._remote_log_metadata,
+        }
 
     def _factor(self, wanted: int) -> int:
         """The replication factor, limited to the number of brokers."""
@@ -73,6 +78,19 @@ class InternalTopics:
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
                 "segment.bytes": str(get(keys.OFFSETS_TOPIC_SEGMENT_BYTES)),
+            },
+        )
+
+    def _remote_log_metadata(self) -> NewTopic:
+        get = self._config.get
+        return NewTopic(
+            REMOTE_LOG_METADATA_TOPIC,
+            num_partitions=get(keys.REMOTE_LOG_METADATA_TOPIC_NUM_PARTITIONS),
+            replication_factor=self._factor(get(keys.REMOTE_LOG_METADATA_TOPIC_REPLICATION_FACTOR)),
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "unclean.leader.election.enable": "false",
             },
         )
 

@@ -19,6 +19,7 @@ from logbus.handlers.request_router import serves, task
 from logbus.model import INTERNAL_TOPICS, NO_EPOCH, TimestampOffset
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
+from logbus.storage.log import Log
 from logbus.storage.offset_lookup import max_timestamp_offset, offset_for_timestamp, offsets_before
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
@@ -148,12 +149,12 @@ class LogOffsetHandlers:
                 partition.check_caught_up()
             return TimestampOffset(-1, end, partition.leader_epoch)
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            start = log.log_start_offset
+            start = log.log_start_offset if timestamp == EARLIEST else log.local_start_offset
             return TimestampOffset(-1, start, log.epoch_at(start))
         if timestamp == MAX_TIMESTAMP:
             found = await time_slice.finish(max_timestamp_offset(log), UNITS_PER_SEARCH_STEP)
         elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-            found = None  # There is no tiered storage.
+            return _tiered_offset(log, timestamp)
         else:
             found = await time_slice.finish(offset_for_timestamp(log, timestamp), UNITS_PER_SEARCH_STEP)
         if found is not None and found.offset < end:
@@ -247,6 +248,18 @@ def _error_code(error: BaseException | None) -> int:
 def _refused(failure: Failure, answer: DeleteRecordsPartitionResult) -> None:
     failure.trap(ApiError, StorageError)
     answer.error_code = _error_code(failure.value)
+
+
+def _tiered_offset(log: Log, timestamp: int) -> TimestampOffset:
+    """The last offset that remote storage has, or the first that it lacks (KIP-1005, KIP-1023)."""
+    if log.remote is None:
+        return NOT_FOUND
+    offset = max(log.remote.copied_end, log.log_start_offset)
+    if timestamp == LATEST_TIERED:
+        offset -= 1
+        if offset < log.log_start_offset:
+            return NOT_FOUND
+    return TimestampOffset(-1, offset, log.epoch_at(offset))
 
 
 def _timed_out(result: object, seconds: float) -> Any:

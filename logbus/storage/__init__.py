@@ -33,6 +33,7 @@ The logs of one broker on disk, in Kafka's formats (Kafka: storage).
 * :mod:`~logbus.storage.segments`: segments and their indexes
 * :mod:`~logbus.storage.producers`: producer state and transactions
 * :mod:`~logbus.storage.cleaner`: log compaction
+* :mod:`~logbus.storage.remote`: the parts of logs that are in an object store
 * :mod:`~logbus.storage.repair`: detection and repair of damage
 * :mod:`~logbus.storage.filesystem`: disks, files, I/O threads, the page cache
 

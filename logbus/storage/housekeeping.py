@@ -20,6 +20,7 @@ from logbus.errors import ApiError, StorageError
 from logbus.storage.istorage import IDeletePolicy, IDisk, IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_directory import LogDirectory
+from logbus.storage.remote.remote_log import RemoteLog
 from logbus.storage.segments.segment import Segment
 from logbus.storage.settings import StorageSettings
 from logbus.storage.truncation import delete_expired
@@ -42,6 +43,7 @@ class Housekeeping:
     Retention, checkpoints, expiration of producers, flushes by time, delayed deletion; the owner of managed logs.
 
     :ivar timers: shared with the cleaner and the scrubber: all of them wait on one timer.
+    :ivar remote_log_of: gives the remote part of a log; None: there is no remote storage.
     :ivar suspicion: called with segments that may be damaged.
     """
 
@@ -54,6 +56,7 @@ class Housekeeping:
     _measure_space: Callable[[], None] = field(default=lambda: None, kw_only=True)
     timers: Timers = field(init=False)
     suspicion: Callable[[Log, Segment], object] = field(default=lambda log, segment: None, init=False)
+    remote_log_of: Callable[[Log], RemoteLog | None] = field(default=lambda log: None, init=False)
     _touched: set[Log] = field(factory=set, init=False)
     _points_due: set[IDisk] = field(factory=set, init=False)
     _believed_ms: float = field(init=False)
@@ -146,6 +149,10 @@ class Housekeeping:
         if len(paths) > _TREES_PER_TURN:
             self.timers.call_later(0, lambda: self.remove_trees(disk, paths[_TREES_PER_TURN:]))
 
+    def remote_log(self, log: Log) -> RemoteLog | None:
+        """The remote part of a log."""
+        return self.remote_log_of(log)
+
     # -- Periodic work
 
     def checkpoint(self) -> None:
@@ -183,7 +190,7 @@ class Housekeeping:
 
     def check_retention(self) -> None:
         """Delete the segments that the policy selects, a number of logs a turn."""
-        now_ms = self._steady_now_ms()
+        now_ms = self.steady_now_ms()
         logs = [log for directory in self._directories if directory.is_online for log in directory.logs.values()]
         turns = iter(logs)
 
@@ -207,7 +214,7 @@ class Housekeeping:
         except (ApiError, StorageError) as error:
             self._log.warn("{partition}: retention failed: {error}", partition=log.partition, error=str(error))
 
-    def _steady_now_ms(self) -> int:
+    def steady_now_ms(self) -> int:
         """
         The wall clock, unless it jumped ahead since the last call: then it continues from the old time. A clock that is
         a month ahead must not delete a month of data.

@@ -143,6 +143,20 @@ class Log(LogState):
     def configure(self, config: TopicConfig) -> None:
         """Replace the topic's settings, effective from the next check on."""
         self.config = config
+        if config.remote_storage_enable:
+            if self.remote is None:
+                self.remote = self.owner.remote_log(self)
+            saved = self.saved_start_offset
+            if saved is not None and saved < self.log_start_offset:
+                self.log_start_offset = saved
+        elif self.remote is not None:
+            self._leave_remote()
+        self.saved_start_offset = None
+
+    def _leave_remote(self) -> None:
+        """The topic has no remote storage any more: the log begins with what is local (Kafka: KIP-950)."""
+        self.remote, self.is_start_saved = None, False
+        self.advance_start(self.segments[0].base_offset)
 
     @property
     def recovery_point(self) -> int:
@@ -266,7 +280,8 @@ class Log(LogState):
         :param max_bytes: at most that many bytes, unless the first batch alone is larger.
         :param bound: no record at or above this offset; the log's end by default.
         :param min_one_batch: return the first batch however large it is (KIP-74).
-        :raises ApiError: OFFSET_OUT_OF_RANGE.
+        :raises ApiError: OFFSET_OUT_OF_RANGE; KAFKA_STORAGE_ERROR: remote storage cannot be read.
+        :raises NotFetched: something must be loaded from remote storage first.
         """
         end = self.log_end_offset
         if offset < self.log_start_offset or offset > end:
@@ -291,6 +306,8 @@ class Log(LogState):
     def _read_older(
         self, segments: tuple[Segment, ...], offset: int, max_bytes: int, bound: int, min_one_batch: bool
     ) -> tuple[FileSlice, int] | None:
+        if offset < segments[0].base_offset:
+            return self._read_remote(offset, max_bytes, bound, min_one_batch)
         for i in range(segment_with(segments, offset), len(segments)):
             segment = segments[i]
             if segment.base_offset >= bound:
@@ -301,6 +318,17 @@ class Log(LogState):
                 after = segments[i + 1].base_offset if i + 1 < len(segments) else self.log_end_offset
                 return segment.slice(start, max_bytes, bound, after, min_one_batch)
         return None
+
+    def _read_remote(
+        self, offset: int, max_bytes: int, bound: int, min_one_batch: bool
+    ) -> tuple[FileSlice, int] | None:
+        remote = self.remote
+        if remote is None:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.partition}: offset {offset} is in remote storage, which this broker does not have",
+            )
+        return remote.read(offset, max_bytes, bound, min_one_batch, tuple(self.epochs))
 
     def out_of_range(self, offset: int) -> ApiError:
         """The error for an offset that is not in the log."""

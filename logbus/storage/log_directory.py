@@ -123,7 +123,14 @@ class LogDirectory:
             if entry is None or not self._restore(log, entry):
                 recovered += 1
                 log.topic_id = self._topic_id(name)
-                await recover_log(log, recovery_point, start_offsets.get(partition, 0), progress)
+                await recover_log(
+                    log,
+                    recovery_point,
+                    start_offsets.get(partition, 0),
+                    progress,
+                    is_start_saved=partition in start_offsets,
+                )
+            log.saved_start_offset = start_offsets.get(partition)
             log.checkpointed_recovery_point = recovery_point
             committed = high_watermarks.get(partition, 0)
             self._check_end(log, committed, recovery_point)
@@ -260,12 +267,16 @@ class LogDirectory:
         return self._write_offsets(checkpoints.RECOVERY_POINTS, points).addCallback(done)
 
     def _start_offsets(self) -> dict[TopicPartition, int]:
-        """The log start offsets that are not the base offset of the log's first segment."""
-        return {
-            partition: log.log_start_offset
-            for partition, log in (*self.futures.items(), *self.logs.items())
-            if log.log_start_offset > log.segments[0].base_offset
-        }
+        """
+        The log start offsets that are not the base offset of the log's first segment, or need not stay that, since
+        segments go to remote storage.
+        """
+        found = {}
+        for partition, log in (*self.futures.items(), *self.logs.items()):
+            start = log.log_start_offset if log.saved_start_offset is None else log.saved_start_offset
+            if start != log.segments[0].base_offset or log.config.remote_storage_enable:
+                found[partition] = start
+        return found
 
     def starts_moved(self) -> bool:
         """Whether the checkpoint of log start offsets is out of date."""
@@ -274,7 +285,13 @@ class LogDirectory:
     def checkpoint_start_offsets(self) -> Deferred[None]:
         """Checkpoint the log start offsets."""
         self._starts = self._start_offsets()
-        return self._write_offsets(checkpoints.LOG_START_OFFSETS, self._starts)
+        tiered = [log for log in self.logs.values() if log.config.remote_storage_enable]
+
+        def done(_: None) -> None:
+            for log in tiered:
+                log.is_start_saved = True
+
+        return self._write_offsets(checkpoints.LOG_START_OFFSETS, self._starts).addCallback(done)
 
     def save_start_offsets(self) -> Deferred[None]:
         """

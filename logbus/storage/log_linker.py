@@ -130,6 +130,8 @@ class LogLinker:
         :raise FileNotFoundError: retention has removed segments meanwhile.
         """
         disk, partition = log.disk, log.partition
+        if log.config.remote_storage_enable:
+            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition} has segments in remote storage")
         if not any(segment.size for segment in log.segments):
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition} is empty")
         log.roll()

@@ -125,11 +125,17 @@ class LogMover:
         Move a log, in the background, replacing a requested move of it. A move to its current directory only cancels.
 
         :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION: there is no such log; INVALID_TOPIC_EXCEPTION: its name is too long
-            for a future log.
+            for a future log; INVALID_REQUEST: it has remote storage.
         """
         origin = next((one for one in self._directories if partition in one.logs and one.is_online), None)
         if origin is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} is not on this broker")
+        if origin.logs[partition].config.remote_storage_enable:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"{partition} has segments in remote storage, and is not moved between log directories; reassign it "
+                "to another broker and back",
+            )
         under_way = self.moves.get(partition)
         if under_way is not None and under_way.destination is destination:
             return

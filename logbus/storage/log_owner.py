@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol, TypeVar
 
 from logbus.storage.log_state import LogState
+from logbus.storage.remote.remote_log import RemoteLog
 from logbus.storage.segments.segment import Segment
 
 LogType = TypeVar("LogType", contravariant=True)
@@ -27,6 +28,9 @@ class LogOwner(Protocol[LogType]):
 
     def suspected(self, log: LogType, segment: Segment) -> None:
         """A read found something that is not a batch: the segment may be damaged."""
+
+    def remote_log(self, log: LogType) -> RemoteLog | None:
+        """The remote part of a log whose topic has one; None: this broker has no remote storage."""
 
 
 class NoOwner(LogOwner[LogState]):

@@ -92,12 +92,15 @@ def segment_bases(disk: IDisk, directory: str) -> list[int]:
     return bases
 
 
-async def recover_log(log: Log, recovery_point: int, start_offset: int, progress: Progress) -> None:
+async def recover_log(
+    log: Log, recovery_point: int, start_offset: int, progress: Progress, is_start_saved: bool = False
+) -> None:
     """
     Open a log that was not closed cleanly.
 
     :param recovery_point: everything below is on stable storage.
     :param start_offset: records before it are deleted.
+    :param is_start_saved: it was checkpointed: records between it and the first segment may be in remote storage.
     :raises StorageError: the disk cannot be read; it is offline.
     """
     disk = log.disk
@@ -117,7 +120,8 @@ async def recover_log(log: Log, recovery_point: int, start_offset: int, progress
     snapshot = log.producers.end_offset
     scan_from = min(recovery_point, snapshot)
     # The checkpoint is complete up to the recovery point, while compaction may have removed an epoch's first batch.
-    log.epochs = load_leader_epochs(disk, log.directory, max(start_offset, bases[0]), recovery_point)
+    epochs_start = start_offset if is_start_saved else max(start_offset, bases[0])
+    log.epochs = load_leader_epochs(disk, log.directory, epochs_start, recovery_point)
     has_history = log.epochs.latest != NO_EPOCH
     epochs_from = recovery_point if has_history else scan_from
     first = max(0, bisect_right(bases, scan_from) - 1)

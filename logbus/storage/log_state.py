@@ -18,6 +18,7 @@ from logbus.storage.leader_epoch_loader import load_leader_epochs, rebuild_epoch
 from logbus.storage.producers.aborted_transactions import SegmentsWithAborts
 from logbus.storage.producers.producer_state_loader import load_producer_state
 from logbus.storage.producers.producer_state_manager import ProducerStateManager
+from logbus.storage.remote.remote_log import RemoteLog, merged
 from logbus.storage.segments.segment import Segment
 from logbus.storage.segments.transaction_index import AbortedTransaction
 
@@ -33,6 +34,10 @@ class LogState:
     :ivar segments: oldest first, at least one; the last is the active one.
     :ivar unsynced_directories: directories with entries that are not on stable storage.
     :ivar log_start_offset: records before it are deleted, or about to be.
+    :ivar saved_start_offset: the one that is checkpointed, until the log has its topic's settings: the records between
+        it and the first segment may be in remote storage. None: none is checkpointed, or it has its settings.
+    :ivar is_start_saved: whether the log start offset is certainly checkpointed, whatever the first segment is.
+    :ivar remote: the log's part in remote storage, if its topic has one.
     :ivar log_end_offset: the offset of the next record.
     :ivar flushed_end_offset: everything below is on stable storage.
     :ivar high_watermark: everything below is committed; set by the partition. Retention stays below it.
@@ -51,6 +56,9 @@ class LogState:
     segments: tuple[Segment, ...] = field(default=(), init=False)
     unsynced_directories: set[str] = field(factory=set, init=False)
     log_start_offset: int = field(default=0, init=False)
+    saved_start_offset: int | None = field(default=None, init=False)
+    is_start_saved: bool = field(default=False, init=False)
+    remote: RemoteLog | None = field(default=None, init=False)
     log_end_offset: int = field(default=0, init=False)
     flushed_end_offset: int = field(default=0, init=False)
     high_watermark: int = field(default=0, init=False)
@@ -61,6 +69,11 @@ class LogState:
     aborting: SegmentsWithAborts = field(factory=SegmentsWithAborts, init=False)
     _epochs: LeaderEpochCache | None = field(default=None, init=False)
     _producers: ProducerStateManager | None = field(default=None, init=False)
+
+    @property
+    def local_start_offset(self) -> int:
+        """The first offset that is on the disk (Kafka: localLogStartOffset)."""
+        return max(self.log_start_offset, self.segments[0].base_offset)
 
     @property
     def size(self) -> int:
@@ -142,5 +155,12 @@ class LogState:
         The aborted transactions with records from ``first_offset`` on and below ``end_offset``, by first offset.
 
         :raises StorageError: the disk failed, or the log is damaged.
+        :raises NotFetched: an index must be loaded from remote storage first.
         """
+        if first_offset < self.segments[0].base_offset and self.remote is not None:
+            found, is_complete = self.remote.aborted_transactions(first_offset, end_offset, tuple(self.epochs))
+            if is_complete:
+                return found
+            local = self.aborting.transactions(self.segments, self.log_end_offset, first_offset, end_offset)
+            return merged(found, local)
         return self.aborting.transactions(self.segments, self.log_end_offset, first_offset, end_offset)

@@ -22,6 +22,7 @@ from logbus.records.record_stream import record_times
 from logbus.storage.filesystem.cached_only import MOST_LOADS, CachedOnly
 from logbus.storage.istorage import IFile, NotCached
 from logbus.storage.log import Log
+from logbus.storage.remote.remote_lookup import remote_max_timestamp, remote_offset_for_timestamp
 from logbus.storage.segments.segment import Segment
 
 Search = Generator[Deferred[None] | None, None, TimestampOffset | None]
@@ -40,6 +41,12 @@ class _Removed(Exception):
 
 def offset_for_timestamp(log: Log, timestamp: int) -> Search:
     """The first record at or behind the log's start whose timestamp is at least ``timestamp``."""
+    local = log.segments[0].base_offset
+    if log.remote is not None and log.log_start_offset < local:
+        epochs = tuple(log.epochs)
+        found = yield from remote_offset_for_timestamp(log.remote, log.log_start_offset, local, epochs, timestamp)
+        if found is not None:
+            return found
     while True:
         segments = log.segments
         for segment in segments:
@@ -59,6 +66,14 @@ def offset_for_timestamp(log: Log, timestamp: int) -> Search:
 
 def max_timestamp_offset(log: Log) -> Search:
     """The first record that has the largest timestamp."""
+    local = log.segments[0].base_offset
+    if log.remote is not None and log.log_start_offset < local:
+        epochs = tuple(log.epochs)
+        largest = remote_max_timestamp(log.remote, log.log_start_offset, local, epochs)
+        if largest >= max(segment.max_timestamp for segment in log.segments):
+            found = yield from remote_offset_for_timestamp(log.remote, log.log_start_offset, local, epochs, largest)
+            if found is not None:
+                return found
     while True:
         latest = max(log.segments, key=lambda segment: segment.max_timestamp)
         if latest.max_timestamp < 0:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from attrs import frozen
 from zope.interface import implementer
 
+from logbus.config.topic_config import TopicConfig
 from logbus.storage.istorage import IDeletePolicy, LogView, SegmentView
 
 
@@ -68,6 +69,36 @@ def _too_many(segments: Sequence[SegmentView], retention_bytes: int) -> int:
             break
         count += 1
     return count
+
+
+@frozen
+class LocalView:
+    """
+    A log with remote storage, as a policy sees it: with the retention of local segments.
+
+    :ivar high_watermark: nothing that is not in remote storage may be deleted.
+    """
+
+    config: TopicConfig
+    segments: Sequence[SegmentView]
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+
+
+def local_view(log: LogView, copied_end: int) -> LocalView:
+    """
+    A log with remote storage, as a policy sees it.
+
+    :param copied_end: everything below it is in remote storage.
+    """
+    return LocalView(
+        log.config.local(),
+        log.segments,
+        log.log_start_offset,
+        log.log_end_offset,
+        min(log.high_watermark, max(copied_end, log.log_start_offset)),
+    )
 
 
 def deletable(log: LogView, policy: IDeletePolicy, now_ms: int) -> int:

@@ -17,7 +17,7 @@ from logbus.storage.log_flusher import LogFlusher
 from logbus.storage.producers.aborted_transactions import truncate_transaction_index
 from logbus.storage.producers.producer_snapshot import snapshot_offsets, snapshot_path
 from logbus.storage.producers.producer_state_loader import load_producer_state
-from logbus.storage.retention import deletable
+from logbus.storage.retention import deletable, local_view
 from logbus.storage.segments.segment import Segment, segment_with
 
 SEGMENT_KINDS = (file_names.LOG, file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.TRANSACTION_INDEX)
@@ -36,6 +36,8 @@ def delete_expired(log: Log, policy: IDeletePolicy, now_ms: int) -> int:
     :returns: the number of segments removed.
     :raises ApiError: the active segment must be rolled first, and there is no space for a new one.
     """
+    if log.config.remote_storage_enable:
+        return _delete_local(log, policy, now_ms)
     count = deletable(log, policy, now_ms)
     if not count:
         return 0
@@ -51,6 +53,26 @@ def delete_expired(log: Log, policy: IDeletePolicy, now_ms: int) -> int:
         offset=kept[0].base_offset,
     )  # fmt: skip
     discard_files(log, gone)
+    return count
+
+
+def _delete_local(log: Log, policy: IDeletePolicy, now_ms: int) -> int:
+    """
+    Remove the oldest local segments of a log with remote storage that are there, or before the log start offset. The
+    log start offset stays; without its checkpoint a crash would make the first segment the log's start.
+    """
+    if not log.is_start_saved:
+        return 0
+    count = deletable(local_view(log, 0 if log.remote is None else log.remote.copied_end), policy, now_ms)
+    count = min(count, len(log.segments) - 1)
+    if count:
+        gone, log.segments = log.segments[:count], log.segments[count:]
+        _log.info(
+            "{partition}: {count} local segments deleted by {policy}: {size} bytes below offset {offset}",
+            partition=log.partition, count=count, policy=policy.name, size=sum(old.size for old in gone),
+            offset=log.segments[0].base_offset,
+        )  # fmt: skip
+        discard_files(log, gone)
     return count
 
 
@@ -104,7 +126,9 @@ def truncate_fully(log: Log, offset: int) -> None:
         segment.create()
         discard_files(log, gone)
     log.segments = (segment,)
-    log.log_start_offset = offset
+    if log.remote is None or offset < log.log_start_offset or offset > log.log_end_offset:
+        # Otherwise what is below is in remote storage.
+        log.log_start_offset = offset
     _set_end(log, offset, flusher)
 
 

@@ -340,7 +340,7 @@ class LoadTests(SynchronousTestCase):
             ({"sasl.enabled.mechanisms": "GSSAPI"}, "SCRAM-SHA-256"),
             ({"log.dirs": ""}, "log.dirs"),
             ({"log.dirs": "/a,/a"}, "each once"),
-            ({"remote.log.storage.system.enable": "true"}, "accepted: false"),
+            ({"remote.log.storage.system.enable": "true"}, "needs remote.log.storage.uri"),
         ):
             error = self.assertRaises(ConfigError, ConfigView.load, properties)
             self.assertIn(words, str(error))

@@ -180,12 +180,11 @@ class NamesTests(SynchronousTestCase):
         self.assertTrue(ignored_topic_key("message.format.version", "3.0"))
         self.assertIsNone(ignored_topic_key("retention.ms", "1"))
 
-    def test_tiered_storage_is_refused(self) -> None:
-        """Tiered storage cannot be turned on by a key that is ignored."""
-        self.assertTrue(ignored_topic_key("remote.storage.enable", "false"))
-        error = self.assertRaises(ConfigError, ignored_topic_key, "remote.storage.enable", "true")
+    def test_other_features_are_refused(self) -> None:
+        """A feature that logbus lacks cannot be turned on by a key that is ignored."""
+        self.assertTrue(ignored_broker_key("zookeeper.ssl.crl.enable", "false"))
+        error = self.assertRaises(ConfigError, ignored_broker_key, "zookeeper.ssl.crl.enable", "true")
         self.assertIn("accepted: false", str(error))
-        self.assertRaises(ConfigError, ignored_broker_key, "remote.log.storage.system.enable", "true")
 
     def test_error_message(self) -> None:
         """A wrong value's error has all three; that of a secret hides the value."""

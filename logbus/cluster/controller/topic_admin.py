@@ -35,6 +35,7 @@ from logbus.cluster.controller.topic_plan import (
     Overrides,
     TopicDefaults,
     TopicQuota,
+    changed,
     compacted_if_internal,
     edited,
     existing,
@@ -86,6 +87,7 @@ class TopicAdmin:
 
     :ivar defaults: read for each request, as they can change while the broker runs.
     :ivar check_topic: whether a topic's overrides are valid.
+    :ivar check_change: whether a topic's overrides may change so; raises ConfigError.
     :ivar check_broker: the same for a broker's (its id), or all brokers' (None).
     :ivar check_group: the same for a consumer group's.
     :ivar scheduler: gives time slices to requests of many topics; None: they are checked at once.
@@ -99,6 +101,7 @@ class TopicAdmin:
     check_broker: Callable[[int | None, Overrides], object]
     check_group: ConfigCheck
     scheduler: SliceScheduler | None = None
+    check_change: Callable[[Mapping[str, str], Mapping[str, str]], object] = lambda before, after: None
     _log = Logger()
 
     def create_topics(
@@ -130,6 +133,7 @@ class TopicAdmin:
                     _refuse_duplicate(topic.name, duplicates)
                     collisions.check(topic.name)
                     record = plan_topic(active.state, topic, defaults, self.check_topic, self.random, room)
+                    changed(self.check_change, {}, record.overrides)
                     quota.take(topic.name, [partition.replicas for partition in record.partitions], is_new=True)
                 except ApiError as error:
                     outcomes.append(error.without_frames())
@@ -267,7 +271,9 @@ class TopicAdmin:
             wanted: dict[str, Mapping[str, str]] = {}
             for name, edit in edits.items():
                 try:
-                    overrides = edited(existing(active.state, name).overrides, edit, self.check_topic)
+                    before = existing(active.state, name).overrides
+                    overrides = edited(before, edit, self.check_topic)
+                    changed(self.check_change, before, overrides)
                     wanted[name] = compacted_if_internal(name, overrides)
                     outcomes[name] = None
                 except ApiError as error:

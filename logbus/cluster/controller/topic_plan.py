@@ -30,6 +30,9 @@ Overrides = Mapping[str, str | None]
 ConfigCheck = Callable[[Overrides], object]
 """Raises ConfigError unless the overrides are valid together."""
 
+ConfigChange = Callable[[Mapping[str, str], Mapping[str, str]], object]
+"""Raises ConfigError unless overrides may change from the first to the second."""
+
 ConfigEdit = Callable[[Mapping[str, str]], Overrides]
 """From the present overrides to the wanted ones; may raise ApiError or ConfigError."""
 
@@ -232,6 +235,18 @@ def edited(
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return checked(check, wanted, refused)
+
+
+def changed(check: ConfigChange, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """
+    Check a change of valid overrides.
+
+    :raise ApiError: INVALID_CONFIG.
+    """
+    try:
+        check(before, after)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def compacted_if_internal(topic: str, overrides: dict[str, str]) -> dict[str, str]:

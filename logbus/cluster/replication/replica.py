@@ -411,7 +411,7 @@ class Replica:
         """The bytes of records between two offsets; :data:`UNKNOWN_SIZE` where that cannot be told cheaply."""
         log = self.log
         try:
-            data = log.read(max(start, log.log_start_offset), UNKNOWN_SIZE, end, True).data
+            data = log.read(max(start, log.local_start_offset), UNKNOWN_SIZE, end, True).data
         except (ApiError, StorageError, OSError):
             return UNKNOWN_SIZE
         return len(data) if data is not None else 0

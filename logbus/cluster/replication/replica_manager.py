@@ -69,6 +69,7 @@ class ReplicaManager:
     :ivar repair: see :data:`.Repair`.
     :ivar heard: called with every broker that fetches from here.
     :ivar lacked_space: whether a partition could not be brought up, for lack of space; reset by whoever sees to it.
+    :ivar unreadable: topics that the controller cannot read: they may exist, though the metadata do not show them.
     :ivar topic_stats: the counts of the topics they belong to.
     :ivar slices: gives time slices to changes of many replicas; None: all of it runs at once.
     :ivar added: called when a replica was added.
@@ -88,6 +89,7 @@ class ReplicaManager:
     heard: Callable[[int], object] = field(default=lambda broker_id: None, init=False)
     added: Callable[[], object] = field(default=lambda: None, init=False)
     lacked_space: bool = field(default=False, init=False)
+    unreadable: frozenset[str] = field(default=frozenset(), init=False)
     topic_stats: BrokerTopicStats = field(factory=BrokerTopicStats, init=False)
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
     _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
@@ -293,6 +295,7 @@ class ReplicaManager:
     def retain(
         self, topic_partitions: Collection[TopicPartition], unreadable: Collection[str] = ()
     ) -> Deferred[PartitionErrors]:
+        self.unreadable = frozenset(unreadable)
         return Deferred.fromCoroutine(self._retain(topic_partitions, unreadable))
 
     async def _retain(

@@ -11,7 +11,8 @@ there, the fetch is answered at once, even with less than ``min_bytes``: waiting
 and the next fetch continues behind.
 
 What is to be sent is read from the device by who sends it; but to find it, indexes and headers of batches are needed.
-If these are not in the page cache, a fetch first waits until a thread has loaded them.
+If these are not in the page cache, a fetch first waits until a thread has loaded them.  It waits the same way for
+records that only remote storage has.
 
 Consumers read committed records, from the leader or, if they support it, from a follower (KIP-392).  Followers read up
 to the log's end, from the leader only, whose view of their logs it updates.
@@ -226,8 +227,9 @@ class ReplicaReader:
                 else:
                     self._read_for_consumer(result, replica, left, fetch_params, thread, min_one=size == 0)
             except NotCached as problem:
-                assert cold is not None
-                cold.append(problem)
+                # Without a list only remote storage reports this: the next fetch will have it.
+                if cold is not None:
+                    cold.append(problem)
                 continue
             except (ApiError, StorageError) as e:
                 result.error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
@@ -300,8 +302,8 @@ class ReplicaReader:
             try:
                 if replica is not None and replica.log.read(result.fetch.offset, 0, result.end).data is not None:
                     return True
-            except (ApiError, StorageError):
-                return True  # The next fetch gets the error.
+            except (ApiError, StorageError, NotCached):
+                return True  # The next fetch gets the error, or waits for what must be loaded.
         return False
 
     def _read_for_consumer(

@@ -7,6 +7,7 @@ The declarations of all configuration keys; their constants are also attributes 
 * ``topics``: topic creation and defaults
 * ``storage``: segments, flushing, retention
 * ``cleaner``: cleanup policy, compaction
+* ``remote_log``: tiered storage
 * ``replication``: followers
 * ``groups``: consumer groups
 * ``transactions``: idempotent producers, transactions
@@ -25,6 +26,7 @@ from logbus.config.keys.groups import *  # noqa: F403
 from logbus.config.keys.logging import *  # noqa: F403
 from logbus.config.keys.network import *  # noqa: F403
 from logbus.config.keys.quotas import *  # noqa: F403
+from logbus.config.keys.remote_log import *  # noqa: F403
 from logbus.config.keys.replication import *  # noqa: F403
 from logbus.config.keys.security import *  # noqa: F403
 from logbus.config.keys.storage import *  # noqa: F403

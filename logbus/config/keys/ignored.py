@@ -1,7 +1,7 @@
 """
 Keys of Kafka that logbus ignores with a warning, so that a broker starts with a file written for Kafka.
 
-A value that asks for a feature that logbus does not have is refused, such as ``remote.storage.enable=true``.
+A value that asks for a feature that logbus does not have is refused, such as ``zookeeper.ssl.crl.enable=true``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from logbus.config.kinds import LONG_MAX
 _THREADS = "logbus serves everything from one reactor and sizes its worker threads itself"
 _JVM = "it names a Java class"
 _KRAFT = "metadata lives in ZooKeeper or in the embedded store, not in a Raft quorum"
-_TIERED = "there is no tiered storage"
+_REMOTE_PLUGINS = "remote storage is what remote.log.storage.uri names, and its metadata are in a topic"
+_REMOTE_RETRIES = "what failed is tried again at the next run, at most a minute later"
 _FORMAT = "records are always stored as version 2 batches, and never converted for readers"
 _WAITING = "waiting requests are dropped when they end, not purged"
 _METRICS = "metrics are at /metrics of the admin listener"
@@ -61,6 +62,23 @@ IGNORED_BROKER_KEYS: Mapping[str, str] = {
     "group.coordinator.new.enable": "there is one group coordinator for all protocols",
     "group.coordinator.append.linger.ms": "commits are written at once",
     "log.dir.failure.timeout.ms": _KRAFT,
+    "remote.log.index.file.cache.total.size.bytes": "indexes of remote segments are few, and kept in memory",
+    "remote.log.manager.copier.thread.pool.size": "remote.log.manager.thread.pool.size is for all of it",
+    "remote.log.manager.expiration.thread.pool.size": "remote.log.manager.thread.pool.size is for all of it",
+    "remote.log.manager.follower.thread.pool.size": "followers only read metadata",
+    "remote.log.manager.task.retry.backoff.ms": _REMOTE_RETRIES,
+    "remote.log.manager.task.retry.backoff.max.ms": _REMOTE_RETRIES,
+    "remote.log.manager.task.retry.jitter": _REMOTE_RETRIES,
+    "remote.log.metadata.custom.metadata.max.bytes": "there are no custom metadata",
+    "remote.log.metadata.manager.class.name": _REMOTE_PLUGINS,
+    "remote.log.metadata.manager.class.path": _REMOTE_PLUGINS,
+    "remote.log.metadata.manager.impl.prefix": _REMOTE_PLUGINS,
+    "remote.log.metadata.manager.listener.name": "brokers use the inter-broker listener",
+    "remote.log.reader.max.pending.tasks": "fetches that wait for remote storage are limited by connections",
+    "remote.log.storage.manager.class.name": _REMOTE_PLUGINS,
+    "remote.log.storage.manager.class.path": _REMOTE_PLUGINS,
+    "remote.log.storage.manager.impl.prefix": _REMOTE_PLUGINS,
+    "remote.list.offsets.request.timeout.ms": "a search in remote storage is limited by its request",
     "alter.log.dirs.replication.quota.window.num": "replica.alter.log.dirs.io.max.bytes.per.second needs no window",
     "alter.log.dirs.replication.quota.window.size.seconds": (
         "replica.alter.log.dirs.io.max.bytes.per.second needs no window"
@@ -97,32 +115,25 @@ IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
     "share.coordinator.": "share groups are not offered",
     "kafka.metrics.": _METRICS,
     "metadata.": _KRAFT,
+    "rlmm.config.": "the metadata of remote segments have keys of their own: remote.log.metadata.topic.*",
+    "rsm.config.": "remote.log.storage.uri and remote.log.storage.options say where remote segments are",
     "password.encoder.": "passwords are not stored in ZooKeeper in clear or encoded",
-    "remote.list.offsets.": _TIERED,
-    "remote.log.": _TIERED,
     "sasl.kerberos.": "GSSAPI is not offered",
     "sasl.login.": "brokers authenticate to each other with sasl.jaas.config",
 }
 """The reasons for families of keys, by prefix."""
 
 FOREIGN_TOPIC_KEYS: Mapping[str, str] = {
-    "local.retention.bytes": _TIERED,
-    "local.retention.ms": _TIERED,
     "message.downconversion.enable": _FORMAT,
     "message.format.version": _FORMAT,
     "message.timestamp.difference.max.ms": (
         "message.timestamp.before.max.ms and message.timestamp.after.max.ms have taken its place"
     ),
-    "remote.log.copy.disable": _TIERED,
-    "remote.log.delete.on.disable": _TIERED,
-    "remote.storage.enable": _TIERED,
 }
 """The reasons for keys of topics."""
 
 ONLY_VALUES: Mapping[str, frozenset[str]] = {
     "message.timestamp.difference.max.ms": frozenset({str(LONG_MAX)}),
-    "remote.log.storage.system.enable": frozenset({"false"}),
-    "remote.storage.enable": frozenset({"false"}),
     "zookeeper.metadata.migration.enable": frozenset({"false"}),
     "zookeeper.ssl.crl.enable": frozenset({"false"}),
     "zookeeper.ssl.ocsp.enable": frozenset({"false"}),

@@ -26,6 +26,7 @@ Without an API of their own:
 * ``consumer_protocol``: subscriptions and assignments in JoinGroup and SyncGroup
 * ``group_log``: records of ``__consumer_offsets``
 * ``transaction_log``: records of ``__transaction_state``
+* ``remote_log``: records of ``__remote_log_metadata``
 
 A new family is a new module here (``docs/howto/add-an-api.rst``): the register finds it by its declarations. A module
 is imported when one of its APIs is first asked for: declaring all of them at once costs a part of a second.

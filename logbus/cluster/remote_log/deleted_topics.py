@@ -1,0 +1,61 @@
+"""
+Deletes the remote segments of topics that are gone.
+
+That is up to the leader of the partition of ``__remote_log_metadata`` that has their states: the leaders of the topic's
+own partitions are gone with it. What a crash leaves behind is found again there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+from attrs import define, field
+from twisted.logger import Logger
+
+from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.remote_log.metadata_topic import RemoteLogMetadataTopic
+from logbus.storage.remote.remote_log_segment import RemoteLogSegment
+
+GRACE_SECONDS = 60.0
+"""A topic must be unknown for so long: this broker may learn of a new one later than the metadata topic does."""
+
+
+@define(eq=False)
+class DeletedTopics:
+    """
+    The topics with remote segments that this broker does not know.
+
+    :ivar unreadable: the topics that the controller cannot read: they may well exist.
+    :ivar grace_seconds: see :data:`GRACE_SECONDS`.
+    """
+
+    _metadata: ClusterMetadata
+    _topic: RemoteLogMetadataTopic
+    _seconds: Callable[[], float]
+    unreadable: Callable[[], frozenset[str]]
+    grace_seconds: float = GRACE_SECONDS
+    _unknown_since: dict[UUID, float] = field(factory=dict, init=False)
+    _log = Logger()
+
+    async def delete(self, delete_one: Callable[[RemoteLogSegment], Awaitable[None]]) -> None:
+        """Delete the segments of topics that have been unknown for long enough."""
+        now, seen = self._seconds(), set[UUID]()
+        for number in self._topic.led():
+            await self._topic.caught_up(number)
+            for topic_id, partition, index in self._topic.indexes(number):
+                if self._metadata.topic_by_id(topic_id) is not None:
+                    continue
+                seen.add(topic_id)
+                segments = list(index)
+                since = self._unknown_since.setdefault(topic_id, now)
+                if now - since < self.grace_seconds or segments[0].partition.topic in self.unreadable():
+                    continue
+                self._log.info(
+                    "{topic}-{partition} was deleted: {count} segments are deleted from remote storage",
+                    topic=segments[0].partition.topic, partition=partition, count=len(segments),
+                )  # fmt: skip
+                for segment in segments:
+                    await delete_one(segment)
+        for topic_id in self._unknown_since.keys() - seen:
+            del self._unknown_since[topic_id]

@@ -1,0 +1,144 @@
+"""
+The remote part of one partition's log, as its readers and its retention see it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+
+from attrs import define, field
+
+from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.model import NO_EPOCH, TopicPartition
+from logbus.records.file_slice import FileSlice
+from logbus.storage.remote import object_names
+from logbus.storage.remote.remote_log_index import RemoteLogIndex
+from logbus.storage.remote.remote_log_segment import EpochStarts, RemoteLogSegment, epoch_at
+from logbus.storage.remote.remote_reader import WINDOWS_AHEAD, RemoteReader
+from logbus.storage.segments.transaction_index import ENTRY, VERSION, AbortedTransaction
+
+_MOST_READERS = 100
+"""Readers of a partition that are known to read on, at most."""
+
+_FIRST_OFFSET = attrgetter("first_offset")
+
+
+@define(eq=False, repr=False)
+class RemoteLog:
+    """
+    The remote part of a log.
+
+    :ivar index: the partition's segments in remote storage.
+    :ivar reader: reads them.
+    :ivar is_loaded: whether all of the partition's metadata has been read: an offset that is not in the index is gone.
+    :ivar copied_end: everything from the log start offset up to here is in remote storage; 0: nothing is known.
+    """
+
+    partition: TopicPartition
+    index: RemoteLogIndex
+    reader: RemoteReader
+    is_loaded: bool = field(default=False, init=False)
+    copied_end: int = field(default=0, init=False)
+    _expected: OrderedDict[int, None] = field(factory=OrderedDict, init=False)
+
+    def read(
+        self, offset: int, max_bytes: int, bound: int, min_one: bool, epochs: EpochStarts
+    ) -> tuple[FileSlice, int] | None:
+        """
+        Whole batches from ``offset`` on, within one segment, and the offset after them; see :meth:`.RemoteReader.read`.
+
+        :param epochs: the log's leader epochs.
+        :return: None: there is nothing for now.
+        :raise ApiError: KAFKA_STORAGE_ERROR; OFFSET_OUT_OF_RANGE: remote storage has no such offset.
+        """
+        at = offset
+        while (segment := self._segment(at, epochs)) is not None:
+            end = segment.agrees_up_to(epochs, at)
+            found = self.reader.read(segment, at, max_bytes, min(bound, end), min_one)
+            if found is None:
+                return None
+            data, next_offset = found
+            if data is not None:
+                self._read_ahead(segment, offset, next_offset, epochs)
+                return data, next_offset
+            at = end
+            if at >= bound:
+                return None
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.partition}: offset {at} is neither local nor in remote storage"
+        )
+
+    def _segment(self, offset: int, epochs: EpochStarts) -> RemoteLogSegment | None:
+        segment = self.index.segment_at(offset, epoch_at(epochs, offset))
+        if segment is None and not self.is_loaded:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.partition}: the metadata of remote storage is being loaded"
+            )
+        return segment
+
+    def _read_ahead(self, segment: RemoteLogSegment, offset: int, next_offset: int, epochs: EpochStarts) -> None:
+        """Have the next windows loaded: several behind a reader that continues where another read ended."""
+        count = WINDOWS_AHEAD if offset in self._expected else 1
+        self._expected.pop(offset, None)
+        self._expected[next_offset] = None
+        if len(self._expected) > _MOST_READERS:
+            self._expected.popitem(last=False)
+        left = self.reader.read_ahead(segment, next_offset - 1, count)
+        if left:
+            following = self.index.segment_at(segment.end_offset, epoch_at(epochs, segment.end_offset))
+            if following is not None:
+                self.reader.begin(following, left)
+
+    def aborted_transactions(
+        self, first_offset: int, end_offset: int, epochs: EpochStarts
+    ) -> tuple[Sequence[AbortedTransaction], bool]:
+        """
+        The aborted transactions with records from ``first_offset`` on and below ``end_offset`` whose markers are in
+        remote storage, by first offset; and whether later segments have no more of them.
+
+        :raise NotFetched: an index must be loaded first.
+        :raise ApiError: KAFKA_STORAGE_ERROR.
+        """
+        found: set[AbortedTransaction] = set()
+        is_complete = False
+        for segment in self.index.with_aborted:
+            if segment.end_offset <= first_offset:
+                continue
+            entries = self.reader.small(segment, object_names.TRANSACTION_INDEX, decode_aborted)
+            if entries is None:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.partition}: remote storage is slow")
+            for entry in entries:
+                at = entry.last_offset
+                if at < first_offset or epoch_at(epochs, at) not in (NO_EPOCH, segment.epoch_at(at)):
+                    continue
+                if entry.first_offset < end_offset:
+                    found.add(entry)
+                if entry.last_stable_offset >= end_offset:
+                    is_complete = True
+                    break
+            if is_complete:
+                break
+        return sorted(found, key=_FIRST_OFFSET), is_complete
+
+
+def decode_aborted(data: bytes) -> tuple[AbortedTransaction, ...]:
+    """
+    Read a transaction index.
+
+    :raise DecodeError: it is damaged.
+    """
+    if len(data) % ENTRY.size:
+        raise DecodeError(f"{len(data)} bytes are no transaction index")
+    found = []
+    for version, *fields in ENTRY.iter_unpack(data):
+        if version != VERSION:
+            raise DecodeError(f"an entry of a transaction index has version {version}; we know {VERSION}")
+        found.append(AbortedTransaction(*fields))
+    return tuple(found)
+
+
+def merged(first: Iterable[AbortedTransaction], second: Iterable[AbortedTransaction]) -> Sequence[AbortedTransaction]:
+    """Aborted transactions of two parts of a log, each once, by first offset."""
+    return sorted({*first, *second}, key=_FIRST_OFFSET)

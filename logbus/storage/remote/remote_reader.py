@@ -1,0 +1,329 @@
+"""
+Reads batches from remote storage, through a bounded cache, in threads (Kafka: RemoteLogReader, RemoteIndexCache).
+
+A look-up works on what is in memory. What is not, it reports by :class:`NotFetched`, as look-ups in files do with what
+is not in the page cache: whoever serves the request waits until it is loaded, and looks again.
+
+Behind what a reader gets, the next windows are loaded ahead, so that a sequential reader waits for none.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.metrics import metric
+from logbus.records.file_slice import FileSlice
+from logbus.storage.istorage import NotCached
+from logbus.storage.remote import object_names
+from logbus.storage.remote.chunk_table import ChunkTable, batches
+from logbus.storage.remote.iremote_storage import ObjectCorrupt, ObjectMissing, RemoteStorage, RemoteStorageError
+from logbus.storage.remote.remote_log_segment import RemoteLogSegment
+from logbus.storage.remote.window_cache import Window, WindowCache, WindowKey
+
+T = TypeVar("T")
+
+CHUNKS_A_WINDOW = 16
+"""So a window has about 4 MB, unless single batches are larger than a chunk."""
+
+WINDOWS_AHEAD = 4
+"""Windows that are loaded ahead of a sequential reader."""
+
+MOST_SMALL = 2000
+"""Tables and indexes that are kept."""
+
+Run = Callable[..., Deferred[Any]]
+"""Runs a function with its arguments in a thread."""
+
+
+class NotFetched(NotCached):
+    """
+    Something that is in remote storage must be loaded first.
+
+    :ivar start: begins that, or joins it; the Deferred fires when it is over, successful or not.
+    """
+
+    def __init__(self, what: str, start: Callable[[], Deferred[None]]) -> None:
+        Exception.__init__(self, what)
+        self._start = start
+
+    def of_whole_file(self) -> NotFetched:
+        return self
+
+    def load(self) -> Deferred[None]:
+        return self._start()
+
+
+@define(eq=False)
+class RemoteReader:
+    """
+    The remote segments that readers of this broker use.
+
+    :ivar run: see :data:`Run`.
+    :ivar max_wait: seconds that a fetch waits for the store, before it is answered without records.
+    :ivar trouble: called with the error of each read that failed, and with None after one that did not.
+    """
+
+    _storage: RemoteStorage
+    _run: Run
+    _clock: IReactorTime
+    windows: WindowCache
+    max_wait: Callable[[], float]
+    trouble: Callable[[RemoteStorageError | None], object] = lambda error: None
+    fetches: int = metric("logbus_remote_fetch_requests_total", "Reads of objects in remote storage.")
+    bytes_read: int = metric("logbus_remote_fetch_bytes_total", "Bytes read from remote storage.")
+    errors: int = metric("logbus_remote_fetch_errors_total", "Reads of objects in remote storage that failed.")
+    _small: OrderedDict[Hashable, Any] = field(factory=OrderedDict, init=False)
+    _loading: dict[Hashable, list[Deferred[None]]] = field(factory=dict, init=False)
+    _failed: dict[Hashable, RemoteStorageError] = field(factory=dict, init=False)
+    _wanted: set[Hashable] = field(factory=set, init=False)
+    _late: set[Hashable] = field(factory=set, init=False)
+    _log = Logger()
+
+    # Batches.
+
+    def read(
+        self, segment: RemoteLogSegment, offset: int, max_bytes: int, bound: int, min_one: bool
+    ) -> tuple[FileSlice | None, int] | None:
+        """
+        Whole batches of a segment, beginning with the one that has ``offset`` or the next existing offset.
+
+        :param max_bytes: at most that many bytes, unless the first batch alone is larger and ``min_one`` is true.
+        :param bound: nothing at or above this offset.
+        :return: the batches, or None behind the last one, and the offset after them; None: nothing fits, or the store
+            is slow.
+        :raise NotFetched: something must be loaded first.
+        :raise ApiError: KAFKA_STORAGE_ERROR: it cannot be loaded.
+        """
+        table = self.table(segment)
+        chunk = 0 if table is None else table.chunk_of(offset)
+        while table is not None and chunk < len(table):
+            window = self.window(segment, table, chunk)
+            if window is None:
+                return None
+            data, base = window.data, window.position
+            start = next((at for at, _, after in batches(data, table.positions[chunk] - base) if after > offset), None)
+            if start is None:
+                # The offset is in a gap behind this window's last batch.
+                chunk = _first_of(chunk) + CHUNKS_A_WINDOW
+                continue
+            end, next_offset = start, offset
+            # Skip to the last chunk that begins within the bytes that fit, then go by batches.
+            last = table.chunk_at(base + min(start + max_bytes, len(data)))
+            if last > chunk and table.base_offsets[last] <= bound:
+                end, next_offset = table.positions[last] - base, table.base_offsets[last]
+            for at, after_batch, after in batches(data, end):
+                if after > bound or (after_batch - start > max_bytes and not (min_one and at == start)):
+                    break
+                end, next_offset = after_batch, after
+            return (FileSlice(window.file, start, end - start), next_offset) if end > start else None
+        return None if table is None else (None, segment.end_offset)
+
+    def table(self, segment: RemoteLogSegment) -> ChunkTable | None:
+        """A segment's table of chunks; raises as :meth:`read`."""
+        return self._kept(segment, object_names.CHUNKS, ChunkTable.decode)
+
+    def window(self, segment: RemoteLogSegment, table: ChunkTable, chunk: int) -> Window | None:
+        """The window that has a chunk; raises as :meth:`read`."""
+        first = _first_of(chunk)
+        key = WindowKey(segment.segment_id, table.positions[first])
+        window = self.windows.get(key)
+        if window is None and not self._is_late(key):
+            raise NotFetched(
+                f"{segment.partition} at {table.base_offsets[first]}",
+                lambda: self._wait(key, lambda: self._begin_window(key, segment, table, first)),
+            )
+        return window
+
+    def read_ahead(self, segment: RemoteLogSegment, offset: int, count: int) -> int:
+        """
+        Load the windows behind the one that has an offset, if there is room.
+
+        :param count: of windows.
+        :return: how many of them are behind the segment's end.
+        """
+        table: ChunkTable | None = self._small.get((segment.segment_id, object_names.CHUNKS))
+        if table is None:
+            self._begin_small(segment, object_names.CHUNKS, ChunkTable.decode)
+            return 0
+        first = _first_of(table.chunk_of(offset))
+        for ahead in range(1, count + 1):
+            at = first + ahead * CHUNKS_A_WINDOW
+            if at >= len(table):
+                return count - ahead + 1
+            self._begin_window(WindowKey(segment.segment_id, table.positions[at]), segment, table, at)
+        return 0
+
+    def begin(self, segment: RemoteLogSegment, count: int) -> None:
+        """Load the first windows of a segment that a reader is about to reach."""
+        table: ChunkTable | None = self._small.get((segment.segment_id, object_names.CHUNKS))
+        if table is None:
+            self._begin_small(segment, object_names.CHUNKS, ChunkTable.decode)
+            return
+        for at in range(0, min(len(table), count * CHUNKS_A_WINDOW), CHUNKS_A_WINDOW):
+            self._begin_window(WindowKey(segment.segment_id, table.positions[at]), segment, table, at)
+
+    def _begin_window(self, key: WindowKey, segment: RemoteLogSegment, table: ChunkTable, first: int) -> None:
+        if key not in self.windows:
+            self._begin(key, partial(self._take_window, key), self._read_window, segment, table, first)
+
+    def _take_window(self, key: WindowKey, window: Window) -> None:
+        self.bytes_read += len(window.data)
+        self.windows.add(key, window)
+
+    def _read_window(self, segment: RemoteLogSegment, table: ChunkTable, first: int) -> Window:
+        """Runs in a thread."""
+        start = table.positions[first]
+        last = min(first + CHUNKS_A_WINDOW, len(table))
+        end = table.end(last - 1)
+        name = object_names.name_of(segment, object_names.LOG)
+        data = self._storage.read(name, start, end)
+        if len(data) < end - start:
+            raise ObjectCorrupt(
+                f"{self._storage.where}/{name} is damaged: it ends at {start + len(data)} of {table.size} bytes"
+            )
+        view = memoryview(data)
+        for i in range(first, last):
+            if not table.is_intact(i, view[table.positions[i] - start : table.end(i) - start]):
+                raise ObjectCorrupt(
+                    f"{self._storage.where}/{name} is damaged: the CRC of its bytes {table.positions[i]} to "
+                    f"{table.end(i)} does not match (offsets from {table.base_offsets[i]} on)"
+                )
+        return Window.of(start, data)
+
+    # Indexes.
+
+    def small(self, segment: RemoteLogSegment, suffix: str, decode: Callable[[bytes], T]) -> T | None:
+        """
+        One of a segment's small objects, decoded.
+
+        :param decode: may raise DecodeError.
+        :return: None: the store is slow.
+        :raise NotFetched: it must be loaded first.
+        :raise ApiError: KAFKA_STORAGE_ERROR: it cannot be loaded.
+        """
+        return self._kept(segment, suffix, decode)
+
+    def _kept(self, segment: RemoteLogSegment, suffix: str, decode: Callable[[bytes], T]) -> T | None:
+        key = (segment.segment_id, suffix)
+        found: T | None = self._small.get(key)
+        if found is not None:
+            self._small.move_to_end(key)
+        elif not self._is_late(key):
+            raise NotFetched(
+                f"{segment.partition}{suffix}",
+                lambda: self._wait(key, lambda: self._begin_small(segment, suffix, decode)),
+            )
+        return found
+
+    def _begin_small(self, segment: RemoteLogSegment, suffix: str, decode: Callable[[bytes], Any]) -> None:
+        key = (segment.segment_id, suffix)
+        self._begin(
+            key, partial(self._take_small, key), self._read_small, object_names.name_of(segment, suffix), decode
+        )
+
+    def _take_small(self, key: Hashable, found: Any) -> None:
+        self._small[key] = found
+        while len(self._small) > MOST_SMALL:
+            self._small.popitem(last=False)
+
+    def _read_small(self, name: str, decode: Callable[[bytes], Any]) -> Any:
+        """Runs in a thread."""
+        try:
+            return decode(self._storage.read(name))
+        except DecodeError as problem:
+            raise ObjectCorrupt(f"{self._storage.where}/{name} is damaged: {problem}") from problem
+
+    def drop(self, segment_id: UUID) -> None:
+        """Forget a segment that is deleted."""
+        self.windows.drop(segment_id)
+        for suffix in object_names.ALL:
+            self._small.pop((segment_id, suffix), None)
+
+    # Loading.
+
+    def _is_late(self, key: Hashable) -> bool:
+        """
+        Whether somebody has just waited for it in vain: he gets nothing now.
+
+        :raise ApiError: it cannot be loaded.
+        """
+        error = self._failed.pop(key, None)
+        if error is not None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        if key in self._late:
+            self._late.discard(key)
+            return True
+        return False
+
+    def _wait(self, key: Hashable, begin: Callable[[], None]) -> Deferred[None]:
+        """Fires when it is loaded, or cannot be, or after ``max_wait`` seconds. Concurrent callers share a load."""
+        mine: Deferred[None] = Deferred()
+        self._wanted.add(key)
+        begin()
+        waiting = self._loading.get(key)
+        if waiting is None:
+            self._wanted.discard(key)
+            return succeed(None)
+        waiting.append(mine)
+        late = self._clock.callLater(self.max_wait(), self._waited, key, mine)
+        return mine.addBoth(_cancel, late)
+
+    def _begin(self, key: Hashable, take: Callable[[Any], None], read: Callable[..., Any], *args: Any) -> None:
+        if key not in self._loading:
+            self._loading[key] = []
+            self.fetches += 1
+            loading = self._run(read, *args)
+            loading.addCallbacks(take, self._failure, errbackArgs=(key,)).addBoth(self._loaded, key)
+
+    def _failure(self, failure: Failure, key: Hashable) -> None:
+        self.errors += 1
+        error = failure.value
+        if not isinstance(error, RemoteStorageError):
+            self._log.failure("reading from remote storage", failure)
+            error = RemoteStorageError(repr(error))
+        if isinstance(error, (ObjectCorrupt, ObjectMissing)):
+            self._log.error("{error}", error=error)
+        else:
+            self.trouble(error)
+        self._failed[key] = error
+
+    def _loaded(self, result: object, key: Hashable) -> None:
+        waiting = self._loading.pop(key)
+        if isinstance(result, Failure):
+            self._log.failure("reading from remote storage", result)
+        elif key not in self._failed:
+            self.trouble(None)
+        left = [one for one in waiting if not one.called]
+        if key not in self._wanted:
+            # It was read ahead: whoever comes for it tries again.
+            self._failed.pop(key, None)
+        self._wanted.discard(key)
+        for one in left:
+            one.callback(None)
+
+    def _waited(self, key: Hashable, mine: Deferred[None]) -> None:
+        if not mine.called:
+            self._late.add(key)
+            mine.callback(None)
+
+
+def _cancel(result: Any, late: Any) -> Any:
+    if late.active():
+        late.cancel()
+    return result
+
+
+def _first_of(chunk: int) -> int:
+    """The first chunk of the window that has a chunk."""
+    return chunk - chunk % CHUNKS_A_WINDOW

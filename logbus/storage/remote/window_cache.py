@@ -1,0 +1,119 @@
+"""
+Windows of remote segments in memory: some chunks each, the least recently used of which go first.
+
+A window is an anonymous file (memfd), so that its bytes are sent like those of a log, by ``sendfile``. It is released
+with the last slice of it, even if it has left the cache before.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections import OrderedDict
+from typing import NamedTuple
+from uuid import UUID
+
+from attrs import define, field
+
+
+class WindowKey(NamedTuple):
+    """A window of a segment, by the position of its first byte."""
+
+    segment_id: UUID
+    position: int
+
+
+class WindowFile:
+    """The bytes of a window, in an open file without a name."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, data: bytes) -> None:
+        self._fd = _anonymous_file()
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+
+    def mapped(self) -> memoryview:
+        """The bytes, which are those of the file."""
+        return memoryview(mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ))
+
+    def fileno(self) -> int:
+        """The open descriptor."""
+        return self._fd
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fd"):
+            os.close(self._fd)
+
+
+def _anonymous_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("logbus-remote", os.MFD_CLOEXEC)
+    fd, path = tempfile.mkstemp(prefix="logbus-remote")
+    os.unlink(path)
+    return fd
+
+
+@define(eq=False)
+class Window:
+    """
+    A loaded window.
+
+    :ivar position: of its first byte, in the segment.
+    :ivar file: its bytes, to be sent; ``data``: the same, to find batches in.
+    """
+
+    position: int
+    file: WindowFile
+    data: memoryview
+
+    @classmethod
+    def of(cls, position: int, data: bytes) -> Window:
+        """A window of some bytes, at least one."""
+        file = WindowFile(data)
+        return cls(position, file, file.mapped())
+
+
+@define(eq=False)
+class WindowCache:
+    """
+    The loaded windows, up to a number of bytes.
+
+    :ivar limit: bytes that are kept; at least the last window is.
+    :ivar size: bytes kept now.
+    """
+
+    limit: int
+    size: int = field(default=0, init=False)
+    _windows: OrderedDict[WindowKey, Window] = field(factory=OrderedDict, init=False)
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def __contains__(self, key: WindowKey) -> bool:
+        return key in self._windows
+
+    def get(self, key: WindowKey) -> Window | None:
+        """A window, which counts as used now."""
+        window = self._windows.get(key)
+        if window is not None:
+            self._windows.move_to_end(key)
+        return window
+
+    def add(self, key: WindowKey, window: Window) -> None:
+        """Keep a window; others go, if there are too many bytes."""
+        before = self._windows.pop(key, None)
+        if before is not None:
+            self.size -= len(before.data)
+        self._windows[key] = window
+        self.size += len(window.data)
+        while self.size > self.limit and len(self._windows) > 1:
+            _, old = self._windows.popitem(last=False)
+            self.size -= len(old.data)
+
+    def drop(self, segment_id: UUID) -> None:
+        """Drop the windows of a segment that is deleted."""
+        for key in [key for key in self._windows if key.segment_id == segment_id]:
+            self.size -= len(self._windows.pop(key).data)

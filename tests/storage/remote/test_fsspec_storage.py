@@ -1,0 +1,62 @@
+"""Object stores behind fsspec."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from logbus.errors import ConfigError
+from logbus.storage.remote.fsspec_storage import FsspecStorage
+from logbus.storage.remote.iremote_storage import ObjectMissing, RemoteStorageError
+
+pytest.importorskip("fsspec")
+
+
+def test_a_directory(tmp_path: Path) -> None:
+    """Objects in a directory are written, read in parts, listed and deleted."""
+    store = FsspecStorage.open(f"file://{tmp_path}/store", {})
+    store.write("t-0/a.log", (b"abc", b"defg"))
+    store.write("t-0/b.log", (b"",))
+    assert store.read("t-0/a.log") == b"abcdefg"
+    assert store.read("t-0/a.log", 2, 5) == b"cde"
+    assert store.read("t-0/a.log", 5, 99) == b"fg"
+    assert sorted(store.names("t-0")) == ["a.log", "b.log"]
+    assert list(store.names("t-1")) == []
+    store.delete(["t-0/a.log", "t-0/a.log"])
+    with pytest.raises(ObjectMissing, match=r"t-0/a\.log is missing"):
+        store.read("t-0/a.log")
+
+
+def test_a_store_that_does_not_work(tmp_path: Path) -> None:
+    """What a file system raises becomes one line that names the object."""
+    (tmp_path / "store").write_text("a file")
+    store = FsspecStorage.open(f"file://{tmp_path}/store", {})
+    with pytest.raises(RemoteStorageError, match=r"store/t-0/a\.log cannot be written: .*"):
+        store.write("t-0/a.log", (b"abc",))
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("", "accepted: a URL"),
+        ("/mnt/store", "accepted: a URL"),
+        ("s4://bucket/x", "Protocol not known: s4"),
+        ("file:///", "names no bucket or directory"),
+    ],
+)
+def test_wrong_urls(uri: str, words: str) -> None:
+    """A URL that is none, or of no known store, is refused in one line that names the key."""
+    with pytest.raises(ConfigError, match=r"remote\.log\.storage\.uri: ") as refused:
+        FsspecStorage.open(uri, {})
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_extra() -> None:
+    """Without the store's library the line tells how to install it."""
+    with patch.dict("sys.modules", {"s3fs": None}), pytest.raises(ConfigError, match=r"pip install '\.\[tiered\]'"):
+        FsspecStorage.open("s3://bucket/logs", {})
+    with patch.dict("sys.modules", {"fsspec": None}), pytest.raises(ConfigError, match=r"takes fsspec"):
+        FsspecStorage.open("s3://bucket/logs", {})
