@@ -251,7 +251,7 @@ EXTRAS = {
     "avro": "Avro serializers of the clients",
     "jsonschema": "JSON Schema serializers of the clients",
     "registry": "The schema registry of a broker: parses Avro and JSON Schema",
-    "protobuf": "Protobuf serializers of the clients, in the schema registry of a broker, and its values in the console",
+    "protobuf": "Protobuf serializers of the clients, in the schema registry of a broker, and in the console",
     "zookeeper": "Clusters of several machines, whose metadata are in ZooKeeper",
     "spark": "The data pipeline; Java 17 or newer besides",
     "delta": "Tables of Delta Lake, for the data pipeline",

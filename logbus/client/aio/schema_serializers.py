@@ -22,12 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from logbus.client.aio.awaiting import outcome
 from logbus.client.aio.schema_registry import SchemaRegistry
-from logbus.client.schema.schema_serializer import Subject, topic_name
+from logbus.client.schema.schema_serializer import JsonSchema, Subject, topic_name
 
 if TYPE_CHECKING:
-    from google.protobuf.message import Message
-
-    from logbus.client.schema.json_schema import JsonSchema
     from logbus.client.schema.schema_serializer import SchemaDeserializer as CoreDeserializer
     from logbus.client.schema.schema_serializer import SchemaSerializer as CoreSerializer
 
@@ -196,7 +193,7 @@ class ProtobufSerializer(SchemaSerializer):
     def __init__(
         self,
         registry: SchemaRegistry,
-        message: type[Message],
+        message: type[Any],
         *,
         is_key: bool = False,
         subject: Subject = topic_name,

@@ -16,11 +16,10 @@ A value is JSON behind the schema's id. Schemas are looked up and prepared as th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from logbus.client.schema.schema_registry import SchemaRegistry
-from logbus.client.schema.schema_serializer import SchemaDeserializer, SchemaSerializer, Subject, topic_name
+from logbus.client.schema.schema_serializer import JsonSchema, SchemaDeserializer, SchemaSerializer, Subject, topic_name
 from logbus.client.serializers import JsonDeserializer, JsonSerializer, SerializationError
 from logbus.errors import ConfigError
 from logbus.extras import install_hint
@@ -30,9 +29,6 @@ try:
     import referencing
 except ImportError as e:
     raise ImportError(f"JSON Schema needs jsonschema, which is not installed: {install_hint('jsonschema')}") from e
-
-JsonSchema = str | Mapping[str, Any] | bool
-"""A schema as JSON text, or parsed."""
 
 
 class JsonSchemaSerializer(SchemaSerializer):

@@ -7,7 +7,7 @@ A serializer is told the id of its schema by the registry, once for each topic, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from logbus.client.schema.lru_cache import LruCache
@@ -20,6 +20,9 @@ S = TypeVar("S")
 
 Subject = Callable[[str, bool, str], str]
 """A subject name strategy: called with the topic, whether the schema is for keys, and its full name."""
+
+JsonSchema = str | Mapping[str, Any] | bool
+"""A JSON Schema, as text or parsed."""
 
 _SCHEMAS = 1000
 
@@ -47,7 +50,7 @@ class SchemaSerializer(ABC):
 
     :param text: the schema, as it is registered.
     :param name: its full name; "" if it has none.
-    :param schema_type: as for :meth:`.SchemaRegistry.register`.
+    :param schema_type: as for :meth:`logbus.client.schema.schema_registry.SchemaRegistry.register`.
     :raise ConfigError: a strategy needs a name, and there is none.
     """
 
