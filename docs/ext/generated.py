@@ -256,6 +256,7 @@ EXTRAS = {
     "spark": "The data pipeline; Java 17 or newer besides",
     "delta": "Tables of Delta Lake, for the data pipeline",
     "iceberg": "Tables of Apache Iceberg, for the data pipeline",
+    "tiered": "Closed segments in an object store",
     "tls": "TLS on listeners, among brokers, and in clients",
     "oauth": "Logins by JSON web tokens (OAUTHBEARER)",
     "dev": "Style, types, layers, changelog: what developers run",
