@@ -147,8 +147,9 @@ class Log(LogState):
             if self.remote is None:
                 self.remote = self.owner.remote_log(self)
             saved = self.saved_start_offset
-            if saved is not None and saved < self.log_start_offset:
-                self.log_start_offset = saved
+            if saved is not None:
+                self.is_start_saved = True
+                self.log_start_offset = min(saved, self.log_start_offset)
         elif self.remote is not None:
             self._leave_remote()
         self.saved_start_offset = None

@@ -146,7 +146,12 @@ class RemoteLogMetadataTopic:
             end = await self._append(request)
         else:
             end = decode_offset(await self._ask(number, request))
-        await consumer.reached(end).addTimeout(ASK_SECONDS, self._clock, onTimeoutCancel=_timed_out)
+        if value is not None:
+            # It will be read again, which changes nothing.
+            self.index(segment.topic_id, segment.partition.partition).apply(segment)
+        else:
+            # Older states, which are still to be read, would bring the segment back.
+            await consumer.reached(end).addTimeout(ASK_SECONDS, self._clock, onTimeoutCancel=_timed_out)
 
     async def _number(self, topic_id: UUID, partition: int) -> int:
         if not self.partition_count:

@@ -12,6 +12,7 @@ from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred, gatherResults
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.cluster.icluster import ILeadershipListener
@@ -160,10 +161,12 @@ class RemoteLogManager:
             if not self._stopped:
                 self._at(SOON_SECONDS if self._again and not self._failures else self._pause())
 
-        running = Deferred.fromCoroutine(self.run())
-        running.addErrback(lambda failure: failure.trap(CancelledError)).addErrback(
-            lambda failure: self._log.failure("remote storage", failure)
-        )
+        def failed(failure: Failure) -> None:
+            # What is cancelled by a stop may say so in several ways.
+            if not self._stopped:
+                self._log.failure("remote storage", failure)
+
+        running = Deferred.fromCoroutine(self.run()).addErrback(failed)
         if running.called:
             ended(None)
         else:

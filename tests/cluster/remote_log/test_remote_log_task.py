@@ -95,6 +95,11 @@ class RemoteLogTaskTests(SynchronousTestCase):
         after = self.again(broker)
         self.assertEqual((after.log.log_start_offset, after.log.local_start_offset), (0, 6))
         self.assertEqual(self.records(after), list(range(7)))
+        self.append(after, 4)
+        self.successResultOf(after.work())
+        # The checkpoint has its start already.
+        delete_expired(after.log, TimeAndSize(), after.now_ms)
+        self.assertEqual(after.log.local_start_offset, 10)
 
     def test_a_kill_at_every_step(self) -> None:
         """Wherever the process ends, no record is lost, and no object is left that nobody deletes."""
