@@ -60,6 +60,17 @@ def tools_jars(version: str, cache: Path) -> Path:
     return _jars(cache / f"kafka-tools-{version}", wanted)
 
 
+def mirror_jars(version: str, cache: Path) -> Path:
+    """
+    The jars of MirrorMaker 2's records and of its client, which need those of :func:`client_jars` beside them.
+
+    :raise RuntimeError: as :func:`kafka_jars`.
+    """
+    names = ("connect-mirror", "connect-mirror-client")
+    wanted = [("org.apache.kafka", name, version) for name in names]
+    return _jars(cache / f"kafka-mirror-{version}", wanted, alone=True)
+
+
 def spark_kafka_jars(cache: Path) -> Path:
     """
     The same of Spark's own connector for Kafka; what it needs is named one by one: not all that it asks for is there.
