@@ -16,8 +16,10 @@ Shell:
 * ``mirror_options``: MirrorOptions: what to mirror, and how
 * ``mirror``: Mirror: one flow from a source to a target
 * ``copy_session``: CopySession: copies in transactions, until one of them is not certain
+* ``source_reader``: SourceReader: the partitions that are read, where, and what is in the way
 * ``topic_sync``: TopicSync: finds topics, creates and adapts their copies
 * ``position_store``: reads where a mirror left off
+* ``origins``: Origins: where a source's topics come from, if their names do not say it
 * ``checkpoints``: Checkpoints: publishes the translated offsets of groups
 * ``mirror_status``: MirrorStatus: counts, lag and problems, for progress lines and metrics
 

@@ -6,6 +6,7 @@ The offset sync of its last record has the rest in a header, which other readers
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 from uuid import UUID
 
@@ -18,6 +19,8 @@ from logbus.records.record import Headers
 
 HEADER = "logbus.mirror"
 """The name of the header."""
+ORIGINS = "logbus.mirror.origins"
+"""The name of another one, for topics with records of further clusters: their aliases, with commas between them."""
 _VERSION = 1
 _LAYOUT = Struct(">Bqq16s16s")
 
@@ -74,10 +77,15 @@ class CopiedRange:
         """The offset sync of the last record."""
         return OffsetSync(self.partition, self.last_upstream, self.last_downstream)
 
-    def headers(self, ids: TopicIds) -> Headers:
-        """The headers of the offset sync."""
+    def headers(self, ids: TopicIds, origins: Iterable[str] = ()) -> Headers:
+        """
+        The headers of the offset sync.
+
+        :param origins: aliases of clusters from which the source has the topic's records.
+        """
         packed = _LAYOUT.pack(_VERSION, self.count, self.next_offset, ids.source.bytes, ids.target.bytes)
-        return ((HEADER, packed),)
+        further = ",".join(sorted(origins))
+        return ((HEADER, packed), (ORIGINS, further.encode())) if further else ((HEADER, packed),)
 
 
 def decode_range(key: bytes | None, value: bytes | None, headers: Headers) -> tuple[CopiedRange, TopicIds]:
@@ -99,3 +107,9 @@ def decode_range(key: bytes | None, value: bytes | None, headers: Headers) -> tu
     upstream, downstream = sync.upstream - count + 1, sync.downstream - count + 1
     found = CopiedRange(sync.partition, upstream, downstream, count, next_offset)
     return found, TopicIds(UUID(bytes=source), UUID(bytes=target))
+
+
+def decode_origins(headers: Headers) -> list[str]:
+    """The aliases in the header of that name."""
+    found = next((content for name, content in headers if name == ORIGINS), None)
+    return found.decode(errors="replace").split(",") if found else []

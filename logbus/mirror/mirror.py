@@ -91,10 +91,10 @@ class Mirror:
                         f"another mirror from {options.source} to {options.target} has begun, and this one ends: {e}"
                     ) from e
                 except LogbusError as e:
-                    has_worked = has_worked or bool(session.topics)
+                    has_worked = has_worked or bool(session.reader.topics)
                     if not has_worked and not is_retriable(e):
                         raise
-                    failures = 1 if session.topics else failures + 1
+                    failures = 1 if session.reader.topics else failures + 1
                     wait = _BACKOFF.before(failures)
                     self.status.restarts += 1
                     self.status.problem("session", f"{e}; beginning anew")
@@ -142,11 +142,11 @@ class Mirror:
 
     async def _emit_checkpoints(self) -> None:
         session = self._session
-        if session is None or not session.topics:
+        if session is None or not session.reader.topics:
             return
         try:
             await self._topic_sync.create_internal(self._options.policy.checkpoints_topic)
-            await self._checkpoints.emit(session.topics, session.copied)
+            await self._checkpoints.emit(session.reader.topics, session.reader.copied)
         except LogbusError as e:
             self.status.problem("checkpoints", f"checkpoints of groups cannot be written: {e}; records are copied")
         else:

@@ -69,18 +69,22 @@ async def read_positions(target: Cluster, topic: str) -> dict[TopicPartition, Co
     return found
 
 
-async def read_partition(cluster: Cluster, partition: TopicPartition, read: Callable[[ConsumerRecord], object]) -> None:
+async def read_partition(
+    cluster: Cluster, partition: TopicPartition, read: Callable[[ConsumerRecord], object], start: int | None = None
+) -> int:
     """
-    Call a function with each committed record that a partition has now.
+    Call a function with each committed record that a partition has now; returns its end.
 
-    Its end is that of all records, so that transactions that are being committed are waited for: the last stable offset
+    The end is that of all records, so that transactions that are being committed are waited for: the last stable offset
     may be before records that are committed, if another producer's transaction is open.
+
+    :param start: the first offset; None: that of the partition.
     """
     starts = await list_offsets_with_retries(cluster, {partition: EARLIEST}, committed=False)
     ends = await list_offsets_with_retries(cluster, {partition: LATEST}, committed=False)
-    position, end = starts[partition].offset, ends[partition].offset
+    position, end = max(start or 0, starts[partition].offset), ends[partition].offset
     if position >= end:
-        return
+        return end
     fetcher = Fetcher(cluster, FetchOptions(isolation="read_committed", reset="earliest"))
     try:
         fetcher.assign({partition: position})
@@ -92,3 +96,4 @@ async def read_partition(cluster: Cluster, partition: TopicPartition, read: Call
             position = fetched.next_offset
     finally:
         fetcher.close()
+    return end

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client import Cluster, ConsumerRecord, Producer
 from logbus.client.admin.admin_client import AdminClient, NewTopic
+from logbus.errors import LogbusError
 from logbus.mirror.mirror import Mirror
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.position_store import read_partition
@@ -41,8 +42,10 @@ class MirrorCase(SynchronousTestCase):
     def tearDown(self) -> None:
         for each in self.running:
             each.mirror.stop()
-            each.ended.addErrback(lambda _: None)
+            each.ended.addErrback(lambda failure: failure.trap(LogbusError, CancelledError))
         self.settle(1)
+        for each in self.running:
+            self.successResultOf(each.ended)
         for cluster in self.clusters.values():
             cluster.close()
 

@@ -341,3 +341,47 @@ class LoopTests(MirrorCase):
         self.settle(1)
         self.assertIn("are the same cluster", str(self.failureResultOf(same.ended, ConfigError).value))
         del self.clusters["c"]
+
+    def test_back_again(self) -> None:
+        """After a move to another cluster, what is new there comes back, and nothing of what came from here."""
+        self.cluster("a")
+        self.cluster("b")
+        self.create("a", "orders", 2)
+        self.send("a", "orders", NUMBERS[:10])
+        self.mirror_all("a", "b", naming="identity")
+        self.send("b", "orders", NUMBERS[10:20])
+        self.send("b", "orders", [b"other"], partition=1)
+        self.mirror_all("b", "a", naming="identity")
+        self.assertEqual(self.values("a", "orders"), NUMBERS[:20])
+        self.assertEqual(self.values("a", "orders", 1), [b"other"])
+        self.send("a", "orders", NUMBERS[20:])
+        self.mirror_all("a", "b", naming="identity")
+        self.assertEqual(self.values("b", "orders"), NUMBERS)
+        self.assertEqual(self.values("b", "orders", 1), [b"other"])
+
+    def test_identity_both_ways(self) -> None:
+        """Of two mirrors without prefixes in opposite directions one stops, and says why, before records go round."""
+        for name in ("a", "b"):
+            self.cluster(name)
+        self.create("a", "orders")
+        self.mirror("a", "b", naming="identity", refresh_interval=2.0)
+        self.settle(5)
+        back = self.mirror("b", "a", naming="identity", refresh_interval=2.0)
+        for number in NUMBERS:
+            self.send("a", "orders", [number])
+            self.settle(1)
+        self.assertEqual(sum("stop that one first" in each for each in back.lines), 1)
+        self.assertEqual(self.values("a", "orders"), NUMBERS)
+        self.assertEqual(self.values("b", "orders"), NUMBERS)
+
+    def test_identity_in_a_ring(self) -> None:
+        """The last of three mirrors without prefixes finds that the records come from its target, by way of another."""
+        for name in ("a", "b", "c"):
+            self.cluster(name)
+        self.create("a", "orders")
+        self.send("a", "orders", NUMBERS)
+        self.mirror_all("a", "b", naming="identity")
+        self.mirror_all("b", "c", naming="identity")
+        last = self.mirror_all("c", "a", naming="identity")
+        self.assertEqual(self.values("a", "orders"), NUMBERS)
+        self.assertIn("come from a", next(iter(last.mirror.status.problems.values())))

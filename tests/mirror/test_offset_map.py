@@ -16,7 +16,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 
 
 def history(steps: list[tuple[int, int, int]]) -> tuple[list[CopiedRange], dict[int, int]]:
     """Ranges with gaps on both sides, and where each record came to lie."""
-    ranges, places, up, down = [], {}, 0, 0
+    ranges, places, up, down = list[CopiedRange](), dict[int, int](), 0, 0
     for gap_up, gap_down, count in steps:
         up, down = up + gap_up, down + gap_down
         ranges.append(CopiedRange(P, up, down, count, up + count))

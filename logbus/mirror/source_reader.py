@@ -1,0 +1,280 @@
+"""
+The topics and partitions that a mirror reads: where it is in each, and what is in the way.
+
+Partitions that cannot be copied are halted; the others go on, and the halted ones are tried again with each look at the
+topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.consumer.consumer_record import Fetched
+from logbus.client.consumer.fetch_options import FetchOptions
+from logbus.client.consumer.fetcher import Fetcher
+from logbus.client.consumer.partition_position import Position, reset_position
+from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets_with_retries
+from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.mirror.mirror_options import MirrorOptions
+from logbus.mirror.mirror_status import MirrorStatus
+from logbus.mirror.origins import Origins
+from logbus.mirror.position_store import CopiedPartition
+from logbus.mirror.replication_policy import Naming
+from logbus.mirror.topic_sync import MirroredTopic, TopicSync
+from logbus.model import TopicPartition
+
+READ_AHEAD = 64 * 1024 * 1024
+"""Bytes of the source that are read ahead."""
+
+ADVICE = {
+    ErrorCode.MESSAGE_TOO_LARGE: "; raise max.message.bytes of the target's topic",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "; raise max.message.bytes of the target's topic",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "; the mirror needs READ at the source, and WRITE at the target",
+    ErrorCode.INVALID_RECORD: "; the target's topic asks for what these records do not have, such as keys if it is "
+    "compacted",
+    ErrorCode.INVALID_TIMESTAMP: "; raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of the "
+    "target's topic",
+}
+
+
+class CopyFailed(LogbusError):
+    """Something was not copied; the transaction has to be aborted."""
+
+
+@define(eq=False)
+class SourceReader:
+    """
+    The source as a session reads it.
+
+    :ivar copied: what the target has, by partition of the source; as of the last committed transaction.
+    :ivar topics: those that are copied, by their names at the source.
+    :ivar halted: partitions that are not copied, and why.
+    :ivar refresh_at: when topics are looked up again, in seconds of the reactor.
+    """
+
+    source: Cluster
+    options: MirrorOptions
+    status: MirrorStatus
+    topic_sync: TopicSync
+    copied: dict[TopicPartition, CopiedPartition] = field(factory=dict)
+    topics: dict[str, MirroredTopic] = field(factory=dict, init=False)
+    halted: dict[TopicPartition, str] = field(factory=dict, init=False)
+    refresh_at: float = field(default=0.0, init=False)
+    origins: Origins = field(init=False)
+    _fetcher: Fetcher = field(init=False)
+    _ends: dict[TopicPartition, int] = field(factory=dict, init=False)
+    _reached: dict[TopicPartition, int] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.origins = Origins(self.source)
+        how = FetchOptions(isolation="read_committed", reset="none", encoded=True, queue_bytes=READ_AHEAD)
+        self._fetcher = Fetcher(self.source, how)
+
+    def close(self) -> None:
+        """Read nothing more."""
+        self._fetcher.close()
+
+    # Topics and positions.
+
+    async def refresh(self) -> None:
+        """Look up topics, and begin with their new partitions and with those that were halted."""
+        self.refresh_at = self.source.reactor.seconds() + self.options.refresh_interval
+        is_first = not self.topics
+        self.topics = await self.topic_sync.refresh()
+        if self._is_unnamed:
+            await self.origins.look()
+            self.topics = {name: each for name, each in self.topics.items() if not self._is_loop(each)}
+        partitions = [TopicPartition(each.name, n) for each in self.topics.values() for n in range(each.partitions)]
+        present = self._fetcher.assigned.partitions
+        new: dict[TopicPartition, Position] = {}
+        for each in partitions:
+            if each in present and self._is_same(each):
+                continue
+            position = self._beginning(each)
+            if position is not None:
+                new[each] = position
+        gone = present - set(partitions)
+        self._fetcher.remove(gone)
+        for each in gone:
+            self.status.ends.pop(each, None)
+        if self.options.until_end and is_first:
+            self._ends = await self._offsets(partitions, LATEST)
+            new.update(await self._offsets([each for each in partitions if new.get(each) == EARLIEST], EARLIEST))
+            new.update({each: self._ends[each] for each in partitions if new.get(each) == LATEST})
+        self.halted = {each: reason for each, reason in self.halted.items() if each not in new}
+        for each, where in new.items():
+            if isinstance(where, int) and where >= 0:
+                self._reached[each] = self.status.positions[each] = where
+        self._fetcher.add(new)
+
+    async def check_origins(self, names: set[str]) -> None:
+        """
+        Look for a mirror in the other direction that copies, once the records of a transaction are there: its
+        offset syncs were committed with them.
+
+        :param names: the topics in the transaction.
+        :raises CopyFailed: there is one.
+        """
+        if not self._is_unnamed:
+            return
+        await self.origins.look()
+        for topic in [each for each in self.topics.values() if each.name in names and self._is_loop(each)]:
+            self._fetcher.remove([TopicPartition(topic.name, n) for n in range(topic.partitions)])
+            self.refresh_at = 0.0
+            raise CopyFailed(f"topic {topic.name}: its records come back")
+
+    @property
+    def _is_unnamed(self) -> bool:
+        return self.options.naming is Naming.IDENTITY
+
+    def _is_loop(self, topic: MirroredTopic) -> bool:
+        """Whether records of a topic that keeps its name are being copied to the source from the target."""
+        source_id, target = topic.ids.source, self.options.target
+        what = f"origin of {topic.name}"
+        if target not in self.origins.of(source_id):
+            return False
+        if (source_id, target) in self.origins.moving or self.origins.copied(source_id, target, 0) is None:
+            self.status.problem(
+                what,
+                f"topic {topic.name}: not copied, since a mirror has its records come from {target}; stop that one "
+                "first, or give both --naming prefix",
+            )
+            return True
+        self.status.solved(what)
+        return False
+
+    def _beginning(self, partition: TopicPartition) -> Position | None:
+        """Where to begin in a partition; None: nowhere."""
+        begins = self._own_beginning(partition)
+        back = self.origins.copied(self.topics[partition.topic].ids.source, self.options.target, partition.partition)
+        if begins is None or back is None or back.end is None:
+            return begins
+        # What the source has from the target, by a mirror that has ended, does not go back.
+        returned = back.end[0]
+        if partition not in self.copied:
+            self.copied[partition] = CopiedPartition(returned, self.topics[partition.topic].ids, back)
+        return returned if not isinstance(begins, int) or begins == EARLIEST else max(begins, returned)
+
+    def _own_beginning(self, partition: TopicPartition) -> Position | None:
+        """The same by what this mirror has copied."""
+        topic, known = self.topics[partition.topic], self.copied.get(partition)
+        if known is not None and known.ids.target != topic.ids.target and known.ids.target.int:
+            self.status.say(f"{partition}: {topic.copy} was created anew at the target; copying from the beginning")
+            del self.copied[partition]
+            known = None
+        if known is None:
+            self.status.solved(f"{topic.name} at the source")
+            return reset_position(self.options.start)
+        if known.ids.source != topic.ids.source and known.ids.source.int:
+            what = f"topic {topic.name}: it was deleted and created anew at the source"
+            if self.options.on_recreated == "stop":
+                self.status.problem(
+                    f"{topic.name} at the source",
+                    f"{what}; delete {topic.copy} at the target to have it copied from the beginning, or say "
+                    "--on-recreated continue to have the new records behind the old ones",
+                )
+                return None
+            self.status.say(f"{what}; its records come behind those that were copied")
+            return EARLIEST
+        self.status.solved(f"{topic.name} at the source")
+        return known.next_offset
+
+    def _is_same(self, partition: TopicPartition) -> bool:
+        """Whether a partition that is read is still that of which records were copied."""
+        known = self.copied.get(partition)
+        return known is None or known.ids == self.topics[partition.topic].ids
+
+    async def _offsets(self, partitions: list[TopicPartition], when: int) -> dict[TopicPartition, int]:
+        found = await list_offsets_with_retries(self.source, dict.fromkeys(partitions, when), committed=True)
+        return {partition: answer.offset for partition, answer in found.items()}
+
+    def is_at_end(self) -> bool:
+        if not self.options.until_end:
+            return False
+        return all(self._reached.get(each, 0) >= end or each in self.halted for each, end in self._ends.items())
+
+    # What was fetched.
+
+    @property
+    def has_data(self) -> bool:
+        """Whether something can be taken."""
+        return self._fetcher.assigned.has_data
+
+    def wait(self) -> Deferred[None]:
+        """Fires when something can be taken."""
+        return self._fetcher.wait()
+
+    def take(self) -> Fetched | None:
+        """What was fetched of some partition; None: nothing that can be copied."""
+        assigned = self._fetcher.assigned
+        while assigned.has_data:
+            partition = assigned.next.partition
+            topic, known = self.topics.get(partition.topic), self.source.known(partition.topic)
+            if topic is None or (known is not None and known.topic_id != topic.ids.source):
+                # It was created anew since: what to do about that is found out with the topics.
+                self._fetcher.remove([partition])
+                self.refresh_at = 0.0
+                continue
+            if (position := assigned.position(partition)) is not None:
+                self._reached.setdefault(partition, position)
+            try:
+                return self._fetcher.take()
+            except ApiError as e:
+                self._handle_error(partition, e)
+        return None
+
+    def advance(self, fetched: Fetched) -> None:
+        """Note that offsets without records were passed."""
+        partition = fetched.partition
+        self._reached[partition] = self.status.positions[partition] = fetched.next_offset
+        self.status.ends[partition] = fetched.high_watermark
+
+    def _handle_error(self, partition: TopicPartition, error: ApiError) -> None:
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._fetcher.remove([partition])
+            Deferred.fromCoroutine(self._find_place(partition)).addErrback(
+                lambda failure: self.halt(partition, f"{partition}: {failure.getErrorMessage()}")
+            )
+            return
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._fetcher.remove([partition])
+            self.refresh_at = 0.0
+            self.status.say(f"{partition}: it is not at the source any more")
+            return
+        advice = ADVICE.get(error.code, "")
+        self.halt(partition, f"{partition}: it cannot be read: {error}{advice}; the others go on")
+
+    async def _find_place(self, partition: TopicPartition) -> None:
+        """Go on where the source still has records."""
+        position = self._reached.get(partition, 0)
+        first = (await self._offsets([partition], EARLIEST))[partition]
+        end = (await self._offsets([partition], LATEST))[partition]
+        if position < first:
+            lost = f"offsets {position} to {first - 1} were deleted at the source before they were copied"
+            place = first
+        else:
+            lost = f"the source ends at offset {end}, and {position} were copied: it has lost some of these"
+            place = end
+        self.status.say(f"{partition}: {lost}; going on at {place}")
+        self._reached[partition] = self.status.positions[partition] = place
+        self._fetcher.add({partition: place})
+
+    def halt(self, partition: TopicPartition, reason: str) -> None:
+        """Copy nothing of a partition until topics are looked up again."""
+        self.halted[partition] = reason
+        self._fetcher.remove([partition])
+        self.status.problem(partition, reason)
+
+    def go_back(self, passed: Mapping[TopicPartition, int]) -> None:
+        """Read again what an aborted transaction had."""
+        present = self._fetcher.assigned.partitions
+        self._fetcher.add({each: self._reached[each] for each in passed if each in present})
+
+    def note_copied(self, passed: Mapping[TopicPartition, int]) -> None:
+        """Note that a transaction was committed, with the next offset of each of its partitions."""
+        for partition, offset in passed.items():
+            self._reached[partition] = self.status.positions[partition] = offset
