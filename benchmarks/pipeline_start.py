@@ -22,7 +22,7 @@ from confluent_kafka import Producer
 from logbus.testing import Broker
 
 TOPIC = "events"
-_PR_SET_CHILD_SUBREAPER = 36
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def children() -> set[int]:
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     asked = parser.parse_args()
     # Spark's Java and its Python workers become children of this process when their parents end.
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with Broker(in_process=False) as broker, tempfile.TemporaryDirectory() as place:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         producer.produce(TOPIC, b'{"user": "u"}')

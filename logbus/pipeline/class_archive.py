@@ -71,6 +71,19 @@ def archive_for(environ: Mapping[str, str], java: str, jars: Path, process: int)
     :param process: the number of this process.
     :returns: None: there is no directory for it that is this user's own.
     """
+    directory = cache_directory(environ)
+    if directory is None:
+        return None
+    try:
+        name = f"spark-{_fingerprint(java, jars)}.jsa"
+        _delete_drafts(directory.glob(f"{name}.*"))
+    except OSError:
+        return None
+    return ClassArchive(directory / name, directory / f"{name}.{process}")
+
+
+def cache_directory(environ: Mapping[str, str]) -> Path | None:
+    """The user's directory for what processes share and run; None: there is none that nobody else may write to."""
     cache = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
     if not cache.startswith("/") or _UNFIT & set(cache):
         return None
@@ -78,13 +91,11 @@ def archive_for(environ: Mapping[str, str], java: str, jars: Path, process: int)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = directory.stat()
-        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return None
-        name = f"spark-{_fingerprint(java, jars)}.jsa"
-        _delete_drafts(directory.glob(f"{name}.*"))
     except OSError:
         return None
-    return ClassArchive(directory / name, directory / f"{name}.{process}")
+    if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return None
+    return directory
 
 
 def _fingerprint(java: str, jars: Path) -> str:

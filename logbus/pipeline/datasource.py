@@ -42,7 +42,9 @@ class LogbusDataSource(DataSource):
         """
         from logbus.pipeline.source import options as source_options
         from logbus.pipeline.source.schema import source_schema
+        from logbus.pipeline.worker_memory import keep_modules
 
+        keep_modules()
         values = source_options.check_source_options(self.options)
         return source_schema(values["includeHeaders"])
 
@@ -106,7 +108,9 @@ class LogbusDataSource(DataSource):
         from logbus.pipeline.sink import options as sink_options
         from logbus.pipeline.sink.columns import sink_columns
         from logbus.pipeline.sink.writers import check_topic
+        from logbus.pipeline.worker_memory import keep_modules
 
+        keep_modules()
         options = sink_options.read_sink_options(self.options, streaming=streaming)
         columns = sink_columns(((each.name, each.dataType.simpleString()) for each in schema.fields), options.topic)
         check_topic(options)

@@ -16,6 +16,7 @@ from logbus.pipeline import Missing, check_packages, register
 from logbus.pipeline.class_archive import ClassArchive, archive_for
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
+from logbus.pipeline.spark_home import lean_home, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +113,8 @@ def session(
     if master is not None and master.startswith("local["):
         # Spark's default of 200 is for clusters: on one machine most of the time would go to empty tasks.
         defaults["spark.sql.shuffle.partitions"] = "8"
-    defaults |= _cheap_start(given, java, is_short, class_archive)
+    home = None if _runs_already() else lean_home(os.environ, master or given.get("spark.master", ""), given)
+    defaults |= _cheap_start(given, java, is_short, class_archive, home)
     if quiet and not os.environ.get("LOGBUS_DEBUG"):
         if "PYSPARK_GATEWAY_PORT" in os.environ:
             defaults["spark.log.level"] = "ERROR"
@@ -125,7 +127,8 @@ def session(
         builder = builder.config(key, value)
     if master is not None:
         builder = builder.master(master)
-    return _started(builder)
+    with spark_home(home):
+        return _started(builder)
 
 
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -138,18 +141,25 @@ _drafted: list[ClassArchive] = []
 """The archive that Java writes as it ends."""
 
 
-def _cheap_start(given: Mapping[str, str], java: str, is_short: bool, write_archive: bool) -> dict[str, str]:
-    """Settings of a session that starts with less processor time; ``given``: those of the user."""
+def _runs_already() -> bool:
+    """Whether there is a Java process, so that it is too late to choose how it starts."""
     from pyspark import SparkContext
 
-    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None:
-        return {}  # Java runs already.
+    return "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None
+
+
+def _cheap_start(
+    given: Mapping[str, str], java: str, is_short: bool, write_archive: bool, home: Path | None
+) -> dict[str, str]:
+    """Settings of a session that starts with less processor time; ``given``: those of the user."""
+    if _runs_already():
+        return {}
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _QUICK)
     found: dict[str, str] = {}
     options = [_QUICK] if is_short else []
     if is_short and not any(name.startswith("spark.ui.") and name != "spark.ui.showConsoleProgress" for name in given):
         found["spark.ui.enabled"] = "false"
-    if (archive := _class_archive(given, java)) and (archive.exists or write_archive):
+    if (archive := _class_archive(given, java, home)) and (archive.exists or write_archive):
         options.append(archive.java_options)
         if not archive.exists:
             _drafted.append(archive)
@@ -158,11 +168,11 @@ def _cheap_start(given: Mapping[str, str], java: str, is_short: bool, write_arch
     return found
 
 
-def _class_archive(given: Mapping[str, str], java: str) -> ClassArchive | None:
+def _class_archive(given: Mapping[str, str], java: str, lean: Path | None) -> ClassArchive | None:
     """The archive that Java is to use or to write; None: the user's settings are of other classes or archives."""
     if any("-Xshare" in text or "Archive" in text or name.endswith("ClassPath") for name, text in given.items()):
         return None
-    home = os.environ.get("SPARK_HOME")
+    home = os.environ.get("SPARK_HOME") if lean is None else str(lean)
     if home is None:
         import pyspark
 

@@ -99,6 +99,6 @@ class ClassArchiveTests(TestCase):
             ("spark.driver.extraJavaOptions", "-Xshare:off"),
             ("spark.driver.extraJavaOptions", "-XX:SharedArchiveFile=/x"),
         ):
-            self.assertIsNone(_class_archive({name: value}, "java 17"))
+            self.assertIsNone(_class_archive({name: value}, "java 17", None))
         with patch.dict(os.environ, {"HADOOP_CONF_DIR": "/x"}):
-            self.assertIsNone(_class_archive({}, "java 17"))
+            self.assertIsNone(_class_archive({}, "java 17", None))

@@ -13,6 +13,7 @@ from logbus.pipeline.source.offset_reader import OffsetReader, topic_ids
 from logbus.pipeline.source.options import SourceOptions
 from logbus.pipeline.source.partition_reader import RangePartition, read_partition, report_data_loss
 from logbus.pipeline.source.pushdown import PushedFilters, push
+from logbus.pipeline.worker_memory import keep_modules
 
 
 class PlainBatchReader(DataSourceReader):
@@ -25,6 +26,7 @@ class PlainBatchReader(DataSourceReader):
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """One task for each offset range. Latest offsets are resolved here."""
+        keep_modules()
         options = self._options
         offset_reader = OffsetReader(options)
         topics = offset_reader.topics()
