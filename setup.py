@@ -3,6 +3,7 @@ Builds the compiled modules; everything else about the package is in ``setup.cfg
 
 * those of ``logbus/compiled.py``: from the source that also runs interpreted
 * in ``logbus/records`` the compiled implementations of ``kernel.py``, ``columnar.py``, ``gathering.py``, ``packing.py``
+* in ``logbus/storage/cleaner`` that of ``offset_map.py``
 * the threads that sync and write files in ``logbus/storage/filesystem``, and those that send slices of files in
   ``logbus/net``
 
@@ -24,6 +25,7 @@ MODULES = [
     Extension("logbus.records._gathering", ["logbus/records/_gathering.pyx"]),
     Extension("logbus.records._packing", ["logbus/records/_packing.pyx"]),
     Extension("logbus.net._send_threads", ["logbus/net/_send_threads.pyx"]),
+    Extension("logbus.storage.cleaner._offset_map", ["logbus/storage/cleaner/_offset_map.pyx"]),
     Extension("logbus.storage.filesystem._sync_threads", ["logbus/storage/filesystem/_sync_threads.pyx"]),
     Extension("logbus.storage.filesystem._write_threads", ["logbus/storage/filesystem/_write_threads.pyx"]),
     *(Extension(name, [str(compiled["source"](name, Path("logbus")))]) for name in compiled["MODULES"]),

@@ -259,6 +259,20 @@ def rewrite_batch(
     return _assemble(rewritten, compress(codec, b"".join(encoded), level))
 
 
+def replace_records(header: BatchHeader, records: Buffer, count: int, max_timestamp: int) -> bytes:
+    """
+    Like :func:`rewrite_batch`, for records that are encoded already, as they were in the batch.
+
+    :param records: some of the batch's own, one after the other, not compressed.
+    :param count: how many they are, at least one.
+    :param max_timestamp: the largest of their timestamps, ms since 1970.
+    """
+    rewritten = header._replace(
+        max_timestamp=header.max_timestamp if header.log_append_time else max_timestamp, record_count=count
+    )
+    return _assemble(rewritten, compress(header.codec, records))
+
+
 @overload
 def decode_batch(
     buf: Buffer, pos: int = 0, *, header: BatchHeader | None = None, limit: int = MAX_DECOMPRESSED

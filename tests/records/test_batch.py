@@ -31,10 +31,11 @@ from logbus.records.batch import (
     encode_marker_batch,
     iter_records,
     read_header,
+    replace_records,
     rewrite_batch,
 )
 from logbus.records.batch_validation import validate_produced
-from logbus.records.compression import Codec
+from logbus.records.compression import Codec, decompress
 from logbus.records.control_records import decode_control_key, encode_control_key
 from logbus.records.header import HEADER, batch_crc
 from tests.records.golden import COMMIT_MARKER, TWO_RECORDS
@@ -198,6 +199,8 @@ class RewriteTests(SynchronousTestCase):
             data = self.a_batch(codec)
             header, records = read_header(data), decode_batch(data)
             thinned = rewrite_batch(header, records[1:4:2])
+            encoded = decompress(header.codec, thinned[HEADER_SIZE:])
+            self.assertEqual(replace_records(header, encoded, 2, records[3].timestamp), thinned)
             after = read_header(thinned)
             self.assertEqual(decode_batch(thinned), records[1:4:2])
             self.assertIsNone(batch_problem(thinned, 0, after))

@@ -5,7 +5,9 @@ Log compaction.
 * ``log_to_clean``: the section of a log to clean, and the segments to merge (pure)
 * ``cleaner_task``: one cleaning of one log
 * ``offset_map``: maps keys to the offsets of their last records
+* ``record_filter``: what is done with each record (pure)
 * ``compaction``: the records and batches that stay (pure)
+* ``implementations``: chooses between the compiled offset map and that in Python
 
 ``LogCleaner`` picks a ``LogToClean``; a ``CleanerTask`` fills the ``OffsetMap``, writes the batches that ``Compaction``
 keeps to a new segment, and replaces the old ones (:mod:`logbus.storage.segment_replacement`).

@@ -17,8 +17,9 @@ from logbus.errors import DecodeError
 from logbus.records.batch import HEADER_SIZE, BatchHeader, iter_batches, read_header
 from logbus.records.checksum import Buffer
 from logbus.storage.cleaner.compaction import Compaction, add_keys
+from logbus.storage.cleaner.implementations import OffsetMap
 from logbus.storage.cleaner.log_to_clean import LogToClean, SegmentGroup
-from logbus.storage.cleaner.offset_map import ENTRY_SIZE, OffsetMap
+from logbus.storage.cleaner.offset_map import ENTRY_SIZE
 from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
 from logbus.storage.producers.aborted_transactions import aborted_index

@@ -22,10 +22,12 @@ from collections.abc import Mapping
 from attrs import define, field
 
 from logbus.errors import ApiError, DecodeError
-from logbus.records.batch import BatchHeader, Record, decode_batch, rewrite_batch
+from logbus.records.batch import HEADER_SIZE, BatchHeader, Record, decode_batch, replace_records, rewrite_batch
 from logbus.records.checksum import Buffer
+from logbus.records.compression import Codec, decompress
 from logbus.records.header import require_crc
-from logbus.storage.cleaner.offset_map import OffsetMap
+from logbus.storage.cleaner.implementations import OffsetMap
+from logbus.storage.cleaner.record_filter import Kept, Section
 from logbus.storage.segments.transaction_index import AbortedTransaction
 
 
@@ -41,9 +43,9 @@ def add_keys(
     :raises DecodeError: the batch is damaged.
     """
     if not header.control and not aborted:
-        for record in _records(data, position, header):
-            if record.key is not None and record.offset >= start and not keys.put(record.key, record.offset):
-                return record.offset
+        full = keys.put_records(_section(data, position, header), start)
+        if full >= 0:
+            return full
     return header.next_offset
 
 
@@ -97,26 +99,31 @@ class Compaction:
         if aborted is not None and aborted.last_offset >= self.end:
             self._in_transaction.add(header.producer_id)
             return whole
-        records = _records(data, position, header)
-        kept = [record for record in records if self._stays(record, header.delete_horizon)] if aborted is None else []
-        self.records += len(records)
-        self.removed += len(records) - len(kept)
-        if kept and header.transactional:
+        section = _section(data, position, header)
+        kept = _NOTHING if aborted is not None else self._kept(section, header.delete_horizon)
+        self.records += section.record_count
+        self.removed += section.record_count - kept.record_count
+        self.keyless += kept.keyless
+        if kept.record_count and header.transactional:
             self._in_transaction.add(header.producer_id)
-        if not kept:
+        if not kept.record_count:
             if self.last_of_producers.get(header.producer_id) != header.last_offset:
                 self._dropped = header
                 self.changed += 1
                 return None
-            if not records:
+            if not section.record_count:
                 return whole
             self.changed += 1
             return rewrite_batch(header, ())
         horizon = self._horizon(header, kept)
-        if horizon is None and len(kept) == len(records):
+        if horizon is None and kept.data is None:
             return whole
         self.changed += 1
-        return rewrite_batch(header, kept, delete_horizon=horizon)
+        left = section if kept.data is None else section._replace(data=kept.data, record_count=kept.record_count)
+        if horizon is not None:
+            # It takes the place of the base timestamp, from which all others are counted.
+            return rewrite_batch(header, left.decode(), delete_horizon=horizon)
+        return replace_records(header, left.data, left.record_count, kept.max_timestamp)
 
     def _left_of_marker(self, data: Buffer, position: int, header: BatchHeader, whole: memoryview) -> Buffer | None:
         producer_id, horizon = header.producer_id, header.delete_horizon
@@ -150,24 +157,37 @@ class Compaction:
             self.changed -= 1
         return rewrite_batch(dropped, ())
 
-    def _stays(self, record: Record, horizon: int | None) -> bool:
-        if record.offset >= self.end:
-            return True
-        if record.key is None:
-            self.keyless += 1
-            return True
-        if self.keys.get(record.key) > record.offset:
-            return False
-        return record.value is not None or horizon is None or self.now_ms < horizon
+    def _kept(self, section: Section, horizon: int | None) -> Kept:
+        return self.keys.keep_records(section, self.end, horizon is not None and self.now_ms >= horizon)
 
-    def _horizon(self, header: BatchHeader, kept: list[Record]) -> int | None:
+    def _horizon(self, header: BatchHeader, kept: Kept) -> int | None:
         """The delete horizon of a batch's tombstones, if it is to be set now."""
         if header.delete_horizon is not None or header.last_offset >= self.end:
             # Beyond the end, older records of their keys remain: a consumer that begins now reads them.
             return None
-        if any(record.value is None and record.key is not None for record in kept):
+        if kept.tombstones:
             return self.now_ms + self.delete_retention_ms
         return None
+
+
+_NOTHING = Kept(b"", 0, 0, False, -1)
+
+
+def _section(data: Buffer, position: int, header: BatchHeader) -> Section:
+    """
+    The records of a batch, decompressed.
+
+    :raises DecodeError: the batch is damaged.
+    """
+    # A rewritten batch gets a new CRC, which must not hide that the bytes were damaged.
+    require_crc(data, position, header)
+    body: Buffer = memoryview(data)[position + HEADER_SIZE : position + header.size]
+    if header.codec != Codec.NONE and (header.record_count or len(body)):
+        try:
+            body = decompress(header.codec, body)
+        except ApiError as error:
+            raise DecodeError(f"the batch at offset {header.base_offset} cannot be read: {error}") from error
+    return Section(body, header.record_count, header.base_offset, header.last_offset_delta, header.base_timestamp)
 
 
 def _records(data: Buffer, position: int, header: BatchHeader) -> list[Record]:

@@ -11,6 +11,12 @@ from hashlib import blake2b
 from mmap import mmap
 from struct import Struct
 
+from logbus.storage.cleaner import record_filter
+from logbus.storage.cleaner.record_filter import Kept, Section
+
+REVISION = 1
+"""Incremented whenever the class changes: a compiled map of another revision is not used."""
+
 DIGEST_SIZE = 16
 """Bytes. Two of a billion keys have the same digest with a probability below 10**-20."""
 
@@ -68,6 +74,14 @@ class OffsetMap:
             return -1
         offset: int = _OFFSET.unpack_from(self._table, at + DIGEST_SIZE)[0]
         return offset
+
+    def put_records(self, section: Section, start: int) -> int:
+        """See :func:`.record_filter.put_records`."""
+        return record_filter.put_records(self, section, start)
+
+    def keep_records(self, section: Section, end: int, drop_tombstones: bool) -> Kept:
+        """See :func:`.record_filter.keep_records`."""
+        return record_filter.keep_records(self, section, end, drop_tombstones)
 
     def _find(self, key: bytes) -> tuple[bytes, int]:
         """The key's digest, and its position in the table, or the free one where it belongs."""
