@@ -26,7 +26,7 @@ _CLONE_NEWNET, _CLONE_NEWUSER = 0x40000000, 0x10000000
 _SIOCSIFFLAGS, _UP_LOOPBACK_RUNNING = 0x8914, 0x49
 
 ROOT = Path(__file__).parent.parent.parent
-EXAMPLES = ROOT / "docs" / "howto" / "line_protocol"
+EXAMPLES = [ROOT / "docs" / "howto" / name for name in ("line_protocol", "delete_policy")]
 #: Seconds for a command that hangs; one that is slow, since the machine is busy, may be so.
 TIMEOUT = 300.0
 DEFAULT_PORTS = (8080, 9092)
@@ -80,12 +80,12 @@ class Session:
 
     def __init__(self, where: Path, isolated: bool, programs: Path) -> None:
         self.where = where
-        examples = where / EXAMPLES.relative_to(ROOT)
-        if not examples.exists():
-            # The checkout, as far as pages need it.
-            # What other processes write there meanwhile may be gone when it is to be copied.
-            passing = shutil.ignore_patterns("__pycache__", "*.cache", "*.new")
-            shutil.copytree(EXAMPLES, examples, ignore=passing)
+        # The checkout, as far as pages need it.
+        # What other processes write there meanwhile may be gone when it is to be copied.
+        passing = shutil.ignore_patterns("__pycache__", "*.cache", "*.new")
+        for each in EXAMPLES:
+            if not (copy := where / each.relative_to(ROOT)).exists():
+                shutil.copytree(each, copy, ignore=passing)
         tools = where / ".tools"
         tools.mkdir()
         # logbus is installed already; test_fresh_clone and test_packaging install it as a reader would.

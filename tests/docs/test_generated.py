@@ -68,6 +68,8 @@ NOT_METRICS = {
     "logbus_server",
     "logbus_topic",
     "logbus_line_protocol",
+    "logbus_delete_policy",
+    "logbus_policies",
     "logbus_lines",
     "logbus_seeds",
     "logbus_simulation",
@@ -75,6 +77,7 @@ NOT_METRICS = {
     "logbus_produced_records",  # the beginning of one, looked for by grep
 }
 CLIENT_KEYS = {
+    "broker.list",
     "auto.offset.reset",
     "batch.size",
     "fetch.max.wait.ms",
