@@ -9,9 +9,10 @@ from functools import partial
 from threading import Thread
 from typing import Any
 
-from attrs import define
+from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
 from logbus.broker.cluster_member import ClusterMember
@@ -26,6 +27,7 @@ from logbus.cluster.remote_log.store_trouble import StoreTrouble
 from logbus.config import keys
 from logbus.coroutines import returns_deferred
 from logbus.model import REMOTE_LOG_METADATA_TOPIC
+from logbus.storage.log import Log
 from logbus.storage.remote.fsspec_storage import FsspecStorage
 from logbus.storage.remote.iremote_storage import RemoteStorage
 from logbus.storage.remote.remote_reader import RemoteReader
@@ -95,6 +97,8 @@ class RemoteLogs:
         """
         config, reactor = env.config, env.reactor
         if not config.get(keys.REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
+            replicas = replication.replicas
+            replicas.logs.housekeeping.remote_log_of = _NoRemoteStorage()
             return cls()
         if storage is None:
             uri, options = config.get(keys.REMOTE_LOG_STORAGE_URI), config.get(keys.REMOTE_LOG_STORAGE_OPTIONS)
@@ -154,6 +158,24 @@ class RemoteLogs:
         replicas.listeners.append(manager)
         manager.register_metrics(env.registry)
         return cls(manager, (readers, copiers), reactor)
+
+
+@define(eq=False)
+class _NoRemoteStorage:
+    """The remote parts of logs on a broker without remote storage: there are none, which is logged once a topic."""
+
+    _seen: set[str] = field(factory=set, init=False)
+    _log = Logger()
+
+    def __call__(self, log: Log) -> None:
+        topic = log.partition.topic
+        if topic not in self._seen:
+            self._seen.add(topic)
+            self._log.error(
+                "{topic} has remote storage, but this broker has remote.log.storage.system.enable=false: what is only "
+                "there cannot be read here, and nothing is deleted locally",
+                topic=topic,
+            )
 
 
 class _DaemonPool(ThreadPool):

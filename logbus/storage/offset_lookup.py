@@ -207,6 +207,9 @@ def offsets_before(log: Log, timestamp: int, max_offsets: int, bound: int | None
     :param bound: replaces all offsets above it, once.
     """
     points = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms()) for segment in log.segments]
+    if log.log_start_offset < points[0][0]:
+        # What is before is in remote storage.
+        points.insert(0, (log.log_start_offset, points[0][1]))
     if log.segments[-1].size:
         points.append((log.log_end_offset, int(log.wall_clock() * 1000)))
     if timestamp == EARLIEST:

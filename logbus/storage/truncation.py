@@ -139,6 +139,9 @@ def _set_end(log: Log, end_offset: int, flusher: LogFlusher) -> None:
     log.flushed_end_offset = min(log.flushed_end_offset, end_offset)
     log.high_watermark = min(log.high_watermark, end_offset)
     log.cleaned_end_offset = min(log.cleaned_end_offset, end_offset)
+    if log.remote is not None:
+        # Other records may take the offsets of those that are in remote storage.
+        log.remote.copied_end = min(log.remote.copied_end, end_offset)
     log.epochs.truncate_end(end_offset)
     for snapshot in snapshot_offsets(log.disk, log.directory):
         if snapshot > end_offset:

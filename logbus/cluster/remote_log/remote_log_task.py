@@ -131,7 +131,9 @@ class RemoteLogTask:
         return partition.is_leader and partition.leader_epoch == epoch and self.replica.log is log
 
     def _note_copied(self, log: Log, remote: RemoteLog) -> None:
-        remote.copied_end = remote.index.copied_end(log.log_start_offset, tuple(log.epochs))
+        # A former leader may have copied more than this log has, before an unclean election.
+        copied_end = remote.index.copied_end(log.log_start_offset, tuple(log.epochs))
+        remote.copied_end = min(copied_end, log.log_end_offset)
 
     # Copying.
 

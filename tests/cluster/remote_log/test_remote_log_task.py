@@ -223,6 +223,67 @@ class RemoteLogTaskTests(SynchronousTestCase):
         self.failureResultOf(broker.work(), ApiError)
         self.assertEqual(broker.storage.objects, {})
 
+    def test_remote_storage_is_turned_off(self) -> None:
+        """The log begins with what is local then, and what is in the store is deleted, if that was asked for."""
+        broker = self.begin()
+        self.append(broker, 7)
+        self.successResultOf(broker.work())
+        self.expire(broker)
+        broker.log.configure(evolve(CONFIG, remote_storage_enable=False))
+        self.assertEqual((broker.log.log_start_offset, broker.log.remote), (6, None))
+        self.successResultOf(broker.work())
+        self.assertEqual(len(self.segments(broker)), 3)
+        broker.log.configure(evolve(CONFIG, remote_storage_enable=False, remote_log_delete_on_disable=True))
+        self.successResultOf(broker.work())
+        self.assertEqual((self.segments(broker), broker.storage.objects), ([], {}))
+
+    def test_copying_is_turned_off(self) -> None:
+        """Nothing more is copied; what is in the store is read."""
+        broker = self.begin()
+        self.append(broker, 5)
+        self.successResultOf(broker.work())
+        broker.config = evolve(CONFIG, remote_log_copy_disable=True)
+        broker.log.configure(broker.config)
+        self.append(broker, 4)
+        self.successResultOf(broker.work())
+        self.expire(broker)
+        self.assertEqual(self.segments(broker), [(0, 2), (2, 4)])
+        self.assertEqual(self.records(broker), list(range(9)))
+
+    def test_a_truncation_below_the_local_start(self) -> None:
+        """After an unclean election the log still begins where it did: what is before is in the store."""
+        broker = self.begin()
+        self.append(broker, 7)
+        self.successResultOf(broker.work())
+        self.expire(broker)
+        self.successResultOf(broker.logs.truncator.restart(broker.log.partition, 3))
+        log = broker.log
+        self.assertEqual((log.log_start_offset, log.local_start_offset, log.log_end_offset), (0, 3, 3))
+        self.append(broker, 2)
+        self.assertEqual(self.records(broker), list(range(5)))
+
+    def test_other_records_after_a_truncation(self) -> None:
+        """Records that replace copied ones after an unclean election are not taken for copied."""
+        broker = self.begin()
+        self.append(broker, 7)
+        self.successResultOf(broker.work())
+        self.successResultOf(broker.logs.truncator.truncate({broker.log.partition: 3}))
+        self.assertEqual(broker.log.remote and broker.log.remote.copied_end, 3)
+        self.successResultOf(broker.work())
+        self.assertEqual(broker.log.remote and broker.log.remote.copied_end, 3)
+        for _ in range(6):
+            append_as_leader(broker.log, batch(b"%08d" % broker.log.log_end_offset), 1)
+        self.expire(broker)
+        self.assertLess(broker.log.local_start_offset, 4)
+        self.successResultOf(broker.work())
+        self.expire(broker)
+        self.assertEqual(self.records(broker), list(range(9)))
+        self.assertEqual(broker.log.local_start_offset, 8)
+        # The copies of the lineage that was given up are deleted.
+        self.assertNotIn(
+            (4, 6), [(s.start_offset, s.end_offset) for s in broker.topic.index(TOPIC_ID, 0) if s.epochs[0][0] == 0]
+        )
+
     def test_stray_objects(self) -> None:
         """Objects without metadata are deleted by the next leader."""
         broker = self.begin()
@@ -326,6 +387,41 @@ class RemoteReadTests(SynchronousTestCase):
                 return broker.log.aborted_transactions(first, end)
             except NotCached as missing:
                 missing.load()
+
+    def test_a_slow_store(self) -> None:
+        """A fetch gets nothing after remote.fetch.max.wait.ms; what was begun is read on, and is there for the next."""
+        broker = self.begin()
+        for i in range(5):
+            append_as_leader(broker.log, batch(b"%08d" % i), 0)
+        self.successResultOf(broker.work())
+        self.expire(broker)
+        slow: list[tuple[Deferred[Any], Any]] = []
+
+        def thread(fn: Any, *args: Any) -> Deferred[Any]:
+            slow.append((Deferred(), lambda: fn(*args)))
+            return slow[-1][0]
+
+        def finish_one() -> None:
+            done, work = slow.pop(0)
+            done.callback(work())
+
+        broker.reader._run = thread
+        missing = self.assertRaises(NotCached, broker.log.read, 0, 100)
+        first, second = missing.load(), missing.load()
+        self.assertEqual(len(slow), 1)
+        broker.clock.advance(0.9)
+        self.assertNoResult(first)
+        finish_one()
+        self.successResultOf(first), self.successResultOf(second)
+        missing = self.assertRaises(NotCached, broker.log.read, 0, 100)
+        waiting = missing.load()
+        broker.clock.advance(1)
+        self.successResultOf(waiting)
+        self.assertIsNone(broker.log.read(0, 100).data)
+        finish_one()
+        found = broker.log.read(0, 100).data
+        assert found is not None
+        self.assertEqual([record.value for record in iter_records(found.read())], [b"%08d" % 0])
 
     def test_offsets_by_timestamp(self) -> None:
         """A search by time begins in the store."""

@@ -1,0 +1,81 @@
+"""The remote segments of topics that are gone."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.cluster.remote_log.deleted_topics import DeletedTopics
+from logbus.storage.remote.remote_log_index import RemoteLogIndex
+from logbus.storage.remote.remote_log_segment import RemoteLogSegment
+from tests.storage.remote.test_remote_log_index import index_of, remote
+
+
+@define
+class Led:
+    """A metadata topic with one partition, which this broker leads, and one user partition in it."""
+
+    index: RemoteLogIndex
+
+    def led(self) -> list[int]:
+        return [0]
+
+    async def caught_up(self, number: int) -> None:
+        pass
+
+    def indexes(self, number: int) -> list[tuple[UUID, int, RemoteLogIndex]]:
+        return [(UUID(int=1), 3, self.index)] if len(self.index) else []
+
+
+@define
+class Known:
+    """Metadata that know some topics."""
+
+    topics: set[UUID] = field(factory=set)
+
+    def topic_by_id(self, topic_id: UUID) -> object:
+        return topic_id if topic_id in self.topics else None
+
+
+class DeletedTopicsTests(SynchronousTestCase):
+    """Who deletes what, and when."""
+
+    def test_after_a_while(self) -> None:
+        """A topic must be unknown for a minute without a break, and readable, before its segments are deleted."""
+        known, index, clock, gone = (
+            Known(),
+            index_of(remote(1, 0, 4), remote(2, 4, 8)),
+            Clock(),
+            list[RemoteLogSegment](),
+        )
+        unreadable: set[str] = set()
+        metadata: Any = known
+        topic: Any = Led(index)
+        deleted = DeletedTopics(metadata, topic, clock.seconds, lambda: frozenset(unreadable))
+
+        async def delete_one(segment: RemoteLogSegment) -> None:
+            gone.append(segment)
+            index.forget(segment.segment_id)
+
+        def run(seconds: float) -> int:
+            clock.advance(seconds)
+            self.successResultOf(Deferred.fromCoroutine(deleted.delete(delete_one)))
+            return len(gone)
+
+        known.topics.add(UUID(int=1))
+        self.assertEqual(run(100), 0)
+        known.topics.clear()
+        self.assertEqual([run(0), run(59)], [0, 0])
+        known.topics.add(UUID(int=1))
+        self.assertEqual(run(2), 0)
+        known.topics.clear()
+        self.assertEqual([run(0), run(59)], [0, 0])
+        unreadable.add("orders")
+        self.assertEqual(run(60), 0)
+        unreadable.clear()
+        self.assertEqual([run(1), run(99)], [2, 2])
