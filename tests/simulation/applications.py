@@ -18,8 +18,6 @@ _READING: dict[str, Any] = {
     "enable_auto_commit": False,
     "auto_offset_reset": "earliest",
     "session_timeout": 10.0,
-    # For as long, and a bit more, a member waits for the answer of a coordinator whose machine lost its power.
-    "max_poll_interval": 60.0,
 }
 
 

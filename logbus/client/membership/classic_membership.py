@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, TimeoutError
 from twisted.internet.interfaces import IDelayedCall
 
 from logbus.client.cluster.cluster import Cluster
@@ -107,6 +107,7 @@ class ClassicMembership(Membership):
 
     def _do(self, actions: Sequence[Action]) -> None:
         self._remember()
+        self._drop_void_request()
         for action in actions:
             if isinstance(action, SendJoinGroup):
                 self._request(self._join, self._state_machine.turn, action.wait)
@@ -116,13 +117,16 @@ class ClassicMembership(Membership):
                 self._start(self._leave(action))
             else:
                 self._do_common(action)
+        if self._state_machine.sends_heartbeats and self._heartbeat_timer is None and not self._is_heartbeating:
+            self._heartbeat_timer = self._clock.callLater(self.options.heartbeat_interval, self._send_heartbeat)
+        self._commits.settle()
+
+    def _drop_void_request(self) -> None:
+        """Stop waiting for a response that comes too late. The next one would have to wait for it on its connection."""
         if self._joining is not None and self._joining[0] != self._state_machine.turn:
             (_, task), self._joining = self._joining, None
             task.cancel()
             self._cluster.close_lane(self._lane)
-        if self._state_machine.sends_heartbeats and self._heartbeat_timer is None and not self._is_heartbeating:
-            self._heartbeat_timer = self._clock.callLater(self.options.heartbeat_interval, self._send_heartbeat)
-        self._commits.settle()
 
     @property
     def is_settled(self) -> bool:
@@ -274,12 +278,13 @@ class ClassicMembership(Membership):
         wait = self.options.heartbeat_interval
         failed: ErrorCode | None = None
         try:
-            seconds = min(self._cluster.timeout, self.options.session_timeout)
-            code = (await self._coordinator.ask(request, seconds=seconds)).error_code
+            seconds = self._heartbeat_patience()
+            asking = Deferred.fromCoroutine(self._coordinator.ask(request, seconds=seconds))
+            code = (await asking.addTimeout(seconds, self._clock)).error_code
             if code:
                 raise api_error(code, f"group {sent.group_id!r}")
-        except LogbusError as e:
-            failed = code_of(e)
+        except (LogbusError, TimeoutError) as e:
+            failed = code_of(e) if isinstance(e, LogbusError) else ErrorCode.COORDINATOR_NOT_AVAILABLE
             self._coordinator.noticed(failed)
             wait = min(wait, self._cluster.backoff.most)
         finally:
@@ -289,6 +294,14 @@ class ClassicMembership(Membership):
         # Ignore an error of an earlier generation.
         if failed is not None and self.metadata == sent:
             self._do(self._state_machine.heartbeat_answered(failed))
+
+    def _heartbeat_patience(self) -> float:
+        """
+        Seconds for a heartbeat, with its connection. It begins one interval after an answer at the latest, and has
+        failed when the session is over, so that a member notices then that its coordinator is gone.
+        """
+        interval, session = self.options.heartbeat_interval, self.options.session_timeout
+        return min(self._cluster.timeout, max(session - interval, interval))
 
     async def _leave(self, action: SendLeaveGroup) -> None:
         instance = self.options.group_instance_id

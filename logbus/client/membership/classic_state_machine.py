@@ -29,7 +29,7 @@ from logbus.client.membership.classic_states import (
     SendSyncGroup,
     reaction_to,
 )
-from logbus.client.membership.failures import membership_failure
+from logbus.client.membership.failures import ELSEWHERE, membership_failure
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
 
@@ -218,9 +218,14 @@ class ClassicStateMachine:
         return [SendJoinGroup(wait=True)]
 
     def heartbeat_answered(self, code: ErrorCode) -> list[Action]:
-        """Heartbeat failed. Errors of an unavailable coordinator are ignored."""
+        """
+        Heartbeat failed. Errors of an unavailable coordinator are ignored, but by a member that waits for SyncGroup:
+        the coordinator that got it is gone, and may have left a connection that shows nothing.
+        """
         reaction = reaction_to(code)
         if reaction is ErrorReaction.WAIT:
+            if self.phase is ClassicMemberState.SYNCING and code in ELSEWHERE:
+                return self.refused(code)
             return []
         if reaction is ErrorReaction.FATAL:
             return self._fail(code)

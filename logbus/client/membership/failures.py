@@ -1,9 +1,12 @@
-"""Error messages for memberships that have ended, with advice."""
+"""Errors that memberships get: signs that a coordinator is gone, and messages with advice for those that end it."""
 
 from __future__ import annotations
 
 from logbus.client.membership.interface import MembershipFailed
 from logbus.errors import ErrorCode
+
+ELSEWHERE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+"""Errors of a broker that is not the group's coordinator (any more)."""
 
 _ADVICE = {
     ErrorCode.FENCED_INSTANCE_ID: "another consumer uses group_instance_id {instance!r} now: give each its own",

@@ -9,13 +9,11 @@ from twisted.internet.defer import Deferred
 
 from logbus.client.cluster.cluster import Cluster, Node
 from logbus.client.cluster.coordinators import Coordinators
+from logbus.client.membership.failures import ELSEWHERE
 from logbus.client.retry import Unreachable
-from logbus.errors import ApiError, Disconnected, ErrorCode
+from logbus.errors import ApiError, Disconnected
 from logbus.net.channel import Channel
 from logbus.wire.connection import api_key_of
-
-ELSEWHERE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
-"""Errors of a broker that is not the group's coordinator (any more)."""
 
 
 @define(eq=False)

@@ -200,6 +200,16 @@ class RebalancingTests(SynchronousTestCase):
             (failed,) = one.listener_done()
             assert isinstance(failed, ReportFailure)
 
+    def test_no_coordinator_while_syncing(self) -> None:
+        """SyncGroup went to a coordinator that is gone: it is not answered any more, and the member joins again."""
+        for code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
+            one = member(ClassicMemberState.SYNCING)
+            turn = one.turn
+            assert one.heartbeat_answered(code) == [SendJoinGroup(wait=True)]
+            assert (one.phase, one.member_id) == (ClassicMemberState.JOINING, "m")
+            assert one.turn > turn
+        assert member(ClassicMemberState.SYNCING).heartbeat_answered(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) == []
+
     def test_fenced_while_the_listener_is_busy(self) -> None:
         """The current call ends; then the rest is lost."""
         one = member(ClassicMemberState.ASSIGNING, places("t", 0))

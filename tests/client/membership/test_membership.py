@@ -409,6 +409,34 @@ class ClassicFailoverTests(FailoverCase):
         """Members find the next, and go on as they were."""
         self.fail_over()
 
+    def test_the_coordinator_loses_its_power(self) -> None:
+        """
+        A member that waits for SyncGroup then has a connection that shows nothing. It finds the next coordinator when
+        its session is over at the latest, since its heartbeats are not answered, and not when its patience with the
+        rebalance ends.
+        """
+        a = self.member("t", session_timeout=10.0, heartbeat_interval=3.0)
+        self.until(lambda: self.balanced(a))
+
+        async def never() -> Any:
+            await Deferred()
+
+        sync, a._sync = a._sync, never  # type: ignore[attr-defined]  # the leader, whom the other waits for
+        b = self.member("t", session_timeout=10.0, heartbeat_interval=3.0)
+        self.until(lambda: b.state == "syncing")
+        self.cluster.settle(4)  # a heartbeat, so that its connection is there, too
+        a._sync = sync  # type: ignore[attr-defined]
+        coordinator = self.coordinator()
+        for end in list(self.cluster.network.ends):
+            if end.mine == coordinator:  # the other end hears nothing of it
+                end.open = False
+                self.cluster.network.ends.remove(end)
+        self.cluster.kill(coordinator)
+        self.cluster.settle(2)
+        assert b.state == "syncing"
+        self.until(lambda: b.state != "syncing", 9)
+        self.until(lambda: self.balanced(a, b), 60)
+
 
 class ConsumerFailoverTests(FailoverCase):
     """The consumer protocol."""
