@@ -30,6 +30,7 @@ from logbus.admin.site import AdminSite
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, PartitionImage
 from logbus.conditions import Conditions
 from logbus.config.config_view import ConfigView
+from logbus.config.topic_config import TopicConfig
 from logbus.coordination.group_lag_history import LagHistory
 from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.group_offsets import CommittedOffset
@@ -56,6 +57,7 @@ def replica(topic: str, partition: int, **log: Any) -> Any:
     values = {"log_start_offset": 0, "log_end_offset": 10, "size": 700, "has_producers": False, **log}
     values.setdefault("producers_in_memory", None)
     values.setdefault("producers", {})
+    values.setdefault("config", TopicConfig())
     return SimpleNamespace(
         topic_partition=TopicPartition(topic, partition),
         high_watermark=9,

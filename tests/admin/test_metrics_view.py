@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.replication.partition_metrics import SERIES
+from logbus.config.topic_config import TopicConfig
 from logbus.exposition import OPENMETRICS, SLICE_SAMPLES, TEXT, process_families, render, wants_openmetrics
 from logbus.metrics import Family, Registry, Sample
 from tests.admin.harness import World, replica
@@ -164,6 +165,16 @@ class MetricsViewTests(SynchronousTestCase):
         self.assertEqual(values["logbus_partition_size_bytes", labels], 700)
         self.assertEqual(values["logbus_partition_leader", labels], 1)
         self.assertEqual(values["logbus_partition_in_sync_replicas", labels], 1)
+        self.assertNotIn(("logbus_partition_cleaned_end_offset", labels), values)
+
+    def test_compacted_partitions(self) -> None:
+        """How far a log is cleaned is told of those that are compacted."""
+        self.world.view.update(cluster={"admin.metrics.per.partition": "true"})
+        config = TopicConfig(cleanup_policy=frozenset({"compact"}))
+        self.world.replicas.add(replica("state", 3, config=config, cleaned_end_offset=7))
+        values = read(self.world.ask("GET", "/metrics").body.decode(), False)
+        found = {labels: value for (name, labels), value in values.items() if name.endswith("_cleaned_end_offset")}
+        self.assertEqual(found, {(("partition", "3"), ("topic", "state")): 7})
 
     def test_series_are_limited(self) -> None:
         """What is past the limit is summed, and told of."""
@@ -196,7 +207,8 @@ class MetricsViewTests(SynchronousTestCase):
             turns.append(time.process_time() - started)
             lines += connection.take().count(b"logbus_partition")
         connection.lose()
-        self.assertGreater(lines, len(SERIES) * 2_000)
+        # One of them is that of compacted logs.
+        self.assertGreater(lines, (len(SERIES) - 1) * 2_000)
         self.assertGreater(len(turns), len(SERIES) * 2_000 // SLICE_SAMPLES)
         turns.sort()
         self.assertLess(turns[len(turns) * 99 // 100], 0.02)

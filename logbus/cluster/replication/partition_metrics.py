@@ -1,5 +1,5 @@
 """
-Metrics of single partitions: seven series each, so they are off by default (``admin.metrics.per.partition``).
+Metrics of single partitions: seven or eight series each, so they are off by default (``admin.metrics.per.partition``).
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ SERIES: tuple[tuple[str, str, Callable[[Replica], int | None]], ...] = (
         _last_stable_offset,
     ),
     ("size_bytes", "Bytes of the log.", lambda replica: replica.log.size),
+    (
+        "cleaned_end_offset",
+        "Offset up to which a compacted log was cleaned.",
+        lambda replica: replica.log.cleaned_end_offset if replica.log.config.compacted else None,
+    ),
     ("leader", "1 where this broker leads the partition.", lambda replica: int(replica.partition.is_leader)),
     (
         "in_sync_replicas",

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, DecodeError, LogbusError, StorageError
-from logbus.metrics import Registry, metric
+from logbus.metrics import Family, Registry, Sample, metric
 from logbus.storage.cleaner.cleaner_task import CleanerTask
 from logbus.storage.cleaner.log_to_clean import LogToClean, cleanable_section
 from logbus.storage.log import Log
@@ -66,6 +66,14 @@ class LogCleaner(LogWorker):
             "Partitions that cannot be compacted, and grow.",
             read=lambda: len(self.uncleanable),
         )
+        registry.add_source(lambda: [self._uncleanable_logs()])
+
+    def _uncleanable_logs(self) -> Family:
+        """A series for each log that cannot be cleaned, while there is one."""
+        name = "logbus_uncleanable_partition"
+        logs = [log.partition for log in self.uncleanable]
+        samples = (Sample(name, (("topic", topic), ("partition", str(number))), 1) for topic, number in logs)
+        return Family(name, "1 for each partition that cannot be compacted.", "gauge", samples)
 
     # -- Start and stop
 

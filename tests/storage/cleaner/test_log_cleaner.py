@@ -13,6 +13,7 @@ from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
+from logbus.metrics import Registry
 from logbus.model import TopicPartition
 from logbus.records.batch import iter_batches, iter_records
 from logbus.records.compression import Codec
@@ -628,6 +629,15 @@ class FailureTests(CleanerCase):
         self.assertEqual([event["partition"] for event in errors], [self.log.partition])
         self.assertIn("CRC", errors[0]["why"])
         self.assertEqual(list(self.manager.cleaner.uncleanable), [self.log])
+        registry = Registry()
+        self.manager.cleaner.register_metrics(registry)
+        named = [
+            sample.labels
+            for family in registry.collect()
+            for sample in family.samples
+            if sample is not None and family.name == "logbus_uncleanable_partition"
+        ]
+        self.assertEqual(named, [(("topic", PARTITION.topic), ("partition", str(PARTITION.partition)))])
         self.assertGreater(other.cleaned_end_offset, 0)
         with capturedLogs() as captured:
             self.clean()
