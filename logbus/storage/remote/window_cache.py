@@ -16,6 +16,9 @@ from uuid import UUID
 
 from attrs import define, field
 
+MOST_WINDOWS = 256
+"""Windows that are kept: those of small segments would use up the descriptors, of which each has two."""
+
 
 class WindowKey(NamedTuple):
     """A window of a segment, by the position of its first byte."""
@@ -109,7 +112,7 @@ class WindowCache:
             self.size -= len(before.data)
         self._windows[key] = window
         self.size += len(window.data)
-        while self.size > self.limit and len(self._windows) > 1:
+        while (self.size > self.limit or len(self._windows) > MOST_WINDOWS) and len(self._windows) > 1:
             _, old = self._windows.popitem(last=False)
             self.size -= len(old.data)
 
