@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from logbus.pipeline.blocking.connection_settings import ConnectionSettings
 from logbus.pipeline.source.offset_reader import OffsetReader
 from logbus.pipeline.source.options import SourceOptions
 
@@ -22,7 +21,7 @@ def check_topics(
 
     :returns: the number of offsets to read now; None: reading does not begin at the options' position.
 
-    :param tell: is called with a message if no broker answers for some time.
+    :param tell: is called with a message if no broker answers for some time, or not at the addresses they advertise.
     :param is_new: reading begins at the options' position; else at offsets that only Spark can read, and topics that
         are gone may have been read to their end.
     :param patience: seconds until that message.
@@ -32,29 +31,35 @@ def check_topics(
     """
     offset_reader = OffsetReader(options)
     try:
-        with _telling_of_silence(options.settings, tell, patience):
+        where, left = _addresses(options.settings.bootstrap), options.settings.retry_timeout - patience
+        then = f"; still trying for {left:g} s (--kafka default.api.timeout.ms)" if left > 0 else ""
+        with _telling(tell, f"no broker has answered for {patience:g} s at {where}{then}", patience):
             offset_reader.brokers.metadata(())
         partitions = offset_reader.partitions(offset_reader.topics(() if is_new else None))
         if not is_new:
             return None
-        starts = offset_reader.resolve(options.starting, partitions, ending=False)
-        ends = offset_reader.resolve(options.ending, partitions, ending=True)
+        named = _addresses((each.host, each.port) for each in offset_reader.brokers.nodes.values())
+        silence = f"{where} has answered that the brokers are at {named}, and from there no answer has come for"
+        with _telling(tell, f"{silence} {patience:g} s{then}; see the brokers' advertised.listeners", patience):
+            starts = offset_reader.resolve(options.starting, partitions, ending=False)
+            ends = offset_reader.resolve(options.ending, partitions, ending=True)
         return sum(max(0, ends[each] - start) for each, start in starts.items())
     finally:
         offset_reader.brokers.release()
 
 
 @contextmanager
-def _telling_of_silence(settings: ConnectionSettings, tell: Callable[[str], None], patience: float) -> Iterator[None]:
-    """A context that is left when a broker has answered, or none has until the time is over."""
-    where = ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in settings.bootstrap)
-    left = settings.retry_timeout - patience
-    then = f"; still trying for {left:g} s (--kafka default.api.timeout.ms)" if left > 0 else ""
+def _telling(tell: Callable[[str], None], sentence: str, patience: float) -> Iterator[None]:
+    """A context that is left when brokers have answered, or none has until the time is over; the sentence tells."""
     # A thread, since an attempt may itself wait for longer, such as for a host that drops packets.
-    timer = threading.Timer(patience, tell, [f"no broker has answered for {patience:g} s at {where}{then}"])
+    timer = threading.Timer(patience, tell, [sentence])
     timer.daemon = True
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
+
+
+def _addresses(pairs: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in pairs)

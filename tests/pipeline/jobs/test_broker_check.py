@@ -12,10 +12,13 @@ import pytest
 
 from logbus.cli.app import run_app
 from logbus.errors import ApiError
-from logbus.pipeline.errors import OptionError, Unreachable
+from logbus.pipeline.errors import Disconnected, OptionError, Unreachable
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.streaming_query import QuerySettings
 from logbus.pipeline.source.options import read_source_options
+from logbus.testing import Broker
+from logbus.testing.placement import Placement
+from tests.pipeline.committed_messages import create_topic
 from tests.pipeline.socket_cluster import SocketCluster
 
 QUICK = {
@@ -87,6 +90,30 @@ def test_silence() -> None:
             check(address, Told(), subscribe="x", patience=0.0625, **{"kafka.default.api.timeout.ms": "1000"})
     assert told == [
         f"no broker has answered for 0.0625 s at {address}; still trying for 0.9375 s (--kafka default.api.timeout.ms)"
+    ]
+
+
+def test_wrong_advertised_address() -> None:
+    """It is told of with the address, and how long it is tried; the error names it, too."""
+    told: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as nobody, Broker() as broker:
+        create_topic(broker.bootstrap, "orders", 1)
+        wrong, bootstrap = f"127.0.0.1:{nobody.getsockname()[1]}", broker.bootstrap
+        broker.stop()
+        broker.placement = Placement(advertised=("127.0.0.1", nobody.getsockname()[1]))
+        broker.start()
+
+        class Told(list[str]):
+            def append(self, line: str) -> None:
+                told.append(line)
+                nobody.close()  # Now it refuses connections, which ends the wait.
+
+        given = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "60000"}
+        with pytest.raises(Disconnected, match=wrong):
+            check(bootstrap, Told(), subscribe="orders", patience=0.0625, **given)
+    assert told == [
+        f"{bootstrap} has answered that the brokers are at {wrong}, and from there no answer has come for 0.0625 s; "
+        "still trying for 1.9375 s (--kafka default.api.timeout.ms); see the brokers' advertised.listeners"
     ]
 
 
