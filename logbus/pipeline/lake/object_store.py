@@ -1,5 +1,6 @@
 """
-The places that data files are written to directly: a local directory, or one of an object store, through Arrow.
+The places that data files are written to directly: a local directory, or one of an object store or of HDFS, through
+Arrow.
 
 Options are named as the stores' own programs and delta-rs name them, and the environment variables are: those that are
 not given come from the environment of the process that creates the store, and go to Spark's tasks from there. Without
@@ -10,16 +11,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 from attrs import field, frozen
 
+from logbus.extras import install_hint
 from logbus.pipeline.errors import LakeError, OptionError
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
 GCS_SCHEMES = ("gs", "gcs")
 AZURE_SCHEMES = ("abfs", "abfss")
+HDFS_SCHEME = "hdfs"
 
 S3_OPTIONS = (
     "AWS_ENDPOINT_URL",
@@ -39,12 +43,15 @@ AZURE_OPTIONS = (
 )
 
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("", "file"), ()),
+    **dict.fromkeys(("", "file", HDFS_SCHEME), ()),
     **dict.fromkeys(S3_SCHEMES, S3_OPTIONS),
     **dict.fromkeys(GCS_SCHEMES, GCS_OPTIONS),
     **dict.fromkeys(AZURE_SCHEMES, AZURE_OPTIONS),
 }
-_EXAMPLES = "/lake/views, s3://bucket/views, gs://bucket/views or abfss://container@account.dfs.core.windows.net/views"
+_EXAMPLES = (
+    "/lake/views, hdfs://host:8020/views, s3://bucket/views, gs://bucket/views or "
+    "abfss://container@account.dfs.core.windows.net/views"
+)
 
 _AZURE_HOSTS = (".dfs.core.windows.net", ".blob.core.windows.net")
 """What the URL of an account's container ends with; others are given by AZURE_STORAGE_ENDPOINT."""
@@ -76,8 +83,8 @@ class ArrowStore:
     A directory at a URL or a local path.
 
     :param given: options, such as ``{"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"}``; others are the environment's.
-    :raise LakeError: no store is known for the URL's scheme, or an account of Azure is not known.
-    :raise OptionError: an option is none of the store's, or an endpoint is no URL.
+    :raise LakeError: no store is known for the URL's scheme, or an account of Azure or a namenode is not known.
+    :raise OptionError: an option is none of the store's, an endpoint is no URL, or HDFS needs a package.
     """
 
     _url: str
@@ -86,8 +93,11 @@ class ArrowStore:
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "_options", store_options(self._url, self._given))
-        if split_scheme(self._url)[0] in AZURE_SCHEMES:
+        scheme, _ = split_scheme(self._url)
+        if scheme in AZURE_SCHEMES:
             _azure(self._url, self._options)
+        if scheme == HDFS_SCHEME:
+            _check_hdfs(self._url)
 
     @property
     def url(self) -> str:
@@ -97,6 +107,8 @@ class ArrowStore:
         """See :class:`Store`."""
         if (local := self.local_root()) is not None:
             return str(local)
+        if split_scheme(self.url)[0] == HDFS_SCHEME:
+            return f"/{_host_and_path(self.url)[1]}"
         bucket, slash, path = split_scheme(self.url)[1].lstrip("/").partition("/")
         return bucket.partition("@")[0] + slash + path
 
@@ -122,6 +134,8 @@ class ArrowStore:
                 return fs.GcsFileSystem(**_gcs(self._options))
             if scheme in AZURE_SCHEMES:
                 return fs.AzureFileSystem(**_azure(self.url, self._options))
+            if scheme == HDFS_SCHEME:
+                return fs.PyFileSystem(fs.FSSpecHandler(_hdfs(self.url)))
         except (pa.ArrowException, OSError, ValueError) as e:
             raise LakeError(f"{self.url}: {e}") from e
         return fs.LocalFileSystem()
@@ -176,6 +190,31 @@ def _gcs(options: Mapping[str, str]) -> dict[str, Any]:
         return {}
     scheme, _, host = endpoint.rpartition("://")
     return {"endpoint_override": host.rstrip("/"), "scheme": scheme or "http", "anonymous": True}
+
+
+def _host_and_path(url: str) -> tuple[str, str]:
+    rest = split_scheme(url)[1]
+    host, _, path = rest.removeprefix("//").partition("/") if rest.startswith("//") else ("", "", rest.lstrip("/"))
+    return host, path
+
+
+def _check_hdfs(url: str) -> None:
+    if not _host_and_path(url)[0]:
+        raise LakeError(
+            f"{url}: the namenode is not known; give hdfs://HOST:PORT/PATH, or hdfs://NAMESERVICE/PATH with "
+            "hdfs-site.xml in HADOOP_CONF_DIR"
+        )
+    if find_spec("hdfs_native") is None:
+        raise OptionError(
+            f"{url}: a table of this format on HDFS needs the package hdfs-native: {install_hint('hdfs')}"
+        )
+
+
+def _hdfs(url: str) -> Any:
+    from hdfs_native.fsspec import HdfsFileSystem
+
+    host, _, port = _host_and_path(url)[0].partition(":")
+    return HdfsFileSystem(host, int(port) if port else None)
 
 
 def _azure(url: str, options: Mapping[str, str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from logbus.pipeline.errors import ClaimLost, LakeError
+from logbus.pipeline.errors import ClaimLost
 from logbus.pipeline.jobs.event_stream import EventStream
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.outputs import ToTable
@@ -21,6 +21,7 @@ from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker
 from tests.pipeline.conftest import CACHE
 from tests.pipeline.hdfs_server import HdfsServer
+from tests.pipeline.lake.claims import check_claims
 from tests.pipeline.load_fixtures import BASE, HOUR, fill, load, make
 
 if TYPE_CHECKING:
@@ -41,9 +42,10 @@ def hdfs() -> Iterator[str]:
         yield server.url
 
 
-def _places(spark: SparkSession, url: str) -> list[tuple[int, int]]:
+def _places(spark: SparkSession, urls: Any) -> list[tuple[int, int]]:
     """What any reader of Parquet finds, with what is there twice."""
-    return sorted(tuple(row) for row in spark.read.parquet(url).select("partition", "offset").collect())
+    paths = [urls] if isinstance(urls, str) else urls
+    return sorted(tuple(row) for row in spark.read.parquet(*paths).select("partition", "offset").collect())
 
 
 def test_parquet(spark: SparkSession, broker: Broker, hdfs: str) -> None:
@@ -71,8 +73,41 @@ def test_parquet(spark: SparkSession, broker: Broker, hdfs: str) -> None:
     table = table_at(spark, url)
     assert sorted(row["offset"] for row in table.read_quarantine().collect()) == [0, 0, 5, 5, 10, 10, 15, 15]
     assert load(spark, broker, url, topic, **into).batches == 0
-    with pytest.raises(LakeError, match="to hdfs: directly"):
-        load(spark, broker, f"{hdfs}/lake/delta", topic, format="delta", **into)  # type: ignore[arg-type]
+
+
+def test_delta(spark: SparkSession, broker: Broker, hdfs: str) -> None:
+    """The same of Delta Lake, which delta-rs commits and Spark's tasks write without Hadoop's library."""
+    pytest.importorskip("deltalake")
+    pytest.importorskip("hdfs_native")
+    from deltalake import DeltaTable
+
+    url: Any = f"{hdfs}/lake/delta"
+    topic = make(broker)
+    fill(broker, topic, [b'{"e": %d}' % number if number % 5 else b"odd" for number in range(20)])
+    into: dict[str, Any] = {"payload": PAYLOAD, "batch_offsets": 10, "format": "delta"}
+
+    def overtake(line: str) -> None:
+        if line.startswith("commit "):
+            table_at(spark, url).claim()
+
+    with pytest.raises(ClaimLost, match="two jobs write to one table"):
+        load(spark, broker, url, topic, JobControl(overtake), **into)
+    report = load(spark, broker, url, topic, **into)
+    assert (report.offsets, report.batches) == (10, 1)
+    good, odd = ([each for each in range(20) if bool(each % 5) is wanted] for wanted in (True, False))
+    table = table_at(spark, url)
+    assert sorted(row["offset"] for row in table.read().collect()) == good
+    assert sorted(row["offset"] for row in table.read_quarantine().collect()) == odd
+    assert table.optimize(min_files=2, target_bytes=1 << 20).files_after == 2, "with the quarantine's"
+    assert _places(spark, DeltaTable(url).file_uris()) == [(0, each) for each in good]
+    assert table.vacuum(before_ms=0).files == 0
+
+
+def test_one_commit_of_a_number(hdfs: str) -> None:
+    """Jobs that claim a table of Delta Lake at the same moment each get a number of their own."""
+    pytest.importorskip("deltalake")
+    pytest.importorskip("hdfs_native")
+    check_claims(f"{hdfs}/lake/claims")
 
 
 def test_windows(spark: SparkSession, broker: Broker, hdfs: str) -> None:

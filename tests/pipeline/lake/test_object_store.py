@@ -55,7 +55,15 @@ def test_secrets_are_not_shown() -> None:
 
 def test_refusals() -> None:
     """The URL and what it takes are named."""
-    with pytest.raises(LakeError, match=r"hdfs://host/lake: .* to hdfs: directly; a table can be at /lake/views"):
+    with pytest.raises(LakeError, match=r"ftp://host/lake: .* to ftp: directly; a table can be at /lake/views"):
+        ArrowStore("ftp://host/lake")
+    for url in ("hdfs:///lake", "hdfs:/lake"):
+        with pytest.raises(LakeError, match=f"^{url}: the namenode is not known; give hdfs://HOST:PORT/PATH, or "):
+            ArrowStore(url)
+    with (
+        mock.patch("logbus.pipeline.lake.object_store.find_spec", return_value=None),
+        pytest.raises(OptionError, match=r"on HDFS needs the package hdfs-native: run pip install '.\[hdfs\]'"),
+    ):
         ArrowStore("hdfs://host/lake")
     with pytest.raises(OptionError, match="AWS_REGION is no option of a local directory; it takes none"):
         ArrowStore("/lake", {"AWS_REGION": "eu"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,12 @@ from logbus.pipeline.lake.offset_set import OffsetSet
 from tests.pipeline.azure_server import ACCOUNT, AzureServer
 from tests.pipeline.conftest import CACHE
 from tests.pipeline.gcs_server import GcsServer
+from tests.pipeline.lake.claims import check_claims
 from tests.pipeline.lake.iceberg.fixtures import NAME, catalog_in, change, rows
 from tests.pipeline.lake.iceberg.fixtures import SCHEMA as ICEBERG_SCHEMA
 from tests.pipeline.lake.test_delta_log import SCHEMA, offsets, written_to
 
 pytestmark = pytest.mark.long
-CLAIMS, JOBS = 5, 4
 
 
 @pytest.fixture(scope="module", params=["gs", "abfss"])
@@ -69,20 +68,7 @@ def test_delta(store: tuple[Any, str]) -> None:
 def test_one_commit_of_a_number(store: tuple[Any, str]) -> None:
     """Jobs that claim a table at the same moment each get a number of their own."""
     server, base = store
-    url = f"{base}/claims"
-    DeltaLog(url, server.options).claim(SCHEMA)
-
-    def job(_: int) -> list[int]:
-        log = DeltaLog(url, server.options)
-        found = []
-        for _ in range(CLAIMS):
-            log.claim()
-            found.append(log.claimed)
-        return found
-
-    with ThreadPoolExecutor(JOBS) as pool:
-        numbers = [number for found in pool.map(job, range(JOBS)) for number in found]
-    assert len(set(numbers)) == JOBS * CLAIMS
+    check_claims(f"{base}/claims", server.options)
 
 
 def test_iceberg(store: tuple[Any, str], tmp_path: Path) -> None:
@@ -95,6 +81,8 @@ def test_iceberg(store: tuple[Any, str], tmp_path: Path) -> None:
             table.stage(rows(start, start + 2))  # type: ignore[arg-type]
             table.stage(rows(start + 2, start + 3), quarantine=True)  # type: ignore[arg-type]
             table.commit(change(start, start + 3, quarantined=1))
+        # Nothing is old but snapshots: all files that the last ones have are still there.
+        assert table.vacuum(before_ms=2**53).snapshots
         for name, expected in ((NAME, [0, 1, 3, 4]), (f"{NAME}_quarantine", [2, 5])):
             found = table.catalog.load_table(name).scan().to_arrow()
             assert sorted(found["offset"].to_pylist()) == expected

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from logbus.pipeline.lake.iceberg.files import store_of
+from logbus.pipeline.lake.object_store import AZURE_SCHEMES
 from logbus.pipeline.lake.target import VacuumReport
 
 if TYPE_CHECKING:
@@ -30,12 +31,7 @@ def vacuum(table: Table, before_ms: int, kept: Collection[int | None]) -> Vacuum
     """
     from pyiceberg.exceptions import CommitFailedException
 
-    heads = {each.snapshot_id for each in table.metadata.refs.values()}
-    gone = [
-        each
-        for each in table.metadata.snapshots
-        if each.timestamp_ms < before_ms and each.snapshot_id not in heads and each.snapshot_id not in kept
-    ]
+    gone = old_snapshots(table, before_ms, kept)
     if gone:
         try:
             table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in gone]).commit()
@@ -56,6 +52,16 @@ def vacuum(table: Table, before_ms: int, kept: Collection[int | None]) -> Vacuum
         except FileNotFoundError:
             pass  # Another program deletes them, too.
     return VacuumReport(len(gone), files)
+
+
+def old_snapshots(table: Table, before_ms: int, kept: Collection[int | None]) -> list[Snapshot]:
+    """Those that :func:`vacuum` lets expire."""
+    heads = {each.snapshot_id for each in table.metadata.refs.values()}
+    return [
+        each
+        for each in table.metadata.snapshots
+        if each.timestamp_ms < before_ms and each.snapshot_id not in heads and each.snapshot_id not in kept
+    ]
 
 
 def _files_of(table: Table, snapshots: Iterable[Snapshot], known: Collection[str] = ()) -> tuple[set[str], set[str]]:
@@ -83,7 +89,6 @@ def _left_by_jobs(table: Table, needed: Collection[str], before_ms: int) -> set[
 
     store = store_of(table)
     files, root = store.file_system(), store.root()
-    base = store.url.removesuffix(root)
 
     def found() -> Iterator[str]:
         for each in files.get_file_info(fs.FileSelector(root, allow_not_found=True, recursive=True)):
@@ -91,7 +96,7 @@ def _left_by_jobs(table: Table, needed: Collection[str], before_ms: int) -> set[
             if is_ours and each.mtime is not None and each.mtime.timestamp() * 1000 < before_ms:
                 yield str(each.path)
 
-    return {f"{base}{path}" for path in found() if path not in needed}
+    return {f"{store.url}{path.removeprefix(root)}" for path in found() if path not in needed}
 
 
 def _path(location: str) -> str:
@@ -99,5 +104,7 @@ def _path(location: str) -> str:
     scheme, colon, rest = location.partition(":")
     if not colon or "/" in scheme:
         return location
-    rest = rest.removeprefix("//")
-    return rest[rest.index("/") :] if scheme in ("hdfs", "viewfs") else rest
+    host, slash, path = rest.removeprefix("//").partition("/")
+    if scheme in ("hdfs", "viewfs"):
+        return slash + path
+    return (host.partition("@")[0] if scheme in AZURE_SCHEMES else host) + slash + path
