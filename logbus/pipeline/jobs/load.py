@@ -20,7 +20,7 @@ from attrs import asdict, define, field, frozen
 
 from logbus.model import TopicPartition
 from logbus.pipeline.error_text import short_message
-from logbus.pipeline.errors import OptionError
+from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.jobs.batch_loader import BatchLoader
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.job_control import JobControl
@@ -34,7 +34,7 @@ from logbus.pipeline.lake.layout import Layout
 from logbus.pipeline.lake.load_state import LoadChange, TopicOffsets
 from logbus.pipeline.lake.offset_set import OffsetSet, Range
 from logbus.pipeline.lake.parquet import TARGET_BYTES, parquet_settings
-from logbus.pipeline.lake.vacuum import check_vacuum, vacuum_table
+from logbus.pipeline.lake.vacuum import OLD_DAYS, check_vacuum, old_versions, vacuum_table
 from logbus.pipeline.payloads.payload import Payload, RawPayload
 from logbus.pipeline.payloads.record_metadata import check_taken
 from logbus.pipeline.source.options import SourceOptions
@@ -219,6 +219,7 @@ class _Load:
     batches: BatchLoader = field(init=False)
     reported: set[str] = field(factory=set, init=False)
     vacuumed: float = field(init=False)
+    has_told_of_versions: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         options = self.options
@@ -242,7 +243,7 @@ class _Load:
                 break
         if self.options.compact and not self.watch.is_stopping:
             self.compact()
-        if self.options.vacuum and not self.watch.is_stopping:
+        if not self.watch.is_stopping:
             self.vacuum()
         self.report.stopped = self.watch.is_stopping
         self.report.seconds = round(self.clock() - began, 3)
@@ -299,7 +300,7 @@ class _Load:
             wanted = self.shrunk(wanted)
             if self.options.compact and self.report.batches % self.options.compact == 0:
                 self.compact()
-            if self.options.vacuum and self.clock() - self.vacuumed > _VACUUM_EVERY:
+            if self.clock() - self.vacuumed > _VACUUM_EVERY:
                 self.vacuum()
 
     def load_batch(self, ranges: Mapping[TopicPartition, Range], ids: Mapping[str, str], left: int) -> None:
@@ -341,12 +342,31 @@ class _Load:
             self.watch.tell(f"{done.files_before} files made {done.files_after}")
 
     def vacuum(self) -> None:
+        """Delete what is old; or say, once, that nothing does."""
         self.vacuumed = self.clock()
+        if not self.options.vacuum:
+            if not self.has_told_of_versions:
+                self.tell_of_versions()
+            return
         done = vacuum_table(self.table, self.options.vacuum)
         self.report.deleted += done.files
         if done.files or done.snapshots:
             expired = f", {count_noun(done.snapshots, 'snapshot')} expired" if done.snapshots else ""
             self.watch.tell(f"vacuum: {count_noun(done.files, 'file')} deleted{expired}")
+
+    def tell_of_versions(self) -> None:
+        """Say what the table keeps for old versions, if there is something."""
+        try:
+            found = old_versions(self.table)
+        except LakeError:
+            return  # All is loaded: this can be said another time.
+        named = ((found.files, "file"), (found.snapshots, "snapshot"))
+        if kept := " and ".join(count_noun(count, noun) for count, noun in named if count):
+            self.has_told_of_versions = True
+            self.watch.tell(
+                f"{self.table.url} keeps {kept} only for versions that were replaced more than {OLD_DAYS} days ago; "
+                f"--vacuum {OLD_DAYS} deletes them"
+            )
 
 
 def _count(ranges: Mapping[TopicPartition, Range]) -> int:

@@ -165,6 +165,21 @@ class DeltaLakeTable:
         self.refresh()
         return report
 
+    def replaced(self, *, before_ms: int) -> VacuumReport:
+        """See :class:`.LoadTarget`: these are files that the log names as removed."""
+        from deltalake.exceptions import DeltaError
+
+        try:
+            return VacuumReport(
+                files=sum(
+                    len(table.vacuum(_hours(before_ms), dry_run=True, enforce_retention_duration=False))
+                    for table in (self.log.table, self.log.quarantine())
+                    if table is not None
+                )
+            )
+        except (DeltaError, OSError) as e:
+            raise LakeError(f"{self.url}: old files cannot be counted: {e}") from e
+
     def vacuum(self, *, before_ms: int) -> VacuumReport:
         """See :class:`.LoadTarget`: it is delta-rs' ``vacuum``, which leaves files of the last hour alone."""
         from deltalake import CommitProperties
@@ -174,14 +189,13 @@ class DeltaLakeTable:
         odd = self.log.quarantine()
         if self.log.unsettled(odd):
             odd = None  # It lacks files that the table's last commit names.
-        hours = max(1, -(-(now_ms() - before_ms) // _HOUR_MS))
         properties = CommitProperties(custom_metadata={KIND: "vacuum"})
         files = 0
         try:
             for table in (self.log.table, odd):
                 if table is not None:
                     gone = table.vacuum(
-                        hours,
+                        _hours(before_ms),
                         dry_run=False,
                         enforce_retention_duration=False,
                         commit_properties=properties,
@@ -192,6 +206,11 @@ class DeltaLakeTable:
             raise LakeError(f"{self.url}: old files cannot be deleted: {e}") from e
         self.refresh()
         return VacuumReport(files=files)
+
+
+def _hours(before_ms: int) -> int:
+    """How long ago a time is, rounded up; at least one."""
+    return max(1, -(-(now_ms() - before_ms) // _HOUR_MS))
 
 
 def has_small_files(table: DeltaTable, min_files: int, target_bytes: int) -> bool:

@@ -117,6 +117,10 @@ class ParquetTable:
         """See :func:`.compact`."""
         return compact(self.spark, self.table, min_files=min_files, target_bytes=target_bytes)
 
+    def replaced(self, *, before_ms: int) -> VacuumReport:
+        """See :class:`.LoadTarget`: there is nothing."""
+        return VacuumReport()
+
     def vacuum(self, *, before_ms: int) -> VacuumReport:
         """See :class:`.LoadTarget`: there is nothing to do, as commits and claims delete what they replace."""
         return VacuumReport()

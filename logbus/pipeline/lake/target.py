@@ -180,6 +180,15 @@ class LoadTarget(Protocol):
         :raise ClaimLost: another job has claimed the table; nothing has happened.
         """
 
+    def replaced(self, *, before_ms: int) -> VacuumReport:
+        """
+        What :meth:`vacuum` would delete, as far as the table itself tells as of the last :meth:`refresh`: no directory
+        is listed, so files that killed jobs left are not counted.
+
+        :param before_ms: as of :meth:`vacuum`.
+        :raise LakeError: the table cannot be read.
+        """
+
     def vacuum(self, *, before_ms: int) -> VacuumReport:
         """
         Delete what only readers of old versions need, and what killed jobs have left.

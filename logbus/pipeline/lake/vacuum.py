@@ -25,6 +25,15 @@ def check_vacuum(days: float) -> None:
         )
 
 
+OLD_DAYS = 7
+"""Of what is spoken, where nothing is deleted by itself."""
+
+
+def old_versions(table: LoadTarget) -> VacuumReport:
+    """What a table keeps that no version of the last :data:`OLD_DAYS` days needs."""
+    return table.replaced(before_ms=int(time.time() * 1000 - OLD_DAYS * _DAY_MS))
+
+
 def vacuum_table(table: LoadTarget, days: float) -> VacuumReport:
     """Delete what is older; see :meth:`.LoadTarget.vacuum`."""
     return table.vacuum(before_ms=int(time.time() * 1000 - days * _DAY_MS))

@@ -11,14 +11,15 @@ import pytest
 
 pytest.importorskip("pyiceberg")
 import polars
+from confluent_kafka import TopicPartition
 
-from logbus.pipeline.errors import LakeError
+from logbus.pipeline.errors import DataLossFound, LakeError
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.lake.iceberg.table import IcebergTable
 from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker
 from tests.pipeline.lake.iceberg.fixtures import NAME, catalog_in
-from tests.pipeline.load_fixtures import BASE, HOUR, fill, load, make
+from tests.pipeline.load_fixtures import BASE, HOUR, ask, fill, load, make
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,3 +94,36 @@ def test_read_while_it_is_written(spark: SparkSession, broker: Broker, catalog: 
     with pytest.raises(LakeError, match=r"lake\.views: column 'e' is integer in the table and string in the new rows"):
         load(spark, broker, Path(NAME), topic, **{**into, "payload": JsonPayload(schema="at TIMESTAMP, e STRING")})
     assert load(spark, broker, Path(NAME), topic, **{**into, "partition_by": ""}).batches == 0
+
+
+def test_bad_days(spark: SparkSession, broker: Broker, catalog: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A field that changes its type in the middle of a topic is in quarantine from there on; lost offsets are noted once;
+    old versions are spoken of, and kept; a topic that was made anew is refused.
+    """
+    topic = make(broker)
+    fill(broker, topic, [_json(e=each if each < 4 else {"n": each}) for each in range(8)])
+    into = {"payload": JsonPayload(schema="e INT"), "format": "iceberg", "catalog": catalog, "partition_by": ""}
+    report = load(spark, broker, Path(NAME), topic, batch_offsets=4, **into)
+    assert (report.records, report.quarantined) == (8, 4)
+    assert readers(spark, catalog)["duckdb"] == [(0, each) for each in range(4)]
+    changed = {**into, "payload": JsonPayload(schema="e STRUCT<n: INT>")}
+    with pytest.raises(
+        LakeError, match=r"lake\.views: column 'e' is integer in the table and .*struct.* in the new rows"
+    ):
+        load(spark, broker, Path(NAME), topic, **changed)
+    fill(broker, topic, [_json(e=8), _json(e=9)])
+    ask(broker.bootstrap, "delete_records", [TopicPartition(topic, 0, 9)])
+    with pytest.raises(DataLossFound, match=f"{topic}-0: offsets 8 to 8 are not kept any more"):
+        load(spark, broker, Path(NAME), topic, **into)
+    told: list[str] = []
+    monkeypatch.setattr("logbus.pipeline.lake.vacuum.OLD_DAYS", -1)
+    assert load(spark, broker, Path(NAME), topic, JobControl(told.append), failOnDataLoss=False, **into).lost == {
+        f"{topic}-0": [[8, 9]]
+    }
+    assert [each for each in told if "only for versions that were replaced more than 7 days ago; --vacuum 7" in each]
+    assert readers(spark, catalog)["polars"] == [(0, each) for each in (0, 1, 2, 3, 9)]
+    ask(broker.bootstrap, "delete_topics", [topic])
+    make(broker, 1, topic)
+    with pytest.raises(LakeError, match=f"topic '{topic}' has id .* the one in the table .* deleted and created again"):
+        load(spark, broker, Path(NAME), topic, **into)

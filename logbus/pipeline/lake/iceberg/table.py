@@ -14,7 +14,7 @@ from logbus.pipeline.lake.iceberg import quarantine as quarantines
 from logbus.pipeline.lake.iceberg import scans, schemas
 from logbus.pipeline.lake.iceberg.catalogs import catalog, check_identifier
 from logbus.pipeline.lake.iceberg.commits import COMPACTION, STATE, TableState, resolve
-from logbus.pipeline.lake.iceberg.expiry import vacuum
+from logbus.pipeline.lake.iceberg.expiry import old_snapshots, vacuum
 from logbus.pipeline.lake.iceberg.files import IcebergStore, data_file, store_of
 from logbus.pipeline.lake.iceberg.optimization import optimize
 from logbus.pipeline.lake.iceberg.snapshots import (
@@ -397,6 +397,12 @@ class IcebergTable:
         except Overtaken:
             return done
         return done.with_more(more)
+
+    def replaced(self, *, before_ms: int) -> VacuumReport:
+        """See :class:`.LoadTarget`: these are the table's own snapshots, and not those of the quarantine."""
+        if self._table is None:
+            return VacuumReport()
+        return VacuumReport(snapshots=len(old_snapshots(self._table, before_ms, {self._known.snapshot})))
 
     def vacuum(self, *, before_ms: int) -> VacuumReport:
         """See :class:`.LoadTarget`: snapshots expire, and files go that only they had, or none."""
