@@ -238,16 +238,18 @@ def _millis(at: datetime.datetime, *, up: bool = False) -> str:
 
 def foreign_changes(url: str, history: Iterable[Mapping[str, Any]], after: int = -1) -> tuple[str, ...]:
     """
-    Sentences about other programs' commits that changed rows, since the last of ours.
+    Sentences about other programs' commits that changed rows.
 
     :param history: what the log says of commits, newest first, as delta-rs gives it.
-    :param after: the last version that needs no mention.
+    :param after: the last version that needs no mention; −1: the last of ours.
     """
     found: list[str] = []
     for each in history:
         version, what = int(each.get("version", 0)), str(each.get("operation", "unknown"))
-        if version <= after or KIND in each:
+        if version <= after or (KIND in each and after < 0):
             break
+        if KIND in each:
+            continue
         if not what.upper().startswith(_HARMLESS):
             found.insert(
                 0,

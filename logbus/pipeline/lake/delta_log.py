@@ -122,6 +122,8 @@ class DeltaLog:
     _table: DeltaTable | None = field(default=None, init=False)
     _settled: Position = field(default=NOWHERE, init=False)
     _commits: int = field(default=0, init=False)
+    _noted: int = field(default=-1, init=False)
+    """The version up to which other programs' changes have been told of."""
 
     def __attrs_post_init__(self) -> None:
         if "%" in self.url:
@@ -228,7 +230,7 @@ class DeltaLog:
             claim = self._claims() + 1
             notes = foreign_changes(self.url, self._history(self._table.version()))
             try:
-                self._append([], self._properties("claim", {CLAIM_ID: claim}))
+                made = self._append([], self._properties("claim", {CLAIM_ID: claim}))
             except _failures() as e:
                 before = self._table.version()
                 self._look()
@@ -237,6 +239,7 @@ class DeltaLog:
                     raise LakeError(f"{self.url} cannot be claimed: {e}") from e
                 continue
             self.claimed, self._commits = claim, 0
+            self._noted = made
             self.refresh()
             if self._claims() == claim:
                 self._settle()
@@ -261,7 +264,7 @@ class DeltaLog:
             if self._table is None:
                 raise
             raise ClaimLost(f"{self.url}: another job has created the table") from e
-        self.claimed, self._commits = 1, 0
+        self.claimed, self._commits, self._noted = 1, 0, 0
         self.refresh()
 
     def commit(
@@ -293,7 +296,6 @@ class DeltaLog:
         after = DeltaState(
             load=evolve(self.state.load.after(change), schema=None), quarantined=quarantined or Quarantined()
         )
-        before = self._table.version()
         self._commits += 1  # No attempt overwrites the state of another.
         position = Position(self.claimed, self._commits)
         self._write(position.path, after.as_json())
@@ -306,16 +308,17 @@ class DeltaLog:
         for _ in range(_ATTEMPTS):
             try:
                 self._widen(change.schema)
-                self._append(added, properties)
+                made = self._append(added, properties)
             except _failures() as e:
                 if self._is_made(position, e):
+                    made = self._table.version()
                     break
                 continue
             break
         else:
             raise LakeError(f"{self.url}: other programs commit to it all the time; nothing was committed")
-        made = self._table.version()
-        notes = foreign_changes(self.url, self._history(made - 1, before))
+        notes = foreign_changes(self.url, self._history(made - 1, self._noted), self._noted)
+        self._noted = made
         self.state, self.position = after, position
         self._sync()
         self._settle()
@@ -373,10 +376,13 @@ class DeltaLog:
         self._look()
         self._check_claim()
 
-    def _append(self, added: Sequence[AddedFile], properties: CommitProperties) -> None:
+    def _append(self, added: Sequence[AddedFile], properties: CommitProperties) -> int:
+        """Commit files; the version that this made."""
         assert self._table is not None
+        made = self._table.version() + 1
         _append_to(self._table, added, properties, self._clock())
         self._look()
+        return made
 
     def _properties(
         self, kind: str, transactions: Mapping[str, int], more: Mapping[str, Any] | None = None

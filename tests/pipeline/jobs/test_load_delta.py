@@ -130,6 +130,37 @@ def test_loaders_and_topics(spark: SparkSession, broker: Broker, tmp_path: Path)
         load(spark, broker, tmp_path, topic, partition_by="")
 
 
+def test_changed_in_the_middle(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """
+    A field that changes its type in the middle of a topic is in quarantine from there on, with the reason; what other
+    programs do between two batches stays, is told of, and disturbs no load: a deletion, an overwrite, a compaction.
+    """
+    topic = make(broker)
+    fill(broker, topic, [_json(e=each if each < 8 else {"n": each}) for each in range(12)])
+    told: list[str] = []
+
+    def tell(line: str) -> None:
+        told.append(line)
+        table = DeltaTable(str(tmp_path))
+        if line.startswith("commit 2:"):
+            table.delete('"offset" = 1')
+        elif line.startswith("commit 4:"):
+            table.optimize.compact()
+
+    into = {"payload": JsonPayload(schema="e INT"), "format": "delta", "partition_by": ""}
+    report = load(spark, broker, tmp_path, topic, JobControl(tell), batch_offsets=4, **into)
+    assert (report.batches, report.records, report.quarantined) == (3, 12, 4)
+    assert any("DELETE" in each for each in told), told
+    kept = [(0, each) for each in range(8) if each != 1]
+    assert readers(spark, tmp_path)["duckdb"] == kept
+    odd = DeltaTable(str(tmp_path / "_quarantine")).to_pyarrow_table()
+    assert sorted(odd["offset"].to_pylist()) == [8, 9, 10, 11]
+    assert set(odd["reason"].to_pylist()) == {"the value is not JSON of the schema"}
+    DeltaTable(str(tmp_path)).restore(2)
+    assert load(spark, broker, tmp_path, topic, JobControl(told.append), **into).batches == 0
+    assert any("RESTORE" in each for each in told), told
+
+
 def test_commands(command: Callable[..., tuple[int, str, str]], broker: Broker, tmp_path: Path) -> None:
     """A table of a query's results, compacted while nobody is disturbed; options that do not fit are refused."""
     topic = make(broker)

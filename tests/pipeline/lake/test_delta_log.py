@@ -258,17 +258,22 @@ class DeltaLogTests(TestCase):
             notes = load(log, 8, 12)
         self.assertEqual(len(notes), 1, notes)
         self.assertRegex(notes[0], r"version \d+ is another program's DELETE: the rows stay as that left them")
+        DeltaTable(str(self.root)).delete("offset = 2")
+        log.refresh()
+        (note,) = load(log, 12, 14)
+        self.assertIn("is another program's DELETE", note, "between two commits")
+        self.assertEqual(load(log, 14, 16), ())
         write_deltalake(str(self.root), pa.table({"offset": [100], "page": ["theirs"]}), mode="append")
         DeltaTable(str(self.root)).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
         later = DeltaLog(str(self.root))
         (note,) = later.claim()
         self.assertIn("is another program's WRITE", note)
-        self.assertEqual(later.load_state().held("t", 0), OffsetSet.of((0, 12)))
-        load(later, 12, 14)
-        self.assertEqual(seen(self.root), [2, 4, 6, 8, 10, 12, 100])
-        self.assertEqual(seen(self.root / "_quarantine"), [1, 3, 5, 7, 9, 11, 13])
+        self.assertEqual(later.load_state().held("t", 0), OffsetSet.of((0, 16)))
+        load(later, 16, 18)
+        self.assertEqual(seen(self.root), [4, 6, 8, 10, 12, 14, 16, 100])
+        self.assertEqual(seen(self.root / "_quarantine"), [1, 3, 5, 7, 9, 11, 13, 15, 17])
         DeltaTable(str(self.root)).restore(0)
-        self.assertEqual(self.opened().load_state().held("t", 0), OffsetSet.of((0, 14)), "offsets are not loaded twice")
+        self.assertEqual(self.opened().load_state().held("t", 0), OffsetSet.of((0, 18)), "offsets are not loaded twice")
 
     def test_checkpoints_and_cleaned_logs(self) -> None:
         """The offsets outlive the versions that committed them; old states are deleted."""
@@ -411,6 +416,7 @@ def test_vacuum(tmp_path: Path) -> None:
     for each in tmp_path.rglob("*.parquet"):
         if each != young:
             os.utime(each, (day_ago / 2000, day_ago / 2000))
+    assert table.replaced(before_ms=day_ago).files == 0, "those are not in the log"
     with patch.object(DeltaLog, "unsettled", return_value=[log.state.quarantined.files[0]]):
         assert table.vacuum(before_ms=day_ago).files == 1
     assert (left.exists(), young.exists(), odd_left.exists()) == (False, True, True)
