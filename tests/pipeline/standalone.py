@@ -18,8 +18,8 @@ from types import TracebackType
 
 SECONDS = 240
 _SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
-_MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
-_WORKER = re.compile(r"Successfully registered with master")
+MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
+WORKER = re.compile(r"Successfully registered with master")
 
 SETTINGS = {
     "spark.driver.memory": "1g",
@@ -37,20 +37,33 @@ class NotStarted(Exception):
     """A part of Spark did not come up; its last words follow."""
 
 
-class _Part:
-    """A process of Spark's, and what it says."""
+class Part:
+    """
+    A process of Spark's, and what it says.
 
-    def __init__(self, name: str, *arguments: str, directory: str, memory: str = "256m") -> None:
+    :param host: its own address.
+    :param within: a command that runs it, such as in a network namespace.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *arguments: str,
+        directory: str,
+        memory: str = "256m",
+        host: str = "127.0.0.1",
+        within: Sequence[str] = (),
+    ) -> None:
         import pyspark
 
         home = Path(pyspark.__file__).parent
-        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
+        command = [*within, str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
         environ = {
             **os.environ,
             "SPARK_HOME": str(home),
             "SPARK_DAEMON_MEMORY": memory,
             "SPARK_DAEMON_JAVA_OPTS": _SMALL,
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": host,
             "SPARK_LOCAL_DIRS": directory,
             "PYSPARK_PYTHON": sys.executable,
         }
@@ -110,19 +123,19 @@ class Standalone:
         self.url = ""
         self._count, self._cores, self._memory = workers, cores, memory
         self._directory = tempfile.mkdtemp(prefix="logbus-spark-")
-        self._parts: list[_Part] = []
+        self._parts: list[Part] = []
 
     def __enter__(self) -> Standalone:
         try:
             where = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-            self._parts.append(_Part("master.Master", *where, directory=self._directory))
-            self.url = self._parts[0].wait_for(_MASTER)[1]
+            self._parts.append(Part("master.Master", *where, directory=self._directory))
+            self.url = self._parts[0].wait_for(MASTER)[1]
             for number in range(self._count):
                 room = ("--cores", str(self._cores), "--memory", self._memory)
                 work = ("--work-dir", f"{self._directory}/worker-{number}")
-                self._parts.append(_Part("worker.Worker", *where, *room, *work, self.url, directory=self._directory))
+                self._parts.append(Part("worker.Worker", *where, *room, *work, self.url, directory=self._directory))
             for part in self._parts[1:]:
-                part.wait_for(_WORKER)
+                part.wait_for(WORKER)
         except BaseException:
             self.close()
             raise
