@@ -29,8 +29,8 @@ Bytes by which positions go on where those that were given out are not known: mo
 any position that could have been counted from it.
 """
 
-LEAST_MESSAGE = 10
-"""Bytes of the smallest message: removed records took at least as much."""
+_EPOCH_BITS = 48
+_EPOCHS = 1 << 14
 
 _MAGIC = b"LB07IDX1"
 _ENTRY = Struct(">qqqI")
@@ -141,6 +141,14 @@ class PositionIndex:
                 return False
             self.add(entry)
         return True
+
+
+def base_of(leader_epoch: int) -> int:
+    """
+    Return the position from which on a leader counts if it cannot know that of a record: behind all those from 0 on,
+    and other ones than those of other leaders, so that no position means another record there.
+    """
+    return (leader_epoch + 1) % _EPOCHS << _EPOCH_BITS
 
 
 def follows(last: Entry, entry: Entry) -> bool:

@@ -7,7 +7,8 @@ the records, and the index (:mod:`.position_index`) remembers every so many. Key
 in 0.7; transactions that were aborted, and their markers, take no bytes.
 
 Counting goes forward from the index's last entry, its *tail*. Where it cannot, since retention has removed records that
-nobody had counted, positions go on :data:`.JUMP` bytes later: never twice the same for different records.
+nobody had counted, positions go on far behind, where no other leader of the partition has any (:func:`.base_of`): never
+the same for different records.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from logbus.coroutines import sleep
 from logbus.errors import ApiError, ErrorCode
 from logbus.ilogbus import Fetched, IBroker, IPluginFile
 from logbus.kafka07.message_sets import OVERHEAD, encode_message
-from logbus.kafka07.position_index import JUMP, LEAST_MESSAGE, SPAN, Entry, PositionIndex, encode_entry
+from logbus.kafka07.position_index import JUMP, SPAN, Entry, PositionIndex, base_of, encode_entry
 from logbus.records.record import Record
 
 SLICE = 256 * 1024
@@ -73,7 +74,8 @@ class VirtualLog:
             await sleep(self._clock, 0)
             more = index.add_encoded(data)
         if index is None:
-            self._index = PositionIndex(Entry(start, LEAST_MESSAGE * start, -1))
+            # From the beginning on all leaders count the same.
+            self._index = PositionIndex(Entry(start, self._base() if start else 0, -1))
             self._tail = self._index.last
             await self._rewrite()
         else:
@@ -266,10 +268,10 @@ class VirtualLog:
         if start > tail.offset:
             self._log.info(
                 "{topic}-{partition}: records from offset {tail} to {start} were removed before their bytes were "
-                "counted; positions of Kafka 0.7 go on {jump} bytes later",
-                topic=self.topic, partition=self.partition, tail=tail.offset, start=start, jump=JUMP,
+                "counted; positions of Kafka 0.7 go on at {position}",
+                topic=self.topic, partition=self.partition, tail=tail.offset, start=start, position=self._behind(),
             )  # fmt: skip
-            self._tail = Entry(start, tail.position + JUMP + LEAST_MESSAGE * (start - tail.offset), tail.timestamp)
+            self._tail = Entry(start, self._behind(), tail.timestamp)
             self._add(self._tail)
             self._known.clear()
             await self._rewrite()
@@ -283,7 +285,7 @@ class VirtualLog:
     async def _restart(self) -> None:
         """Have all records at positions behind all that were given out: the log is not what was counted."""
         start = self._start_offset()
-        entry = Entry(start, self._tail.position + JUMP, -1)
+        entry = Entry(start, self._behind(), -1)
         self._log.warn(
             "{topic}-{partition} is not what was counted (it was compacted, or lost records): positions of Kafka 0.7 "
             "begin anew at {position}",
@@ -295,7 +297,14 @@ class VirtualLog:
         self._known.clear()
         await self._rewrite()
 
+    def _behind(self) -> int:
+        """A position behind all that were given out, here or by another leader."""
+        return max(self._tail.position + JUMP, self._base())
+
     # -- The broker and the file
+
+    def _base(self) -> int:
+        return base_of(self._broker.leadership(self.topic, self.partition).epoch)
 
     def _fetch(self, offset: int, max_bytes: int = SLICE) -> Fetched:
         return self._broker.fetch(self.topic, self.partition, offset, max_bytes)

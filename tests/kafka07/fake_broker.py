@@ -118,6 +118,7 @@ class FakeBroker:
     files: dict[tuple[str, int], FakeFile] = field(factory=dict)
     batch: int = 3
     leader: int = 0
+    epoch: int = 0
     client_made: FakeClient = field(factory=FakeClient)
     waiting: Deferred[None] | None = None
     fetches: int = 0
@@ -156,7 +157,7 @@ class FakeBroker:
         return self._find(topic, partition).start
 
     def leadership(self, topic: str, partition: int) -> Leadership:
-        return Leadership(self.leader, 0, self._find(topic, partition).topic_id)
+        return Leadership(self.leader, self.epoch, self._find(topic, partition).topic_id)
 
     def topics(self) -> Mapping[str, int]:
         return {topic: 1 + max(p for t, p in self.logs if t == topic) for topic, _ in self.logs}
