@@ -55,6 +55,7 @@ from logbus.broker.coordinators import Coordinators
 from logbus.broker.environment import Environment
 from logbus.broker.kafka_server import KafkaServer
 from logbus.broker.log_storage import log_manager
+from logbus.broker.mirror import BrokerMirror
 from logbus.broker.plugin_services import PluginServices
 from logbus.broker.readiness import Readiness
 from logbus.broker.remote_log import RemoteLogs
@@ -230,6 +231,11 @@ class Broker(OrderedService):
             self.kafka_server.factory,
             self._admin_server.factory,
         )
+        self.mirror = BrokerMirror(
+            env,
+            lambda: self.control.controller.active is not None,
+            lambda: [f"{at.host}:{at.port}" for at in self.endpoints.values() if at.protocol == "kafka"],
+        )
         self._compose()
 
     def _floods(self) -> Iterator[FloodSource]:
@@ -264,6 +270,7 @@ class Broker(OrderedService):
             *([_Part("remote logs", remote.start, remote.stop)] if remote.manager is not None else []),
             _Part("serving", self._serve, self._drain),
             _Part("conditions", self.monitor.start, self.monitor.stop),
+            _Part("mirror", self.mirror.start, self.mirror.stop),
             _Part("leadership", self.control.balancer.start, self._hand_over),
         ):
             part.setServiceParent(self)

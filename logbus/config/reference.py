@@ -13,6 +13,7 @@ from logbus.config.keys import (
     cleaner,
     groups,
     logging,
+    mirror,
     network,
     quotas,
     remote_log,
@@ -38,6 +39,7 @@ _CHAPTERS: tuple[tuple[str, ModuleType], ...] = (
     ("Security", security),
     ("Admin listener", admin),
     ("Log of the process", logging),
+    ("Mirror of another cluster", mirror),
 )
 
 

@@ -25,7 +25,7 @@ from logbus.mirror.copy_session import CopySession
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_records import Heartbeat
 from logbus.mirror.mirror_status import MirrorStatus
-from logbus.mirror.replication_policy import HEARTBEATS, Naming
+from logbus.mirror.replication_policy import HEARTBEATS
 from logbus.mirror.topic_sync import TopicSync
 
 _BACKOFF = Backoff(1.0, 30.0)
@@ -119,10 +119,10 @@ class Mirror:
         await self._source.refresh()
         await self._target.refresh()
         same = self._source.cluster_id is not None and self._source.cluster_id == self._target.cluster_id
-        if same and self._options.naming is Naming.IDENTITY:
+        if same:
             raise ConfigError(
-                f"source and target are the same cluster, {self._source.cluster_id}: its topics cannot be copied under "
-                "their own names; give another target, or --naming prefix"
+                f"source and target are the same cluster, {self._source.cluster_id}, which would have copies of its "
+                "copies; give another target"
             )
 
     # In the background.

@@ -15,6 +15,7 @@ The declarations of all configuration keys; their constants are also attributes 
 * ``security``: TLS, SASL, ACLs
 * ``admin``: the admin listener
 * ``logging``: the log of the process
+* ``mirror``: the mirror that a broker runs
 * ``ignored``: keys of Kafka that are accepted and ignored
 * ``declare``: functions that declare keys
 """
@@ -24,6 +25,7 @@ from logbus.config.keys.broker import *  # noqa: F403
 from logbus.config.keys.cleaner import *  # noqa: F403
 from logbus.config.keys.groups import *  # noqa: F403
 from logbus.config.keys.logging import *  # noqa: F403
+from logbus.config.keys.mirror import *  # noqa: F403
 from logbus.config.keys.network import *  # noqa: F403
 from logbus.config.keys.quotas import *  # noqa: F403
 from logbus.config.keys.remote_log import *  # noqa: F403

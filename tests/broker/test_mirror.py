@@ -1,0 +1,62 @@
+"""A mirror that a broker runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from logbus.testing import Broker
+from logbus.testing.broker_process import BrokerFailed
+
+SECONDS = 60
+
+
+def test_topics_of_another_cluster(tmp_path: Path) -> None:
+    """A broker that is told of another cluster has the topics of that one."""
+    with Broker() as source:
+        admin = AdminClient({"bootstrap.servers": source.bootstrap})
+        admin.create_topics([NewTopic("orders", 1)])["orders"].result(SECONDS)
+        producer = confluent_kafka.Producer({"bootstrap.servers": source.bootstrap})
+        for number in range(10):
+            producer.produce("orders", b"%d" % number)
+        assert producer.flush(SECONDS) == 0
+        keys = {"bootstrap.servers": source.bootstrap, "name": "paris"}
+        config = {f"mirror.source.{name}": value for name, value in keys.items()}
+        with Broker({**config, "mirror.target.name": "rome", "mirror.topics": "orders"}) as target:
+            consumer = confluent_kafka.Consumer(
+                {
+                    "bootstrap.servers": target.bootstrap,
+                    "group.id": "g",
+                    "auto.offset.reset": "earliest",
+                    "topic.metadata.refresh.interval.ms": 200,
+                }
+            )
+            consumer.subscribe(["^paris\\.orders$"])
+            found: list[bytes | None] = []
+            while len(found) < 10:
+                message = consumer.poll(SECONDS)
+                assert message is not None, found
+                if message.error() is None:
+                    found.append(message.value())
+            consumer.close()
+            assert found == [b"%d" % number for number in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("mirror.source.name", "a.b", "source is 'a.b'; a cluster's alias has letters"),
+        ("mirror.source.name", "target", "source and target are both 'target'"),
+        ("mirror.topics", "[", "not a regular expression"),
+        ("mirror.source.config", "/nowhere", "/nowhere: "),
+        ("mirror.source.bootstrap.servers", "host:port", "host:port"),
+    ],
+)
+def test_wrong_keys(key: str, value: str, reason: str) -> None:
+    """A wrong key is named when the broker starts."""
+    with pytest.raises(BrokerFailed, match=reason.replace("[", "\\[")):
+        Broker({"mirror.source.bootstrap.servers": "paris:9092", key: value}).__enter__()
