@@ -270,8 +270,8 @@ class Broker(OrderedService):
             *([_Part("remote logs", remote.start, remote.stop)] if remote.manager is not None else []),
             _Part("serving", self._serve, self._drain),
             _Part("conditions", self.monitor.start, self.monitor.stop),
-            _Part("mirror", self.mirror.start, self.mirror.stop),
             _Part("leadership", self.control.balancer.start, self._hand_over),
+            _Part("mirror", self.mirror.start, self.mirror.stop),
         ):
             part.setServiceParent(self)
 

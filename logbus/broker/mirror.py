@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from logbus.broker.environment import Environment
 from logbus.config import keys
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _LOOK = 2.0
 """Seconds between looks at whether this broker is the controller."""
+_ENDING = 10.0
+"""Seconds that a stop waits for the end of the mirror's transaction."""
 _PAUSE = 10.0
 """Seconds after which a mirror that has failed begins again."""
 
@@ -60,13 +63,18 @@ class BrokerMirror:
             self._work = Deferred.fromCoroutine(self._run(self._options))
 
     def stop(self) -> Deferred[None] | None:
-        """End the mirror in order."""
+        """End the mirror in order, while this broker still serves; after a while, in any case."""
         self._stopping = True
         if self._mirror is not None:
             self._mirror.stop()
         if self._pausing is not None:
             self._pausing.cancel()
-        return self._work
+        if self._work is None:
+            return None
+        return self._work.addTimeout(_ENDING, self._env.reactor).addErrback(self._not_ended)
+
+    def _not_ended(self, failure: Failure) -> None:
+        self._log.info("the mirror is left as it is: {error}", error=failure.value)
 
     def _checked(self) -> MirrorOptions:
         from logbus.client.cluster.addresses import parse_bootstrap
@@ -75,6 +83,7 @@ class BrokerMirror:
         from logbus.mirror.replication_policy import Naming
 
         config = self._env.config
+        topics, excluded = config.get(keys.MIRROR_TOPICS), config.get(keys.MIRROR_TOPICS_EXCLUDE)
         try:
             for addresses in (keys.MIRROR_SOURCE_BOOTSTRAP_SERVERS, keys.MIRROR_TARGET_BOOTSTRAP_SERVERS):
                 if given := config.get(addresses):
@@ -83,9 +92,7 @@ class BrokerMirror:
                 source=config.get(keys.MIRROR_SOURCE_NAME),
                 target=config.get(keys.MIRROR_TARGET_NAME),
                 naming=Naming(config.get(keys.MIRROR_NAMING)),
-                topics=NameFilter(
-                    config.get(keys.MIRROR_TOPICS), [*TOPICS_EXCLUDED, *config.get(keys.MIRROR_TOPICS_EXCLUDE)]
-                ),
+                topics=NameFilter(topics, [*TOPICS_EXCLUDED, *excluded]),
                 start="latest" if config.get(keys.MIRROR_START) == "latest" else "earliest",
                 sync_groups=config.get(keys.MIRROR_SYNC_GROUPS),
                 rate=config.get(keys.MIRROR_RATE) or None,
@@ -106,10 +113,10 @@ class BrokerMirror:
         """Mirror until this broker is not the controller any more, or something fails."""
         from logbus.mirror.mirror import Mirror
 
-        get = self._env.config.get
-        source = self._cluster(get(keys.MIRROR_SOURCE_BOOTSTRAP_SERVERS), get(keys.MIRROR_SOURCE_CONFIG))
-        here = get(keys.MIRROR_TARGET_BOOTSTRAP_SERVERS) or self._addresses()[:1]
-        target = self._cluster(here, get(keys.MIRROR_TARGET_CONFIG))
+        config = self._env.config
+        there, here = config.get(keys.MIRROR_SOURCE_BOOTSTRAP_SERVERS), config.get(keys.MIRROR_TARGET_BOOTSTRAP_SERVERS)
+        source = self._cluster(there, config.get(keys.MIRROR_SOURCE_CONFIG))
+        target = self._cluster(here or self._addresses()[:1], config.get(keys.MIRROR_TARGET_CONFIG))
         mirror = self._mirror = Mirror(source, target, options, say=self._say, wall_clock=self._env.wall_clock)
         watching = Deferred.fromCoroutine(self._watch(mirror))
         watching.addErrback(lambda failure: failure.trap(CancelledError))
