@@ -255,6 +255,7 @@ EXTRAS = {
     "zookeeper": "Clusters of several machines, whose metadata are in ZooKeeper",
     "spark": "The data pipeline; Java 17 or newer besides",
     "delta": "Tables of Delta Lake, for the data pipeline",
+    "hdfs": "Tables of Delta Lake on HDFS, for the data pipeline",
     "iceberg": "Tables of Apache Iceberg, for the data pipeline",
     "tiered": "Closed segments in an object store",
     "tls": "TLS on listeners, among brokers, and in clients",
