@@ -75,6 +75,7 @@ class ClassicMembership(Membership):
         self._attempt = 0
         self._heartbeat_timer: IDelayedCall | None = None
         self._is_heartbeating = False
+        self._is_join_sent = False
         self._watch = TopicWatch(cluster, options.metadata_max_age, lambda: self._start(self._check()))
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -117,8 +118,8 @@ class ClassicMembership(Membership):
                 self._start(self._leave(action))
             else:
                 self._do_common(action)
-        if self._state_machine.sends_heartbeats and self._heartbeat_timer is None and not self._is_heartbeating:
-            self._heartbeat_timer = self._clock.callLater(self.options.heartbeat_interval, self._send_heartbeat)
+        if self._heartbeat_timer is None and not self._is_heartbeating:
+            self._schedule_heartbeat(self.options.heartbeat_interval)
         self._commits.settle()
 
     def _drop_void_request(self) -> None:
@@ -184,7 +185,14 @@ class ClassicMembership(Membership):
                 for each in self._assignors
             ],
         )
-        response: JoinGroupResponse = await self._coordinator.ask(request, lane=self._lane, seconds=self._patience())
+        await self._coordinator.channel(self._lane)
+        self._is_join_sent = True
+        try:
+            response: JoinGroupResponse = await self._coordinator.ask(
+                request, lane=self._lane, seconds=self._patience()
+            )
+        finally:
+            self._is_join_sent = False
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED and response.member_id != request.member_id:
             return lambda: member.member_id_required(response.member_id)
         if response.error_code:
@@ -261,11 +269,48 @@ class ClassicMembership(Membership):
 
     # Heartbeat and LeaveGroup.
 
+    def _schedule_heartbeat(self, seconds: float) -> None:
+        if self._state_machine.sends_heartbeats or self._state_machine.phase is ClassicMemberState.JOINING:
+            self._heartbeat_timer = self._clock.callLater(seconds, self._send_heartbeat)
+
     def _send_heartbeat(self) -> None:
         self._heartbeat_timer = None
         if self._state_machine.sends_heartbeats:
             self._is_heartbeating = True
             self._start(self._heartbeat_now())
+        elif self._is_join_sent and self._state_machine.member_id:
+            self._is_heartbeating = True
+            self._start(self._probe())
+        else:
+            self._schedule_heartbeat(self.options.heartbeat_interval)
+
+    async def _probe(self) -> None:
+        """
+        Ask the coordinator by a heartbeat whether it still has this member's JoinGroup: one whose machine was without
+        power has not, and the connection shows nothing of it. Its answer is an error in any case.
+        """
+        member = self._state_machine
+        turn, code = member.turn, ErrorCode.NONE
+        request = HeartbeatRequest(
+            group_id=self.options.group_id,
+            generation_id=member.generation,
+            member_id=member.member_id,
+            group_instance_id=self.options.group_instance_id,
+        )
+        seconds = self._heartbeat_patience()
+        try:
+            asking = Deferred.fromCoroutine(self._coordinator.ask(request, seconds=seconds))
+            if error := (await asking.addTimeout(seconds, self._clock)).error_code:
+                raise api_error(error, f"group {self.options.group_id!r}")
+        except (LogbusError, TimeoutError) as e:
+            code = code_of(e) if isinstance(e, LogbusError) else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        finally:
+            self._is_heartbeating = False
+        self._coordinator.noticed(code)
+        if self._heartbeat_timer is None:
+            self._schedule_heartbeat(self.options.heartbeat_interval)
+        if turn == member.turn and self._is_join_sent:
+            self._do(member.probe_answered(code))
 
     async def _heartbeat_now(self) -> None:
         sent = self.metadata
@@ -289,8 +334,8 @@ class ClassicMembership(Membership):
             wait = min(wait, self._cluster.backoff.most)
         finally:
             self._is_heartbeating = False
-        if self._state_machine.sends_heartbeats:
-            self._heartbeat_timer = self._clock.callLater(wait, self._send_heartbeat)
+        if self._heartbeat_timer is None:
+            self._schedule_heartbeat(wait)
         # Ignore an error of an earlier generation.
         if failed is not None and self.metadata == sent:
             self._do(self._state_machine.heartbeat_answered(failed))

@@ -224,9 +224,8 @@ class ClassicStateMachine:
         """
         reaction = reaction_to(code)
         if reaction is ErrorReaction.WAIT:
-            if self.phase is ClassicMemberState.SYNCING and code in ELSEWHERE:
-                return self.refused(code)
-            return []
+            is_void = self.phase is ClassicMemberState.SYNCING and code in ELSEWHERE
+            return self.refused(code) if is_void else []
         if reaction is ErrorReaction.FATAL:
             return self._fail(code)
         if reaction is ErrorReaction.REJOIN:
@@ -237,6 +236,14 @@ class ClassicStateMachine:
             self._is_lost = True
             return []
         return self._give_up(AfterRevocation.JOIN, lost=True)
+
+    def probe_answered(self, code: ErrorCode) -> list[Action]:
+        """A heartbeat of a member that waits for JoinGroup: join again, if the coordinator does not know of it."""
+        if self.phase is not ClassicMemberState.JOINING or (
+            code not in ELSEWHERE and code is not ErrorCode.UNKNOWN_MEMBER_ID
+        ):
+            return []
+        return self.refused(code)
 
     def left(self) -> list[Action]:
         """LeaveGroup was answered, or failed."""

@@ -210,6 +210,17 @@ class RebalancingTests(SynchronousTestCase):
             assert one.turn > turn
         assert member(ClassicMemberState.SYNCING).heartbeat_answered(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) == []
 
+    def test_no_coordinator_while_joining(self) -> None:
+        """A coordinator that does not know the member any more, or is gone, will not answer its JoinGroup."""
+        for code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID):
+            one = member(ClassicMemberState.JOINING)
+            one.member_id = "m"
+            assert one.probe_answered(code) == [SendJoinGroup(wait=True)]
+            assert one.member_id == ("" if code is ErrorCode.UNKNOWN_MEMBER_ID else "m")
+        for code in (ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS):
+            assert member(ClassicMemberState.JOINING).probe_answered(code) == []
+        assert member(ClassicMemberState.STABLE).probe_answered(ErrorCode.UNKNOWN_MEMBER_ID) == []
+
     def test_fenced_while_the_listener_is_busy(self) -> None:
         """The current call ends; then the rest is lost."""
         one = member(ClassicMemberState.ASSIGNING, places("t", 0))

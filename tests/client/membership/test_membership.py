@@ -409,23 +409,23 @@ class ClassicFailoverTests(FailoverCase):
         """Members find the next, and go on as they were."""
         self.fail_over()
 
-    def test_the_coordinator_loses_its_power(self) -> None:
+    def lose_power(self, state: str, leader_stops_at: str) -> tuple[Membership, Membership]:
         """
-        A member that waits for SyncGroup then has a connection that shows nothing. It finds the next coordinator when
-        its session is over at the latest, since its heartbeats are not answered, and not when its patience with the
-        rebalance ends.
+        Have a second member wait for the first one, and the coordinator's machine without power meanwhile: the second
+        has connections that show nothing.
         """
         a = self.member("t", session_timeout=10.0, heartbeat_interval=3.0)
         self.until(lambda: self.balanced(a))
 
-        async def never() -> Any:
+        async def never(*_: Any) -> Any:
             await Deferred()
 
-        sync, a._sync = a._sync, never  # type: ignore[attr-defined]  # the leader, whom the other waits for
+        step = getattr(a, leader_stops_at)
+        setattr(a, leader_stops_at, never)
         b = self.member("t", session_timeout=10.0, heartbeat_interval=3.0)
-        self.until(lambda: b.state == "syncing")
+        self.until(lambda: b.state == state)
         self.cluster.settle(4)  # a heartbeat, so that its connection is there, too
-        a._sync = sync  # type: ignore[attr-defined]
+        setattr(a, leader_stops_at, step)
         coordinator = self.coordinator()
         for end in list(self.cluster.network.ends):
             if end.mine == coordinator:  # the other end hears nothing of it
@@ -433,9 +433,22 @@ class ClassicFailoverTests(FailoverCase):
                 self.cluster.network.ends.remove(end)
         self.cluster.kill(coordinator)
         self.cluster.settle(2)
-        assert b.state == "syncing"
+        assert b.state == state
+        return a, b
+
+    def test_no_power_while_syncing(self) -> None:
+        """
+        It finds the next coordinator when its session is over at the latest, since its heartbeats are not answered, and
+        not when its patience with the rebalance ends.
+        """
+        a, b = self.lose_power("syncing", "_sync")
         self.until(lambda: b.state != "syncing", 9)
         self.until(lambda: self.balanced(a, b), 60)
+
+    def test_no_power_while_joining(self) -> None:
+        """Likewise; the first member never comes, and its session ends."""
+        _, b = self.lose_power("joining", "_join")
+        self.until(lambda: self.balanced(b), 60)
 
 
 class ConsumerFailoverTests(FailoverCase):
