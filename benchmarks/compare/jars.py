@@ -71,6 +71,15 @@ def mirror_jars(version: str, cache: Path) -> Path:
     return _jars(cache / f"kafka-mirror-{version}", wanted, alone=True)
 
 
+def mirror_maker_jars(version: str, cache: Path) -> Path:
+    """
+    The jars of MirrorMaker 2 and all it needs.
+
+    :raise RuntimeError: as :func:`kafka_jars`.
+    """
+    return _jars(cache / f"kafka-mirror-maker-{version}", [("org.apache.kafka", "connect-mirror", version), _LOGGING])
+
+
 def spark_kafka_jars(cache: Path) -> Path:
     """
     The same of Spark's own connector for Kafka; what it needs is named one by one: not all that it asks for is there.

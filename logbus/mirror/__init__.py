@@ -10,6 +10,7 @@ Pure:
 * ``offset_map``: OffsetMap: translates offsets of a partition
 * ``batch_copy``: BatchCopy: makes the target's batches of the source's
 * ``topic_settings``: which settings are copied, and what differs
+* ``acl_rules``: which rights on topics are given on their copies
 
 Shell:
 

@@ -38,6 +38,7 @@ class MirrorOptions:
     :ivar groups: whose offsets are translated.
     :ivar sync_groups: commit translated offsets at the target for groups that have no members there.
     :ivar sync_settings: copy settings of topics, and changes of them.
+    :ivar sync_acls: give rights on copies to those who have them on the source's topics, but for writing.
     :ivar start: where to begin in a partition of which nothing was copied yet.
     :ivar on_recreated: what to do with a source's topic that was deleted and created anew.
     :ivar replication_factor: of topics that are created; None: the source's, or as many brokers as there are.
@@ -57,6 +58,7 @@ class MirrorOptions:
     groups: NameFilter = field(factory=lambda: NameFilter([".*"], GROUPS_EXCLUDED))
     sync_groups: bool = field(default=False, validator=checked(flag))
     sync_settings: bool = field(default=True, validator=checked(flag))
+    sync_acls: bool = field(default=False, validator=checked(flag))
     start: Literal["earliest", "latest"] = field(
         default="earliest", validator=checked(choice, choices=("earliest", "latest"))
     )

@@ -10,11 +10,14 @@ from logbus.client.admin.admin_client import AdminClient, NewTopic
 from logbus.client.admin.config_admin import ConfigEntry, Resource, ResourceType
 from logbus.client.cluster.cluster import Cluster, TopicMetadata
 from logbus.errors import ApiError, ErrorCode
+from logbus.mirror.acl_rules import copied_acls
 from logbus.mirror.copied_range import TopicIds
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_status import MirrorStatus
 from logbus.mirror.replication_policy import HEARTBEATS, is_internal, topic_path
 from logbus.mirror.topic_settings import changed_settings, copied_settings
+from logbus.security.acl.acls import AclBindingFilter
+from logbus.security.acl.acls import ResourceType as AclResourceType
 
 COMPACTED = {"cleanup.policy": "compact"}
 _INTERNAL_REPLICAS = 3
@@ -65,6 +68,8 @@ class TopicSync:
                 ids = TopicIds(topic.topic_id, copy.topic_id)
                 found[name] = MirroredTopic(name, copy.name, len(topic.partitions), ids)
                 self.status.solved(f"topic {name}")
+        if self.options.sync_acls and found:
+            await self._copy_acls({each.name: each.copy for each in found.values()})
         return found
 
     async def create_internal(self, *names: str) -> None:
@@ -151,6 +156,25 @@ class TopicSync:
                     f"topic {resource.name}: its settings stay as they are: {error}; the mirror needs ALTER_CONFIGS on "
                     "it, or sync-settings off",
                 )
+
+    async def _copy_acls(self, copies: Mapping[str, str]) -> None:
+        """Create the ACLs of copies that are not there yet."""
+        topics = AclBindingFilter(resource_type=AclResourceType.TOPIC)
+        try:
+            wanted = copied_acls(await AdminClient(self.source).describe_acls(topics), copies)
+            admin = AdminClient(self.target)
+            missing = wanted - set(await admin.describe_acls(topics)) if wanted else set()
+            failed = [error for error in (await admin.create_acls(missing)).values() if error] if missing else []
+            if failed:
+                raise failed[0]
+        except ApiError as e:
+            self.status.problem(
+                "ACLs", f"ACLs are not copied: {e}; the mirror needs DESCRIBE on the source, and ALTER on the target"
+            )
+            return
+        self.status.solved("ACLs")
+        if missing:
+            self.status.say(f"{len(missing)} ACLs of the source's topics are those of their copies now")
 
     async def _settings(self, admin: AdminClient, names: Iterable[str]) -> dict[str, list[ConfigEntry]]:
         """The settings of topics, without those that cannot be read."""

@@ -146,8 +146,8 @@ def consume(bootstrap: str, count: int | None = None) -> set[bytes | None]:
         while len(ended) < PARTITIONS and (count is None or len(found) < count):
             message = consumer.poll(SECONDS)
             assert message is not None
-            if message.error() is not None:
-                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
                 ended.add(message.partition())
             else:
                 found.add(message.value())

@@ -49,14 +49,13 @@ class MirrorCase(SynchronousTestCase):
         for cluster in self.clusters.values():
             cluster.close()
 
-    def cluster(self, name: str, brokers: int = 1, **config: str) -> MemoryCluster:
-        """A cluster that runs."""
+    def cluster(self, name: str, **config: str) -> MemoryCluster:
+        """A cluster of one broker."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
         cluster = self.clusters[name] = MemoryCluster({**TEST_CONFIG, **settings}, clock=self.clock)
         # Of which the cluster's id is made.
         cluster._lives = 100 * len(self.clusters)
-        for broker_id in range(brokers):
-            cluster.boot(broker_id)
+        cluster.boot(0)
         cluster.settle()
         self.clients[name] = cluster.client()
         return cluster

@@ -112,6 +112,11 @@ from logbus.cli.options import checked_addresses
 )
 @click.option("--no-sync-settings", is_flag=True, help="Do not copy changes of topics' settings.")
 @click.option(
+    "--sync-acls",
+    is_flag=True,
+    help="Give the rights on topics also on their copies; that to write only with --naming identity.",
+)
+@click.option(
     "--on-recreated",
     type=click.Choice(["stop", "continue"]),
     default="stop",
@@ -161,6 +166,7 @@ def mirror(
     heartbeat_interval: float,
     replication_factor: int | None,
     no_sync_settings: bool,
+    sync_acls: bool,
     on_recreated: str,
     from_config: Path | None,
     to_config: Path | None,
@@ -198,6 +204,7 @@ def mirror(
             groups=NameFilter(expressions(groups) or [".*"], () if groups else GROUPS_EXCLUDED),
             sync_groups=sync_groups,
             sync_settings=not no_sync_settings,
+            sync_acls=sync_acls,
             start=start,  # type: ignore[arg-type]
             on_recreated=on_recreated,  # type: ignore[arg-type]
             replication_factor=replication_factor,
