@@ -36,7 +36,7 @@ from logbus.records.batch import BatchBuilder
 _SYNCS = 16
 """The most ranges of a partition in one transaction whose offset syncs are written: the last ones."""
 _IDLE = 0.01
-"""Seconds that an open transaction waits for more records when all that was fetched is copied."""
+"""Seconds that an open transaction waits for more records when all that there was is copied."""
 
 _LASTING = frozenset(
     {*ADVICE, ErrorCode.CORRUPT_MESSAGE, ErrorCode.POLICY_VIOLATION, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
@@ -164,7 +164,9 @@ class CopySession:
                     self.status.ends[fetched.partition] = fetched.high_watermark
                 if self.stopping or size >= most or clock.seconds() - began >= self.options.interval:
                     break
-                if not await self._data_within(_IDLE):
+                # What the source has is on its way; at its end there is no use in waiting.
+                rest = began + self.options.interval - clock.seconds()
+                if not await self._data_within(rest if self.reader.is_behind(passed) else _IDLE):
                     break
                 fetched = self.reader.take()
             await self._producer.flush()

@@ -204,6 +204,17 @@ class SourceReader:
         """Whether something can be taken."""
         return self._fetcher.assigned.has_data
 
+    def is_behind(self, passed: Mapping[TopicPartition, int]) -> bool:
+        """
+        Whether the source is known to have more records of partitions that are read.
+
+        :param passed: the next offsets of partitions in the open transaction.
+        """
+        present, reached = self._fetcher.assigned.partitions, self._reached
+        return any(
+            passed.get(each, reached.get(each, end)) < end for each, end in self.status.ends.items() if each in present
+        )
+
     def wait(self) -> Deferred[None]:
         """Fires when something can be taken."""
         return self._fetcher.wait()
