@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 MIN_JAVA = 17
 _INSTALL_JAVA = "on Debian or Ubuntu: apt-get install openjdk-17-jre-headless"
 _MASTER = re.compile(r"local(-cluster)?(\[[0-9*, ]+\])?|yarn|[a-z0-9]+://\S+")
-_ARROW_BYTES = 2 << 20
-"""Of rows that Spark gives a Python process at a time: larger batches take new memory each time."""
-
 _QUIET = Path(__file__).with_name("quiet.properties")
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -112,7 +109,7 @@ def session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master is None and "spark.master" not in given and "PYSPARK_GATEWAY_PORT" not in os.environ:
         master = "local[*]"
-    defaults = {"spark.sql.session.timeZone": "UTC", "spark.sql.execution.arrow.maxBytesPerBatch": str(_ARROW_BYTES)}
+    defaults = {"spark.sql.session.timeZone": "UTC"}
     if master is not None and master.startswith("local["):
         # Spark's default of 200 is for clusters: on one machine most of the time would go to empty tasks.
         defaults["spark.sql.shuffle.partitions"] = "8"
