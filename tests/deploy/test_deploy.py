@@ -122,7 +122,7 @@ def test_extras_of_the_image() -> None:
     """The image has all that a broker and its commands can use: each extra but those of Spark and of development."""
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
-    not_there = {"browser", "delta", "dev", "docs", "iceberg", "spark", "test"}
+    not_there = {"browser", "delta", "dev", "docs", "hdfs", "iceberg", "spark", "test"}
     assert not_there < set(setup["options.extras_require"])
     [installed] = re.findall(r"'/src\[([a-z,]+)\]'", (DEPLOY / "Containerfile").read_text())
     assert installed.split(",") == sorted(set(setup["options.extras_require"]) - not_there)

@@ -11,6 +11,7 @@ import pytest
 
 from logbus.client.client_metrics import ClientMetrics
 from logbus.config.reference import reference_rst
+from logbus.mirror.mirror_status import MirrorStatus
 from logbus.testing.pytest_plugin import SERVERS
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -39,6 +40,7 @@ def test_every_metric_a_page_names_exists(generated: ModuleType) -> None:
         *generated.shown_families_of(broker),
         *generated.partition_families_of(broker),
         *ClientMetrics().registry.collect(),
+        *MirrorStatus("paris-to-rome").families(),
     )
     known = {family.name for family in families}
     for page in PAGES:
