@@ -38,6 +38,7 @@ def storage_settings(config: ConfigView) -> StorageSettings:
         producer_id_expiration_ms=config.get(keys.PRODUCER_ID_EXPIRATION_MS),
         producer_id_check_interval_ms=config.get(keys.PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS),
         max_open_files=most_open_files(),
+        max_unsynced_files=most_unsynced_files(),
         space_check_interval_ms=config.get(keys.LOG_DIR_SPACE_CHECK_INTERVAL_MS),
         usage_warn_ratio=config.get(keys.LOG_DIR_USAGE_WARN_RATIO),
     )
@@ -118,6 +119,12 @@ def most_open_files() -> int:
     """Return the limit of open files of logs: half of the process's descriptors; the rest is for connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(16, min(4096, soft // 2))
+
+
+def most_unsynced_files() -> int:
+    """Return the limit while files cannot be closed: three quarters, as there are seldom as many connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(16, soft // 4 * 3)
 
 
 def most_connections() -> int:

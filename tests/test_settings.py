@@ -7,7 +7,7 @@ import resource
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config import ConfigView
-from logbus.settings import connection_ledger, most_connections, most_open_files
+from logbus.settings import connection_ledger, most_connections, most_open_files, most_unsynced_files
 
 
 class ConnectionTests(SynchronousTestCase):
@@ -40,3 +40,5 @@ class ConnectionTests(SynchronousTestCase):
             self.patch(resource, "getrlimit", lambda which, soft=soft: (soft, soft))
             self.assertGreaterEqual(most_connections(), soft // 4)
             self.assertLessEqual(most_open_files() + most_connections(), soft - min(256, soft // 4))
+            self.assertLess(most_open_files(), most_unsynced_files())
+            self.assertLess(most_unsynced_files(), soft)

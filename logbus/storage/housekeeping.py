@@ -30,6 +30,8 @@ _LOGS_PER_TURN = 500
 """Logs processed in one turn of the reactor, at most, and"""
 _SECONDS_PER_TURN = 0.005
 """the time after which others have their turn: an idle log costs a glance, one with expired segments a new file."""
+_SECONDS_WHILE_CROWDED = 0.02
+"""Delay after a log that lost segments while more files are open than should be: syncs are to catch up."""
 _TREES_PER_TURN = 200
 """Directories whose removal is begun in one turn."""
 _CHECKPOINT_DELAY_MS = 1000
@@ -195,24 +197,28 @@ class Housekeeping:
         turns = iter(logs)
 
         def turn() -> None:
-            ends = self._clock.seconds() + _SECONDS_PER_TURN
+            ends, delay = self._clock.seconds() + _SECONDS_PER_TURN, 0.0
             for log in islice(turns, _LOGS_PER_TURN):
-                self._delete_expired(log, now_ms)
+                if self._delete_expired(log, now_ms) and log.files.is_crowded:
+                    delay = _SECONDS_WHILE_CROWDED
+                    break
                 if self._clock.seconds() > ends:
                     break
             if self._running and length_hint(turns):
-                self.timers.call_later(0, turn)
+                self.timers.call_later(delay, turn)
 
         turn()
 
-    def _delete_expired(self, log: Log, now_ms: int) -> None:
+    def _delete_expired(self, log: Log, now_ms: int) -> int:
+        """Returns the number of segments that were deleted."""
         if log.is_closed or log.disk.failure is not None:
-            return
+            return 0
         try:
             log.high_watermark = self._high_watermark_of(log)
-            delete_expired(log, self._policy, now_ms)
+            return delete_expired(log, self._policy, now_ms)
         except (ApiError, StorageError) as error:
             self._log.warn("{partition}: retention failed: {error}", partition=log.partition, error=str(error))
+            return 0
 
     def steady_now_ms(self) -> int:
         """

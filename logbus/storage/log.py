@@ -21,6 +21,7 @@ from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode
 from logbus.records.batch import BatchHeader, Marker
 from logbus.records.file_slice import FileSlice
+from logbus.storage.filesystem.bounded_work import SyncQueues
 from logbus.storage.filesystem.file_cache import FileCache
 from logbus.storage.leader_epoch_cache import LeaderEpochCache
 from logbus.storage.log_flusher import LogFlusher
@@ -62,6 +63,7 @@ class Log(LogState):
     config: TopicConfig = field(factory=TopicConfig, kw_only=True)
     settings: StorageSettings = field(factory=StorageSettings, kw_only=True)
     files: FileCache = field(factory=lambda: FileCache(1000), kw_only=True)
+    queues: SyncQueues = field(factory=SyncQueues, kw_only=True)
     wall_clock: Callable[[], float] = field(kw_only=True)
     jitter: random.Random = field(kw_only=True)
     owner: LogOwner[Log] = field(factory=NoOwner, kw_only=True)
@@ -131,6 +133,7 @@ class Log(LogState):
                 self.settings.write_back_bytes,
                 lambda: self.owner.dirtied(self),
                 lambda: self.owner.written_back(self),
+                self.queues,
             )
             flusher.resume()
         return flusher

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from attrs import Factory, define, field
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ConfigError, StorageError
 from logbus.model import TopicPartition
 from logbus.storage import checkpoints, file_names
 from logbus.storage.checkpoints import MetaProperties
+from logbus.storage.filesystem.bounded_work import BoundedWork
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_flusher import GroupCommit
@@ -27,7 +31,10 @@ from logbus.storage.log_recovery import Progress, recover_log
 from logbus.storage.segments.segment import Segment
 
 _LOGS_PER_TURN = 200
-"""Logs opened by the marker in one turn of the reactor."""
+"""Logs opened by the marker, or described in it, in one turn of the reactor."""
+
+_SYNCED_AT_A_TIME = 64
+"""Logs that are flushed when the directory is closed: more would have more files open, and begin in one turn."""
 
 
 @define(eq=False, repr=False)
@@ -141,7 +148,7 @@ class LogDirectory:
             self.logs[partition] = log
             count += 1
             if count % _LOGS_PER_TURN == 0:
-                await self.disk.submit(IOPool.READ, self.disk.exists, name)
+                await self._next_turn()
         if self.shortened:
             # After another crash, records that replace the lost ones would be taken for committed and synced.
             try:
@@ -342,25 +349,31 @@ class LogDirectory:
             self._log.error("{root} was not closed cleanly: {error}", root=self.disk.root, error=str(error))
         except Exception as error:
             bug = error
-        for log in self.logs.values():
+        for count, log in enumerate(list(self.logs.values()), 1):
             await log.close()
+            if count % _LOGS_PER_TURN == 0:
+                with suppress(StorageError):
+                    await self._next_turn()
         await self.disk.close()
         if bug is not None:
             raise bug
 
     async def _close_logs(self) -> None:
-        # Start all of them first: several logs are synced at a time, while write-backs run one after the other. The
-        # disk reports failures.
+        # Several logs are synced at a time, each with files open; write-backs run one after the other. The disk reports
+        # failures.
+        syncing = BoundedWork(_SYNCED_AT_A_TIME)
         unsynced = [log for log in self.logs.values() if log.flushed_end_offset < log.log_end_offset]
-        await DeferredList([log.flush() for log in unsynced], consumeErrors=True)
-        entries = {}
-        for log in self.logs.values():
+        await DeferredList([syncing.run(partial(_flush, log)) for log in unsynced], consumeErrors=True)
+        entries = []
+        for count, log in enumerate(list(self.logs.values()), 1):
             if log.is_active or log.flushed_end_offset < log.log_end_offset:
                 await log.flusher.write_back_and_wait()
                 log.segments[-1].seal()
                 await log.close()
             if log.flushed_end_offset == log.log_end_offset:
-                entries[log.directory] = self._entry(log)
+                entries.append(checkpoints.encode_marker_entry(log.directory, self._entry(log)))
+            if count % _LOGS_PER_TURN == 0:
+                await self._next_turn()
         await self.checkpoint_recovery_points()
         await self.checkpoint_start_offsets()
         await self.checkpoint_high_watermarks()
@@ -369,6 +382,10 @@ class LogDirectory:
             return
         marker = checkpoints.encode_marker(entries)
         await self.disk.submit(IOPool.BACKGROUND, self.disk.replace, checkpoints.CLEAN_SHUTDOWN, marker)
+
+    def _next_turn(self) -> Deferred[Any]:
+        """Fires in a later turn of the reactor."""
+        return self.disk.submit(IOPool.READ, self.disk.exists, checkpoints.META_PROPERTIES)
 
     def _entry(self, log: Log) -> dict[str, Any]:
         producers = log.producers_in_memory
@@ -383,6 +400,11 @@ class LogDirectory:
                 for s in log.segments
             ],
         }
+
+
+@returns_deferred
+async def _flush(log: Log) -> None:
+    await log.flush()
 
 
 def rename_for_good(disk: IDisk, old: str, new: str) -> None:

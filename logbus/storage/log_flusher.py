@@ -14,6 +14,7 @@ without them ("fsyncgate"). The directory goes offline, and all waiting callers 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic
 
 from attrs import define, field
@@ -24,6 +25,7 @@ from twisted.python.failure import Failure
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.storage import file_names
 from logbus.storage.checkpoints import encode_partition_metadata
+from logbus.storage.filesystem.bounded_work import SyncQueues
 from logbus.storage.istorage import IDisk, IFile, IOPool
 from logbus.storage.log_state import LogState
 from logbus.storage.producers.producer_snapshot import encode_snapshot, snapshot_offsets, snapshot_path
@@ -144,6 +146,7 @@ class LogFlusher:
     :ivar _write_back_bytes: after that many new bytes the log is written back.
     :ivar _dirtied: called when the log has unsynced data, after everything was synced.
     :ivar _written_back: called when the recovery point moved far enough to be checkpointed.
+    :ivar _queues: of all logs in the directory.
     :ivar unindexed: sealed segments whose indexes are not synced; recovery must begin before them.
     :ivar dirty: segments with unsynced data.
     :ivar _is_exclusive: a commit of small files or directory entries runs; others wait in ``_behind``.
@@ -153,6 +156,7 @@ class LogFlusher:
     _write_back_bytes: int
     _dirtied: Callable[[], object]
     _written_back: Callable[[], object]
+    _queues: SyncQueues = field(factory=SyncQueues)
     unindexed: list[Segment] = field(factory=list, init=False)
     dirty: list[Segment] = field(factory=list, init=False)
     _group: GroupCommit = field(init=False)
@@ -161,12 +165,13 @@ class LogFlusher:
     _generation: int = field(default=0, init=False)
     _snapshots: list[int] | None = field(default=None, init=False)
     _is_exclusive: bool = field(default=False, init=False)
+    _is_closing: bool = field(default=False, init=False)
     _behind: list[Deferred[None]] = field(factory=list, init=False)
     _log = Logger()
 
     def __attrs_post_init__(self) -> None:
-        self._group = GroupCommit(lambda: self._commit(IOPool.SYNC))
-        self._background = GroupCommit(self._write_back)
+        self._group = GroupCommit(self._flush_in_turn)
+        self._background = GroupCommit(self._write_back_in_turn)
 
     def resume(self) -> None:
         """Record what the log has behind its synced end when it is opened."""
@@ -319,6 +324,16 @@ class LogFlusher:
                 self.dirty.remove(segment)
                 segment.log.pinned = False
 
+    def _flush_in_turn(self) -> Deferred[None]:
+        """Flush: at once, unless there are many others with their files, which cannot be closed meanwhile."""
+        if not self.log.segments[-1].files.is_crowded:
+            return self._commit(IOPool.SYNC)
+        return self._queues.flushes.run(partial(self._commit, IOPool.SYNC))
+
+    def _write_back_in_turn(self) -> Deferred[None]:
+        """Write back, when not too many others are."""
+        return self._queues.write_backs.run(lambda: succeed(None) if self._is_closing else self._write_back())
+
     def _write_back(self) -> Deferred[None]:
         log = self.log
         generation = self._generation
@@ -386,4 +401,5 @@ class LogFlusher:
 
     def close(self) -> Deferred[None]:
         """Begin no more syncs; fires when none runs."""
+        self._is_closing = True
         return gatherResults([self._group.close(), self._background.close()]).addCallback(lambda _: None)

@@ -27,6 +27,7 @@ from logbus.model import TopicPartition
 from logbus.storage import checkpoints, file_names
 from logbus.storage.checkpoints import MetaProperties
 from logbus.storage.cleaner.log_cleaner import LogCleaner
+from logbus.storage.filesystem.bounded_work import SyncQueues
 from logbus.storage.filesystem.file_cache import FileCache
 from logbus.storage.housekeeping import Housekeeping
 from logbus.storage.istorage import IDeletePolicy, IDisk, IOPool
@@ -106,11 +107,15 @@ class LogManager:
     truncator: LogTruncator = field(init=False)
     linker: LogLinker = field(init=False)
     snapshots: LogSnapshots = field(init=False)
+    _queues: dict[IDisk, SyncQueues] = field(init=False)
     _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
     _log = Logger()
 
     def __attrs_post_init__(self) -> None:
-        self.files = FileCache(self.settings.max_open_files)
+        settings = self.settings
+        most = max(settings.max_open_files, settings.max_unsynced_files)
+        self.files = FileCache(settings.max_open_files, most, self._warn_of_files)
+        self._queues = {disk: SyncQueues() for disk in self.disks}
         self.directories = [LogDirectory(disk, self._new_log, self.clock.seconds) for disk in self.disks]
         for directory in self.directories:
             directory.disk.on_failure(partial(self._failed, directory))
@@ -184,6 +189,7 @@ class LogManager:
             config=self.default_config,
             settings=self.settings,
             files=self.files,
+            queues=self._queues[disk],
             wall_clock=self.wall_clock,
             jitter=self.jitter,
             owner=self.housekeeping,
@@ -444,6 +450,13 @@ class LogManager:
                     await directory.save_start_offsets()
                 return log.log_start_offset
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} is not on this broker")
+
+    def _warn_of_files(self) -> None:
+        self._log.warn(
+            "{most} files of logs have unsynced data, as many as may be open: whoever opens another one now waits "
+            "until one is synced; a higher limit on open files (ulimit -n) allows more",
+            most=self.files.most,
+        )
 
     def _checkpoint_failed(self, failure: Failure, directory: LogDirectory) -> None:
         failure.trap(ApiError, StorageError)

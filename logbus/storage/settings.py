@@ -18,7 +18,7 @@ class StorageSettings:
     :ivar producer_id_check_interval_ms: ``producer.id.expiration.check.interval.ms``.
     :ivar write_back_bytes: unsynced bytes of a log after which it is synced in the background, so that recovery has
         little to scan.
-    :ivar max_open_files: files of logs kept open.
+    :ivar max_open_files: files of logs kept open; ``max_unsynced_files``: those open even if all have unsynced data.
     :ivar space_check_interval_ms: ``log.dir.space.check.interval.ms``.
     :ivar usage_warn_ratio: ``log.dir.usage.warn.ratio``, from 0 to 1.
     :ivar max_clock_step_ms: retention ignores a jump of the wall clock ahead by more than this.
@@ -31,6 +31,7 @@ class StorageSettings:
     producer_id_check_interval_ms: int = 600_000
     write_back_bytes: int = 64 * 1024 * 1024
     max_open_files: int = 4096
+    max_unsynced_files: int = 8192
     space_check_interval_ms: int = 10_000
     usage_warn_ratio: float = 0.9
     max_clock_step_ms: int = 3_600_000

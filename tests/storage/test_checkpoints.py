@@ -49,7 +49,7 @@ class CheckpointTests(SynchronousTestCase):
     @given(st.integers(0), st.integers(0, 7))
     def test_marker(self, at: int, bit: int) -> None:
         """A damaged marker is not believed."""
-        data = bytearray(checkpoints.encode_marker({"a-0": {"end": 5}}))
+        data = bytearray(checkpoints.encode_marker([checkpoints.encode_marker_entry("a-0", {"end": 5})]))
         self.assertEqual(checkpoints.decode_marker(bytes(data)), {"a-0": {"end": 5}})
         data[at % len(data)] ^= 1 << bit
         try:

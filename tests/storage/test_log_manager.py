@@ -12,6 +12,7 @@ from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.model import TopicPartition
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.checkpoints import LOG_START_OFFSETS
+from logbus.storage.filesystem.bounded_work import MOST_WRITE_BACKS
 from logbus.storage.istorage import IOPool
 from logbus.storage.log_manager import LogManager, NoLogUser
 from logbus.storage.settings import StorageSettings
@@ -262,6 +263,30 @@ class LogManagerTests(SynchronousTestCase):
                 self.successResultOf(log.flush())
         self.assertLessEqual(disk.open_files, 11)
         for log in logs:
+            self.assertEqual([value for _, value in read_all(log)], [b"0", b"1", b"2"])
+
+    def test_few_files_while_syncs_are_slow(self) -> None:
+        """Logs that are written to faster than the device takes it do not use up the descriptors; nothing is lost."""
+        disk = MemoryDisk()
+        manager = opened(self, disk, settings=StorageSettings(max_open_files=10, max_unsynced_files=30))
+        logs = [self.successResultOf(manager.create(TopicPartition("t", i))) for i in range(100)]
+        disk.held |= {IOPool.BACKGROUND, IOPool.SYNC}
+        for turn in range(3):
+            for log in logs:
+                append_as_leader(log, batch(b"%d" % turn), 0)
+                log.roll()
+            # Those in the cache, and those that write-backs wait for.
+            self.assertLessEqual(disk.open_files, 31 + 4 * MOST_WRITE_BACKS)
+        disk.held.clear()
+        flushed = [log.flush() for log in logs]
+        disk.release(IOPool.BACKGROUND)
+        disk.release(IOPool.SYNC)
+        disk.release(IOPool.BACKGROUND)
+        for each in flushed:
+            self.successResultOf(each)
+        again = opened(self, disk.after_power_cut(PowerCutOutcome("lose")))
+        self.assertEqual(len(list(again)), 100)
+        for log in again:
             self.assertEqual([value for _, value in read_all(log)], [b"0", b"1", b"2"])
 
     def test_configs_are_swapped(self) -> None:

@@ -8,6 +8,7 @@ Log directories on a real disk.
 * ``slow_writes``: SlowWrites: notices when that is worth it (pure)
 * ``file_systems``: where one ``syncfs`` stands for many syncs
 * ``file_cache``: opens files on demand, closes unused ones
+* ``bounded_work``: bounds how much is under way at a time
 * ``page_cache``: tells and loads what is cached
 * ``cached_only``: look-ups that load what they need in a thread
 * ``read_ahead``: reads cold data before it is sent

@@ -8,9 +8,12 @@ A broker with 10,000 partitions has tens of thousands of files. A :class:`LazyFi
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
 
-from attrs import define, field
+from attrs import Factory, define, field
 
+from logbus.errors import StorageError
 from logbus.storage.istorage import IDisk, IFile
 
 _WALK = 64
@@ -74,6 +77,14 @@ class LazyFile:
         self.file = None
         return True
 
+    def sync_and_close(self) -> None:
+        """Close in any case, after a sync that waits for the device, if there is unsynced data."""
+        file, self.file = self.file, None
+        if self.pinned and file is not None:
+            # If that fails, the disk is offline, and confirms nothing more.
+            with suppress(StorageError):
+                file.sync()
+
 
 @define(eq=False)
 class FileCache:
@@ -82,13 +93,23 @@ class FileCache:
     attribute.
 
     :ivar capacity: number of files. Exceeded while more than that have unsynced data.
+    :ivar most: number of files that is not exceeded even then: whoever opens another one waits until one is synced.
+    :ivar _on_full: called the first time that happens.
     """
 
     capacity: int
+    most: int = field(default=Factory(lambda self: 2 * self.capacity, takes_self=True))
+    _on_full: Callable[[], object] = lambda: None
     _open: OrderedDict[LazyFile, None] = field(factory=OrderedDict, init=False)
+    _was_full: bool = field(default=False, init=False)
 
     def __len__(self) -> int:
         return len(self._open)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more files are open than should be, as they have unsynced data."""
+        return len(self._open) > self.capacity
 
     def opened(self, file: LazyFile) -> None:
         """Record an opened file, and close others if there are too many."""
@@ -104,6 +125,16 @@ class FileCache:
                 del files[candidate]
             else:
                 files.move_to_end(candidate)
+        while len(files) > max(self.most, 1):
+            if not self._was_full:
+                self._was_full = True
+                self._on_full()
+            candidate = next(iter(files))
+            if candidate is file:
+                files.move_to_end(candidate)
+                continue
+            candidate.sync_and_close()
+            del files[candidate]
 
     def closed(self, file: LazyFile) -> None:
         """Record that a file was closed by its owner."""

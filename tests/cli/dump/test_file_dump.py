@@ -164,7 +164,7 @@ class DumpTests(SynchronousTestCase):
             "partition.metadata": (checkpoints.encode_partition_metadata(topic_id), {"topic_id": str(topic_id)}),
             "meta.properties": (checkpoints.MetaProperties(4, "me").encode(), {"broker_id": 4, "cluster_id": "me"}),
             checkpoints.CLEAN_SHUTDOWN: (
-                checkpoints.encode_marker({"t-0": {"a": 1}}),
+                checkpoints.encode_marker([checkpoints.encode_marker_entry("t-0", {"a": 1})]),
                 {"log": "t-0", "state": {"a": 1}},
             ),
         }
