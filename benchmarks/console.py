@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     with (
         tempfile.TemporaryDirectory(prefix="console-", dir=Path.cwd()) as directory,
-        Broker(data_dir=directory, in_process=False) as broker,
+        Broker(data_dir=directory, in_process=False, controlled=False) as broker,
         chromium() as browser,
     ):
         _fill(broker, given.topics, given.megabytes)

@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     asked = parser.parse_args()
     print(InterpreterBuild.running().name, flush=True)
-    with Broker(in_process=False) as broker:
+    with Broker(in_process=False, controlled=False) as broker:
         fill(broker.bootstrap, asked.count, asked.size)
         for payload in (RawPayload(), JsonPayload(schema="user STRING, n INT, text STRING")):
             compare(broker.bootstrap, payload, asked.count, asked.batch, asked.rounds, asked.master)

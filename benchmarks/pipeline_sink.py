@@ -127,7 +127,9 @@ def main() -> None:
     asked = parser.parse_args()
     print(InterpreterBuild.running().name, flush=True)
     print(f"{'where':<12}{'records':<14}{'rows/s':>11}  what")
-    with Broker({"log.flush.before.ack": "false", "log.retention.bytes": str(1 << 28)}, in_process=False) as broker:
+    with Broker(
+        {"log.flush.before.ack": "false", "log.retention.bytes": str(1 << 28)}, in_process=False, controlled=False
+    ) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         for size, codec in ((100, "none"), (100, "lz4"), (1024, "none")):
             topic = f"t-{size}-{codec}"

@@ -178,7 +178,7 @@ def read_topics(options: argparse.Namespace) -> None:
     print(f"{'master':<26}{'records':<14}{heads}{'alone':>11}")
     with (
         tempfile.TemporaryDirectory() as directory,
-        Broker({"log.flush.before.ack": "false"}, in_process=False) as broker,
+        Broker({"log.flush.before.ack": "false"}, in_process=False, controlled=False) as broker,
     ):
         brokers = Brokers(ConnectionSettings.from_options({"bootstrap.servers": broker.bootstrap}))
         filled = {}

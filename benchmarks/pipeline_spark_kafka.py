@@ -140,7 +140,7 @@ def main() -> None:
     for_each = f"{'logbus':>12}{'kafka':>12}{'ratio (rounds)':>18}"
     print(f"{'':<26}{'rows/CPU s':>42}{'rows/s':>42}")
     print(f"{'what':<12}{'records':<14}{for_each}{for_each}")
-    with Broker({"log.flush.before.ack": "false"}, in_process=False) as broker:
+    with Broker({"log.flush.before.ack": "false"}, in_process=False, controlled=False) as broker:
         brokers = Brokers(ConnectionSettings.from_options({"bootstrap.servers": broker.bootstrap}))
         reading(spark, broker, brokers, options)
         brokers.close()

@@ -50,7 +50,7 @@ def main() -> None:
     asked = parser.parse_args()
     # Spark's Java and its Python workers become children of this process when their parents end.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    with Broker(in_process=False) as broker, tempfile.TemporaryDirectory() as place:
+    with Broker(in_process=False, controlled=False) as broker, tempfile.TemporaryDirectory() as place:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         producer.produce(TOPIC, b'{"user": "u"}')
         assert producer.flush(60) == 0

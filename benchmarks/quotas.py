@@ -91,9 +91,9 @@ def bench(broker: Broker, *arguments: str) -> dict[str, Any]:
 def cost(rounds: int, seconds: float) -> None:
     """Processor time of requests without quotas, and with many."""
     with (
-        Broker(in_process=False) as none,
-        Broker(in_process=False) as of_bytes,
-        Broker(in_process=False) as of_all,
+        Broker(in_process=False, controlled=False) as none,
+        Broker(in_process=False, controlled=False) as of_bytes,
+        Broker(in_process=False, controlled=False) as of_all,
     ):
         alter(of_bytes.bootstrap, many("producer_byte_rate", "consumer_byte_rate"))
         alter(of_all.bootstrap, many("producer_byte_rate", "consumer_byte_rate", "request_percentage"))
@@ -159,7 +159,7 @@ def read(bootstrap: str, topic: str, seconds: float) -> float:
 
 def exactness(seconds: float) -> None:
     """The rates of clients that take all they get."""
-    with Broker(in_process=False) as broker:
+    with Broker(in_process=False, controlled=False) as broker:
         alter(broker.bootstrap, {"writer": {"producer_byte_rate": QUOTA}, "reader": {"consumer_byte_rate": QUOTA}})
         stop = threading.Event()
         threading.Timer(seconds, stop.set).start()
@@ -174,7 +174,7 @@ def exactness(seconds: float) -> None:
 def beside(rounds: int) -> None:
     """The latency of another client, by turns."""
     found: dict[str, list[float]] = {"undisturbed": [], "beside one over its quota": [], "beside one without": []}
-    with Broker(in_process=False) as broker:
+    with Broker(in_process=False, controlled=False) as broker:
         for _ in range(rounds):
             for name, latencies in found.items():
                 stop = threading.Event()

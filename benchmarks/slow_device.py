@@ -75,7 +75,7 @@ class Bulk(threading.Thread):
 
 def measure(seconds: float) -> None:
     """One round, on a new broker."""
-    with Broker(in_process=False, config=CONFIG) as broker:
+    with Broker(in_process=False, controlled=False, config=CONFIG) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         for made in admin.create_topics([NewTopic("bulk", 1, 1), NewTopic("small", 1, 1)]).values():
             made.result(60)

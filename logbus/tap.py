@@ -413,11 +413,10 @@ class BrokerRunner(ProcessRunner):
     """Runs a broker in this process."""
 
     def _make(self, reactor: Any, stop: Callable[[], object]) -> Broker:
-        from logbus.broker import Broker
         from logbus.settings import raise_descriptor_limit
 
         raise_descriptor_limit()
-        broker = Broker(reactor, self.config, self.listeners, release=self._release)
+        broker = self._broker(reactor)
         # This process runs only the broker, so the garbage collector may be tuned.
         garbage = broker.env.slice_scheduler.garbage = GarbageCollection(gc, reactor)
         broker.replication.replicas.added = garbage.replica_added
@@ -426,6 +425,11 @@ class BrokerRunner(ProcessRunner):
         broker.when_lost(self._lost)
         broker.when_asked_to_stop(stop)
         return broker
+
+    def _broker(self, reactor: Any) -> Broker:
+        from logbus.broker import Broker
+
+        return Broker(reactor, self.config, self.listeners, release=self._release)
 
     def _hung_up(self, changed: Mapping[str, str | None]) -> None:
         if self._service is not None and self._service.running:

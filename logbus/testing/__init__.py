@@ -23,6 +23,7 @@ Used by these:
 * :mod:`~logbus.testing.reactor_thread`: a thread with a reactor, that brokers and clients of tests run in.
 * :mod:`~logbus.testing.requests`: requests of clients as a test sees them.
 * :mod:`~logbus.testing.controlled`: what a test does to its broker: faults, time, snapshots.
+* :mod:`~logbus.testing.control`: how it is done to a broker in a process of its own.
 * :mod:`~logbus.testing.snapshots`: snapshots of a broker's data.
 * :mod:`~logbus.testing.disk_filling`: whether the disk of a broker is full.
 * :mod:`~logbus.testing.fillable_disk`: log directories that refuse writes then.
@@ -45,6 +46,7 @@ Used by these:
 * :mod:`~logbus.testing.inspector`: the client with which the kit looks at brokers.
 * :mod:`~logbus.testing.topic_reader`: reads topics, and waits for records.
 * :mod:`~logbus.testing.group_waits`: waits for groups.
+* :mod:`~logbus.testing.hanging_transaction`: leaves transactions open.
 * :mod:`~logbus.testing.record_comparison`: compares records with expected ones.
 """
 

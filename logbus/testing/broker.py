@@ -19,7 +19,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 from logbus.testing.broker_process import SHOWN_LINES, BrokerFailed, BrokerProcess
 from logbus.testing.broker_thread import BrokerThread
@@ -33,9 +33,6 @@ from logbus.testing.settings import Setting, as_texts
 from logbus.testing.snapshots import Snapshot
 from logbus.testing.temporary import temporary_directory
 from logbus.wire.kafka_releases import release_table
-
-if TYPE_CHECKING:
-    from logbus.broker import Broker as BrokerService
 
 __all__ = ["TEST_CONFIG", "Broker", "BrokerFailed"]
 
@@ -72,6 +69,8 @@ class Broker(Inspected, Controlled, Closable):
         closed, and at the latest when the process ends. ``log.dirs`` in ``config`` replaces it.
     :param in_process: False runs ``twistd -n logbus`` as a subprocess, which :meth:`kill` can kill; so it is with
         ``workers`` in ``config``, which are processes.
+    :param controlled: False: a broker in a process of its own has nothing of the test kit in it, such as faults and the
+        history of requests, and is as fast as in production: for measurements.
     :param snapshot: the data to begin with: what :meth:`snapshot` of another broker gave.
     :param as_version: advertise the API versions of this Kafka release, such as ``"3.9"``, for tests of clients that
         meet older brokers.
@@ -91,6 +90,7 @@ class Broker(Inspected, Controlled, Closable):
         users: Mapping[str, str] | None = None,
         data_dir: str | Path | None = None,
         in_process: bool = True,
+        controlled: bool = True,
         snapshot: Snapshot | None = None,
         as_version: str | None = None,
         placement: Placement | None = None,
@@ -103,6 +103,7 @@ class Broker(Inspected, Controlled, Closable):
         self.placement = placement or Placement()
         self.config: dict[str, Setting] = {**TEST_CONFIG, **_logins(users or {}), **as_texts(config or {})}
         self.in_process = in_process and self.config.get("workers", "1") == "1"
+        self.controlled = controlled or self.in_process
         self.timeout = timeout
         self._users = dict(users or {})
         self._temporary = data_dir is None
@@ -221,6 +222,7 @@ class Broker(Inspected, Controlled, Closable):
         if self._runner is not None:
             runner, self._runner = self._runner, None
             runner.stop(self.timeout)
+        self._frozen(False)
 
     def kill(self) -> None:
         """
@@ -233,6 +235,7 @@ class Broker(Inspected, Controlled, Closable):
         if self._runner is not None:
             self._runner.kill()
             self._runner = None
+        self._frozen(False)
 
     def freeze(self) -> None:
         """
@@ -241,10 +244,12 @@ class Broker(Inspected, Controlled, Closable):
         :raise BrokerFailed: it runs in this process.
         """
         self._process.freeze()
+        self._frozen(True)
 
     def thaw(self) -> None:
         """End a :meth:`freeze`."""
         self._process.thaw()
+        self._frozen(False)
 
     def restart(self) -> Broker:
         """Stop in order and start again, on the same ports and data."""
@@ -267,6 +272,8 @@ class Broker(Inspected, Controlled, Closable):
         finally:
             atexit.unregister(self._at_exit)
             self._held.close()
+            if self._channel is not None:
+                self._channel.close()
             self._remove_data()
 
     def refuse_nesting(self) -> None:
@@ -281,13 +288,15 @@ class Broker(Inspected, Controlled, Closable):
         for name, password in list(self._users.items())[:1]:
             login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
             login |= {"sasl.username": name, "sasl.password": password}
-        return self.bootstrap, login, self._own_thread()
+        runner = self._own_thread()
+        return self.bootstrap, login, None if runner is None else runner.thread
 
-    def _own_thread(self) -> ReactorThread | None:
-        return self._runner.thread if isinstance(self._runner, BrokerThread) else None
+    def _own_thread(self) -> BrokerThread | None:
+        return self._runner if isinstance(self._runner, BrokerThread) else None
 
-    def _service(self) -> BrokerService | None:
-        return self._runner.service if isinstance(self._runner, BrokerThread) else None
+    def _frozen(self, is_frozen: bool) -> None:
+        if self._channel is not None:
+            self._channel.is_frozen = is_frozen
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():
@@ -348,6 +357,7 @@ class Broker(Inspected, Controlled, Closable):
             release=self.as_version,
             # Workers are forked, from a process that should have no threads then.
             with_parent=workers == "1",
+            control=self._control(),
         )
 
     def _ports_of_workers(self, count: int) -> int:

@@ -16,11 +16,14 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 
 from logbus.errors import LogbusError
+from logbus.testing.control.channel_lines import ENVIRONMENT, ControlAddress
 
 READY = re.compile(r"logbus brokers? \d+(?: to \d+)? ready: (?P<listeners>.*)")
 ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)=(?P<address>\S+:\d+)")
 
 TWISTD = "from twisted.scripts.twistd import run; run()"
+CONTROLLED = "from logbus import tap; from logbus.testing.control.controlled_process import run; run(tap)"
+"""The same, for a broker that follows its test."""
 ENDS_WITH_PARENT = (
     "import os, signal, threading; "
     "end = lambda: (os.read(0, 1), os.kill(os.getpid(), signal.SIGKILL)); "
@@ -51,6 +54,7 @@ class BrokerProcess:
     :param own_group: whether Ctrl-C in a terminal is kept from it.
     :param release: what ``--as-version`` takes.
     :param log: a file to which its output is appended.
+    :param control: where it finds its test, whose faults it has: see :mod:`logbus.testing.control`; None: nowhere.
     :param with_parent: whether it ends at once when this process does, also if that is killed.
 
     :ivar addresses: ``HOST:PORT`` by listener name, once it is ready.
@@ -67,8 +71,11 @@ class BrokerProcess:
         log: Path | None = None,
         release: str | None = None,
         with_parent: bool = False,
+        control: ControlAddress | None = None,
     ) -> None:
-        program = f"{ENDS_WITH_PARENT}; {TWISTD}" if with_parent else TWISTD
+        program = TWISTD if control is None else CONTROLLED
+        if with_parent:
+            program = f"{ENDS_WITH_PARENT}; {program}"
         command = [sys.executable, "-c", program, "-n", "--pidfile="]
         command += ["logbus", "--data-dir", config.get("log.dirs", str(data_dir))]
         if release is not None:
@@ -93,6 +100,7 @@ class BrokerProcess:
             text=True,
             errors="replace",
             start_new_session=own_group,
+            env=None if control is None else {**os.environ, ENVIRONMENT: str(control)},
         )
         # Its output is read to the end, or a full pipe would stop it.
         self._reader = threading.Thread(target=self._read, name="logbus-test-broker-log", daemon=True)

@@ -15,6 +15,7 @@ from logbus.attrs_code import kept_attrs_code
 from logbus.errors import LogbusError
 from logbus.testing.broker_log import ThreadLog
 from logbus.testing.broker_process import BrokerFailed
+from logbus.testing.control.broker_controls import BrokerControls
 from logbus.testing.placement import Placement
 from logbus.testing.reactor_thread import ReactorThread
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from logbus.cluster.peers import ConnectTo
     from logbus.metastore.memory_store import MemoryStore
     from logbus.testing.disk_filling import DiskFilling
-    from logbus.testing.faults.injector import FaultInjector
     from logbus.testing.faults.rule_book import RuleBook
     from logbus.testing.requests.history import RequestHistory
 
@@ -47,6 +47,7 @@ class BrokerThread:
     :param filling: whether its disk is full.
 
     :ivar log: what is logged in the thread.
+    :ivar controls: what the test controls of it.
     :ivar service: the broker, once it is made.
     """
 
@@ -69,10 +70,6 @@ class BrokerThread:
         self._ended: Future[None] = Future()
         self.service: BrokerService | None = None
         self.store: MemoryStore | None = None
-        self._book = book
-        self._history = history
-        self._filling = filling
-        self._injector: FaultInjector | None = None
         self._make_store = store
         self._release = release
         self._links = links
@@ -82,6 +79,7 @@ class BrokerThread:
         self._directories = [Path(each) for each in config.get("log.dirs", str(data_dir)).split(",")]
         self._owns_thread = shared is None
         self.thread = ReactorThread("logbus-test-broker") if shared is None else shared
+        self.controls = BrokerControls(self.thread.reactor, self.thread.clock, book, history, filling)
         self.log = ThreadLog()
         self.log.open(self.thread.ident)
         self.thread.call(self._begin, config, data_dir, ports)
@@ -124,7 +122,7 @@ class BrokerThread:
             with kept_attrs_code(), _no_collection():
                 self.service = self._make(config, data_dir, ports)
             await self.service.startService()
-            self.thread.clock.measured.append(self.service.ticks)
+            self.controls.started()
         except BaseException as e:
             self._started.set_exception(e)
             if not self._stopping or self.service is None:
@@ -137,37 +135,22 @@ class BrokerThread:
         from logbus.broker import Broker as BrokerService
         from logbus.cluster.peers import tcp
         from logbus.config import ConfigView
-        from logbus.config.keys import LOG_DIRS
         from logbus.listener_config import secured
-        from logbus.protocols import protocol_plugins
-        from logbus.storage.filesystem.disk import disks_at
-        from logbus.testing.faults.injector import FaultInjector
-        from logbus.testing.fillable_disk import FillableDisk
-        from logbus.testing.requests.broker_view import BrokerView
-        from logbus.testing.requests.interception import InterceptedKafka, KafkaListeners
-        from logbus.testing.requests.recorder import Recorder
 
         settings = ConfigView.load(set={"log.dirs": str(data_dir), **config})
         listeners = [secured(self._placement.listener(name, port), settings) for name, port in ports.items()]
         if self._make_store is not None:
             self.store = self._make_store()
-        kafka = KafkaListeners()
-        view = BrokerView(lambda: service)
-        self._injector = FaultInjector(self.thread.reactor, self._book, view, kafka.abort)
-        recorder = Recorder(self._history, view)
-        plugins = {**protocol_plugins(), "kafka": InterceptedKafka(recorder, self._injector, kafka)}
-        directories = settings.get(LOG_DIRS)
         service = BrokerService(
             self.thread.reactor,
             settings,
             listeners,
             release=self._release,
-            wall_clock=self.thread.clock.wall,
-            disks=disks_at(directories, self.thread.reactor, lambda root, io: FillableDisk(root, io, self._filling)),
             store=self.store,
             connect_to=None if self._links is None else self._links(tcp(self.thread.reactor)),
-            plugins=plugins,
+            **self.controls.options(settings),
         )
+        self.controls.service = service
         return service
 
     def stop(self, timeout: float) -> None:
@@ -190,10 +173,7 @@ class BrokerThread:
         if self._stopping:
             return
         self._stopping = True
-        if self._injector is not None:
-            self._injector.release()
-        if self.service is not None and self.service.ticks in self.thread.clock.measured:
-            self.thread.clock.measured.remove(self.service.ticks)
+        self.controls.stopping()
         if self.service is not None:
             # Otherwise it could not start, and ends by itself.
             Deferred.fromCoroutine(self._stop(self.service))
@@ -244,6 +224,16 @@ class BrokerThread:
         service.abort_connections()
         store.vanish()
         self._begin_stop()
+
+    def isolate(self) -> None:
+        """In the broker's thread: have it hear nothing of the metadata store any more, before :meth:`vanish`."""
+        if self.store is not None:
+            self.store.suspend()
+
+    def vanish(self) -> None:
+        """In the broker's thread: begin what :meth:`kill` does; its data have nothing to recover."""
+        if self.service is not None and self.store is not None:
+            self._vanish(self.service, self.store)
 
     def abandon(self) -> None:
         """End the thread, and with it all that the broker does. For the end of the process: it stops in no order."""

@@ -141,7 +141,14 @@ class ClusterBroker(Broker):
         listeners = [local_listener(name, self._port(name)) for name in ("kafka", "admin")]
         host, port = self._at
         listeners.append(f"{REPLICATION}=kafka:tcp:{port}:interface={host}")
-        return BrokerProcess(as_texts(self.config), self.data_dir, listeners, [self._advertised], with_parent=True)
+        return BrokerProcess(
+            as_texts(self.config),
+            self.data_dir,
+            listeners,
+            [self._advertised],
+            with_parent=True,
+            control=self._control(),
+        )
 
     def __repr__(self) -> str:
         where = self.bootstrap if self._addresses and self.running else "stopped"

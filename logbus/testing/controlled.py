@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logbus.testing.broker_process import BrokerFailed
+from logbus.testing.control.channel_lines import ControlAddress
 from logbus.testing.disk_filling import DiskFilling, FullDisk
 from logbus.testing.faults.control import Faults
 from logbus.testing.faults.rule_book import RuleBook
-from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.requests.history import RequestHistory
 from logbus.testing.snapshots import Snapshot
 
 if TYPE_CHECKING:
-    from logbus.broker import Broker as BrokerService
     from logbus.testing.admin import Admin
+    from logbus.testing.broker_thread import BrokerThread
+    from logbus.testing.control.control_channel import ControlChannel
 
 
 class Controlled(ABC):
@@ -25,12 +26,14 @@ class Controlled(ABC):
 
     data_dir: Path
     in_process: bool
+    controlled: bool
     timeout: float
 
     def __init__(self) -> None:
         self._book = RuleBook()
         self._history = RequestHistory()
         self._filling = DiskFilling()
+        self._channel: ControlChannel | None = None
 
     @property
     @abstractmethod
@@ -46,12 +49,16 @@ class Controlled(ABC):
         """Stop in order."""
 
     @abstractmethod
-    def _own_thread(self) -> ReactorThread | None:
-        """The thread it runs in; None: it does not run, or in a process of its own."""
+    def _check_process(self) -> None:
+        """
+        Make sure that this process has made it.
+
+        :raise BrokerFailed: this one was forked from that.
+        """
 
     @abstractmethod
-    def _service(self) -> BrokerService | None:
-        """The broker, if it runs in this process."""
+    def _own_thread(self) -> BrokerThread | None:
+        """The broker in a thread of this process; None: it does not run, or in a process of its own."""
 
     if TYPE_CHECKING:
 
@@ -63,9 +70,9 @@ class Controlled(ABC):
         """
         What happens to the requests of its clients: see :class:`~logbus.testing.faults.Faults`.
 
-        :raise BrokerFailed: it runs in a process of its own.
+        :raise BrokerFailed: it was made with ``controlled=False``.
         """
-        self._require_thread("faults", "has none")
+        self._require_controls("faults")
         return Faults(self._book)
 
     @property
@@ -73,9 +80,9 @@ class Controlled(ABC):
         """
         The last requests of its clients: see :class:`~logbus.testing.requests.RequestHistory`.
 
-        :raise BrokerFailed: it runs in a process of its own.
+        :raise BrokerFailed: it was made with ``controlled=False``.
         """
-        self._require_thread("requests", "records none")
+        self._require_controls("requests")
         return self._history
 
     def advance(self, by: timedelta | float) -> None:
@@ -84,19 +91,20 @@ class Controlled(ABC):
 
         Its clocks, of its timers and of the day, go forward. So members of groups whose heartbeats it gets none of
         meanwhile are expired, transactions abort, retention removes old segments: what is due happens, or is under way
-        when this returns. Brokers of a :class:`~logbus.testing.local_cluster.LocalCluster` share the clocks.
+        when this returns. Brokers of a :class:`~logbus.testing.local_cluster.LocalCluster` share the clocks; each in a
+        process of its own has others, and ZooKeeper goes by the machine's.
 
-        :raise BrokerFailed: it does not run, or in a process of its own.
+        :raise BrokerFailed: it does not run, or was made with ``controlled=False``.
         :raise ValueError: it is not more than 0.
         """
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < 1e10:
             raise ValueError(f"advance: {by!r} is no time to come: expected a timedelta, or seconds, more than 0")
-        self._require_thread("advance", "has the clock of the machine")
-        thread = self._own_thread()
-        if thread is None:
-            raise BrokerFailed("advance: the broker does not run; start it first")
-        thread.run(lambda: thread.clock.advance(thread.reactor, seconds), self.timeout)
+        self._require_running("advance")
+        if self._channel is not None:
+            self._channel.advance(seconds, self.timeout)
+        elif (runner := self._own_thread()) is not None:
+            runner.thread.run(lambda: runner.controls.advance(seconds), self.timeout)
 
     def fence_producer(self, transactional_id: str) -> None:
         """
@@ -111,23 +119,19 @@ class Controlled(ABC):
         """
         Have all members of a group of the classic protocol join again.
 
-        :raise BrokerFailed: it runs in a process of its own, or has no such group with members.
+        :raise BrokerFailed: it has no such group with members, does not run, or was made with ``controlled=False``.
         """
-        self._require_thread("force_rebalance", "cannot be asked for it")
-        thread, service = self._own_thread(), self._service()
-        if thread is None or service is None:
-            raise BrokerFailed("force_rebalance: the broker does not run; start it first")
+        self._require_running("force_rebalance")
+        done = False
+        if self._channel is not None:
+            done = self._channel.force_rebalance(group_id, self.timeout)
+        elif (runner := self._own_thread()) is not None:
 
-        async def rebalance() -> bool:
-            from logbus.coordination.classic.classic_group import ClassicGroup
+            async def rebalance() -> bool:
+                return runner.controls.force_rebalance(group_id)
 
-            group = service.coordinators.groups.group(group_id)
-            if not isinstance(group, ClassicGroup) or not group.members:
-                return False
-            group.rebalance(thread.reactor.seconds())
-            return True
-
-        if not thread.run(rebalance, self.timeout):
+            done = runner.thread.run(rebalance, self.timeout)
+        if not done:
             raise BrokerFailed(
                 f"force_rebalance: there is no group {group_id!r} of the classic protocol with members here"
             )
@@ -136,9 +140,9 @@ class Controlled(ABC):
         """
         Have its disk refuse every write for lack of space, until the handle's ``free``, or the end of a ``with`` block.
 
-        :raise BrokerFailed: it runs in a process of its own.
+        :raise BrokerFailed: it was made with ``controlled=False``.
         """
-        self._require_thread("fill_disk", "has the disk of the machine")
+        self._require_controls("fill_disk")
         return self._filling.fill()
 
     def snapshot(self) -> Snapshot:
@@ -187,9 +191,25 @@ class Controlled(ABC):
         if "log.dirs" in getattr(self, "config", {}):
             raise BrokerFailed(f"{what}: the data are in log.dirs; use data_dir instead")
 
-    def _require_thread(self, what: str, otherwise: str) -> None:
-        if not self.in_process:
-            raise BrokerFailed(f"{what}: a broker in a process of its own {otherwise}; use Broker(in_process=True)")
+    def _require_controls(self, what: str) -> None:
+        self._check_process()
+        if not self.controlled:
+            raise BrokerFailed(f"{what}: the broker was made with controlled=False, and knows nothing of its test")
+
+    def _require_running(self, what: str) -> None:
+        self._require_controls(what)
+        if not self.running:
+            raise BrokerFailed(f"{what}: the broker does not run; start it first")
+
+    def _control(self) -> ControlAddress | None:
+        """Where a broker in a process of its own finds this one."""
+        if not self.controlled:
+            return None
+        if self._channel is None:
+            from logbus.testing.control.control_channel import ControlChannel
+
+            self._channel = ControlChannel(self._book, self._history, self._filling)
+        return self._channel.address
 
 
 def _require_snapshot(what: str, snapshot: object) -> None:

@@ -21,6 +21,8 @@ class DiskFilling:
     """
 
     def __init__(self) -> None:
+        self.changed: Callable[[], object] = lambda: None
+        """Is called when it was filled or freed; returns once that is so."""
         self._fillers = 0
         self._lock = Lock()
 
@@ -33,11 +35,13 @@ class DiskFilling:
         """Fill it, until the handle that is returned frees it."""
         with self._lock:
             self._fillers += 1
+        self.changed()
         return FullDisk(self._free)
 
     def _free(self) -> None:
         with self._lock:
             self._fillers -= 1
+        self.changed()
 
     def refuse(self) -> None:
         """

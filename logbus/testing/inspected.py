@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from logbus.testing.inspector import Inspector
 from logbus.testing.reactor_thread import ReactorThread
@@ -163,6 +165,35 @@ class Inspected(ABC):
         from logbus.testing.group_waits import wait_no_lag
 
         return self._inspector().run(lambda cluster: wait_no_lag(cluster, group, topics, timeout), timeout + GRACE)
+
+    def hang_transaction(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        transactional_id: str | None = None,
+        transaction_timeout: timedelta | float = 60.0,
+        value: bytes = b"hanging",
+        timeout: float = WAIT_SECONDS,
+    ) -> str:
+        """
+        Leave a transaction open, with a record in a partition, whose producer is gone: consumers of committed records
+        wait until the coordinator aborts it.
+
+        :param transaction_timeout: when that is, in seconds or as a timedelta; ``advance`` has it happen at once.
+        :returns: the transactional id, for ``fence_producer``, which aborts it, too.
+        """
+        __tracebackhide__ = True
+        from logbus.testing.hanging_transaction import hang_transaction
+
+        name = transactional_id or f"hanging-{uuid4().hex[:8]}"
+        seconds = (
+            transaction_timeout.total_seconds() if isinstance(transaction_timeout, timedelta) else transaction_timeout
+        )
+        self._inspector().run(
+            lambda cluster: hang_transaction(cluster, topic, partition, name, seconds, value), timeout
+        )
+        return name
 
     def _inspector(self) -> Inspector:
         if self._inspecting is not None and not self._inspecting.usable:

@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from logbus.metastore.tree import Row, Tree
 from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
 from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.broker_thread import BrokerThread
@@ -31,6 +32,7 @@ from logbus.testing.cluster_roles import ClusterRoles
 from logbus.testing.inspected import Inspected
 from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.settings import Setting, as_texts
+from logbus.testing.snapshots import ClusterSnapshot
 from logbus.testing.store_view import MemoryView
 from logbus.testing.temporary import temporary_directory
 
@@ -224,14 +226,74 @@ class LocalCluster(ClusterRoles[LocalBroker], Inspected, Closable):
 
         :raise BrokerFailed: a broker did not start.
         """
-        from logbus.metastore.memory_store import MemoryEnsemble
+        self._require_started("reset")
+        self._kill_all()
+        for broker in self.brokers:
+            shutil.rmtree(broker.data_dir, ignore_errors=True)
+        self._start_on(None)
 
+    def snapshot(self) -> ClusterSnapshot:
+        """
+        The data of all brokers and the metadata as they are now, for :meth:`restore`.
+
+        The brokers are ended for it, as a crash does, and all are started again: clients connect again.
+
+        :raise BrokerFailed: the cluster was never started, or is closed; a broker did not start.
+        """
+        self._require_started("snapshot")
+        self._close_inspector()
+        tree = self.thread.run(self._end_at_once, self.timeout)
+        for broker in self.brokers:
+            broker.stop()
+        made = ClusterSnapshot([broker.data_dir for broker in self.brokers], *tree)
+        self._start_on(made)
+        return made
+
+    def restore(self, snapshot: ClusterSnapshot) -> None:
+        """
+        Have the data and the metadata of a snapshot in place of the cluster's own, on the same addresses. Partitions
+        may have other leaders than they had.
+
+        :raise BrokerFailed: the snapshot is closed, or of another number of brokers; a broker did not start.
+        """
+        if not isinstance(snapshot, ClusterSnapshot):
+            raise TypeError(f"restore: {snapshot!r} is none: expected what LocalCluster.snapshot() gives")
+        snapshot.require(len(self.brokers))
+        self._require_started("restore")
+        self._kill_all()
+        snapshot.write_to([broker.data_dir for broker in self.brokers])
+        self._start_on(snapshot)
+
+    def _require_started(self, what: str) -> None:
+        if self._closed:
+            raise BrokerFailed(f"{what}: the cluster is closed, and gave up its ports and data; make another one")
+        if not hasattr(self, "thread"):
+            raise BrokerFailed(f"{what}: the cluster was not started")
+
+    async def _end_at_once(self) -> tuple[list[Row], int]:
+        """Have all brokers begin to end, before any of them hears of it and takes over; the metadata until then."""
+        tree = self.ensemble.tree
+        kept = [node.row for node in tree.nodes.values() if not node.row.owner], tree.zxid
+        runners = [broker._runner for broker in self.brokers if isinstance(broker._runner, BrokerThread)]
+        for each in runners:
+            each.isolate()
+        for each in runners:
+            each.vanish()
+        return kept
+
+    def _kill_all(self) -> None:
         self._close_inspector()
         for broker in self.brokers:
-            # Nothing of it is wanted any more: nobody needs another leader.
+            # Nobody needs another leader.
             broker.kill()
-            shutil.rmtree(broker.data_dir, ignore_errors=True)
+
+    def _start_on(self, snapshot: ClusterSnapshot | None) -> None:
+        """Start on a new metadata store, with what a snapshot has."""
+        from logbus.metastore.memory_store import MemoryEnsemble
+
         self.ensemble = MemoryEnsemble()
+        if snapshot is not None:
+            self.ensemble.tree = Tree.load(snapshot.rows, snapshot.zxid)
         self.links = None
         self.tree = MemoryView(self.ensemble, self.thread, self.timeout)
         self.start()
@@ -247,10 +309,8 @@ class LocalCluster(ClusterRoles[LocalBroker], Inspected, Closable):
         self._closed = True
         try:
             self._close_inspector()
-            for broker in self.brokers:
-                if self._temporary:
-                    # Nothing of it is wanted any more: nobody needs another leader.
-                    broker.kill()
+            if self._temporary:
+                self._kill_all()
             for broker in self.brokers:
                 broker.close()
         finally:

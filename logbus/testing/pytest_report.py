@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from traceback import format_stack
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from logbus.testing.record_comparison import shown_content
 
 if TYPE_CHECKING:
     from logbus.client.consumer.consumer_record import ConsumerRecord
+    from logbus.testing.requests.recorded import RecordedRequest
 
 LOG_LINES = 60
 REQUESTS = 30
@@ -71,9 +72,7 @@ class Witness:
         brokers = self._brokers()
         lines: list[str] = []
         for broker, number in zip(brokers, self._numbers or [0] * len(brokers), strict=True):
-            if not broker.in_process:
-                continue
-            requests = [request for request in broker.requests if request.number > number]
+            requests = [request for request in _kept(broker) if request.number > number]
             if len(brokers) > 1 and requests:
                 lines.append(f"broker {broker.id}:")
             if len(requests) > REQUESTS:
@@ -99,8 +98,13 @@ class Witness:
 
 def _last_number(broker: Any) -> int:
     """Of the last request that a broker got."""
-    last = list(broker.requests)[-1:] if broker.in_process else []
+    last = _kept(broker)[-1:]
     return last[0].number if last else 0
+
+
+def _kept(broker: Any) -> Sequence[RecordedRequest]:
+    """The requests that a broker got, even if it hangs."""
+    return broker.requests.kept() if broker.controlled else ()
 
 
 def _stacks() -> str:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import shutil
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
+from logbus.metastore.tree import Row
 from logbus.storage import file_names
 from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.temporary import temporary_directory
@@ -67,6 +68,47 @@ class Snapshot:
 
     def __repr__(self) -> str:
         return f"<logbus.testing.Snapshot {self.directory if self._remove.alive else 'closed'}>"
+
+
+class ClusterSnapshot:
+    """
+    The data of a cluster at one moment, until it is closed or forgotten; what :meth:`.LocalCluster.snapshot` gives.
+
+    :ivar rows: the nodes of the metadata store that no session owned.
+    :ivar zxid: the number of its last transaction.
+    """
+
+    def __init__(self, data_dirs: Sequence[Path], rows: Sequence[Row], zxid: int) -> None:
+        self.rows = rows
+        self.zxid = zxid
+        self._brokers = [Snapshot(each) for each in data_dirs]
+
+    def require(self, brokers: int) -> None:
+        """
+        Make sure that it is there, and of so many brokers.
+
+        :raise BrokerFailed: it is closed, or of others.
+        """
+        if len(self._brokers) != brokers:
+            raise BrokerFailed(f"the snapshot is of {len(self._brokers)} brokers, and the cluster has {brokers}")
+        for each in self._brokers:
+            each.require()
+
+    def write_to(self, data_dirs: Sequence[Path]) -> None:
+        """Put the data into the brokers' directories, in place of what is there."""
+        for each, directory in zip(self._brokers, data_dirs, strict=True):
+            each.write_to(directory)
+
+    def close(self) -> None:
+        """Remove it."""
+        for each in self._brokers:
+            each.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def copy_data(source: Path, target: Path) -> None:

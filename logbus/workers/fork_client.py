@@ -22,6 +22,9 @@ from twisted.python.failure import Failure
 from logbus.workers.fork_server import CONTROL, HEADER, PING, WITHOUT_TLS
 from logbus.workers.worker_plan import WorkerPlan
 
+FORK_SERVER = "logbus.workers.fork_server"
+"""The module that is run as it."""
+
 
 class _Answers(LineOnlyReceiver):
     delimiter = b"\n"
@@ -82,7 +85,7 @@ class ForkClient:
             self._process = self._reactor.spawnProcess(
                 _Process(self),
                 sys.executable,
-                [sys.executable, "-m", "logbus.workers.fork_server", *([] if self._tls else [WITHOUT_TLS])],
+                [sys.executable, "-m", FORK_SERVER, *([] if self._tls else [WITHOUT_TLS])],
                 env=os.environ,
                 childFDs={0: 0, 1: 1, 2: 2, CONTROL: theirs.fileno()},
             )

@@ -50,6 +50,9 @@ PRELOADED = (
 WITHOUT_TLS = "without-tls"
 """The argument of a fork server whose workers cannot need TLS."""
 
+WORKER: type[Worker] = Worker
+"""What the processes become."""
+
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What a terminal or a service manager sends to all processes: the supervisor stops them in order."""
 
@@ -149,7 +152,7 @@ def _run(plan: WorkerPlan, descriptor: int) -> int:
 
     # Before any timer exists: a step of the wall clock must not affect timers.
     reactor.seconds = time.monotonic  # type: ignore[method-assign]
-    worker = Worker(reactor, plan, descriptor)
+    worker = WORKER(reactor, plan, descriptor)
     reactor.callWhenRunning(worker.start)
     reactor.run(installSignalHandlers=False)  # type: ignore[call-arg]
     return worker.status

@@ -26,6 +26,7 @@ from logbus.workers.worker_scrapes import WorkerScrapes
 
 if TYPE_CHECKING:
     from logbus.broker import Broker
+    from logbus.config import ConfigView
     from logbus.metastore.local_store import LocalStore
 
 _log = Logger(namespace="logbus.workers")
@@ -61,7 +62,6 @@ class Worker:
         maybeDeferred(self._build).addCallbacks(self._serving, self._failed)
 
     def _build(self) -> Deferred[None]:
-        from logbus.broker import Broker
         from logbus.config import ConfigView, keys
         from logbus.metastore.local_store import LocalStore
         from logbus.net.garbage_collection import GarbageCollection
@@ -74,9 +74,7 @@ class Worker:
         if plan.socket is not None:
             seconds = config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000
             self._store = LocalStore.at(plan.socket, self._reactor, seconds)
-        broker = Broker(
-            self._reactor, config, plan.listeners, release=plan.release, store=self._store, siblings=plan.siblings
-        )
+        broker = self._broker_of(config, release=plan.release, store=self._store, siblings=plan.siblings)
         garbage = broker.env.slice_scheduler.garbage = GarbageCollection(gc, self._reactor)
         broker.replication.replicas.added = garbage.replica_added
         broker.when_lost(self._failed)
@@ -85,6 +83,11 @@ class Worker:
         self._broker = broker
         started: Deferred[None] = broker.startService()
         return started
+
+    def _broker_of(self, config: ConfigView, **options: Any) -> Broker:
+        from logbus.broker import Broker
+
+        return Broker(self._reactor, config, self._plan.listeners, **options)
 
     def _serving(self, _: None) -> None:
         gc.collect()

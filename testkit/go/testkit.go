@@ -290,6 +290,45 @@ func (s *Server) FreezeBroker(ctx context.Context, id int) error { return s.brok
 // ThawBroker ends a freeze.
 func (s *Server) ThawBroker(ctx context.Context, id int) error { return s.broker(ctx, id, "thaw") }
 
+// CutOff lets nothing through between a broker of a cluster and others: numbers, or "store", the metadata store.
+// Without others, between it and all of them. Clients still reach it, and Reconnect ends it.
+func (s *Server) CutOff(ctx context.Context, id int, others ...any) error {
+	body := map[string]any{}
+	if len(others) > 0 {
+		body["others"] = others
+	}
+	return s.Control(ctx, http.MethodPost, fmt.Sprintf("/brokers/%d/cut-off", id), body, nil)
+}
+
+// Reconnect ends all cuts of a broker.
+func (s *Server) Reconnect(ctx context.Context, id int) error { return s.broker(ctx, id, "reconnect") }
+
+// ExpireSession has the metadata store end the session of a broker of a cluster.
+func (s *Server) ExpireSession(ctx context.Context, id int) error {
+	return s.broker(ctx, id, "expire-session")
+}
+
+// MoveLeader has a broker with a replica lead a partition.
+func (s *Server) MoveLeader(ctx context.Context, topic string, partition, to int) error {
+	path := fmt.Sprintf("/topics/%s/partitions/%d/move-leader", topic, partition)
+	return s.Control(ctx, http.MethodPost, path, map[string]int{"to": to}, nil)
+}
+
+// HangTransaction leaves a transaction open, with a record in a partition, and returns its transactional id.
+func (s *Server) HangTransaction(ctx context.Context, topic string, partition int) (string, error) {
+	var answer struct {
+		ID string `json:"transactional_id"`
+	}
+	body := map[string]any{"topic": topic, "partition": partition}
+	err := s.Control(ctx, http.MethodPost, "/transactions", body, &answer)
+	return answer.ID, err
+}
+
+// Advance lets time pass for the brokers, without waiting.
+func (s *Server) Advance(ctx context.Context, by time.Duration) error {
+	return s.Control(ctx, http.MethodPost, "/time/advance", map[string]float64{"seconds": by.Seconds()}, nil)
+}
+
 func (s *Server) broker(ctx context.Context, id int, change string) error {
 	return s.Control(ctx, http.MethodPost, fmt.Sprintf("/brokers/%d/%s", id, change), nil, nil)
 }

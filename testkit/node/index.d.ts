@@ -60,5 +60,11 @@ export class TestServer {
   killBroker(id: number): Promise<unknown>
   freezeBroker(id: number): Promise<unknown>
   thawBroker(id: number): Promise<unknown>
+  cutOff(id: number, others?: (number | 'store')[]): Promise<void>
+  reconnect(id: number): Promise<void>
+  expireSession(id: number): Promise<void>
+  moveLeader(topic: string, partition?: number, to?: number): Promise<number>
+  hangTransaction(topic: string, partition?: number): Promise<string>
+  advance(seconds: number): Promise<void>
   control(method: string, path: string, body?: unknown): Promise<any>
 }

@@ -142,6 +142,25 @@ export class TestServer {
   freezeBroker(id) { return this.#change(id, 'freeze') }
   thawBroker(id) { return this.#change(id, 'thaw') }
 
+  /** Lets nothing through between a broker of a cluster and others: numbers, or 'store'; without them, all of them. */
+  cutOff(id, others) { return this.control('POST', `/brokers/${id}/cut-off`, { others }) }
+  reconnect(id) { return this.#change(id, 'reconnect') }
+  /** Has the metadata store end the session of a broker of a cluster. */
+  expireSession(id) { return this.#change(id, 'expire-session') }
+
+  /** Has a broker with a replica lead a partition; without `to`, the next of them. Resolves to the leader's number. */
+  async moveLeader(topic, partition = 0, to = undefined) {
+    return (await this.control('POST', `/topics/${topic}/partitions/${partition}/move-leader`, { to })).leader
+  }
+
+  /** Leaves a transaction open, with a record in a partition; resolves to its transactional id. */
+  async hangTransaction(topic, partition = 0) {
+    return (await this.control('POST', '/transactions', { topic, partition })).transactional_id
+  }
+
+  /** Lets time pass for the brokers, without waiting. */
+  advance(seconds) { return this.control('POST', '/time/advance', { seconds }) }
+
   #change(id, what) { return this.control('POST', `/brokers/${id}/${what}`) }
 
   /** Sends a request to the control interface; resolves to the answer's JSON. */

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from logbus.testing import LocalCluster
+from logbus.testing import BrokerFailed, LocalCluster
 from logbus.testing.cluster_roles import known_brokers
 from logbus.testing.waiting import WaitTimedOut
 
@@ -173,3 +173,37 @@ def test_faults_are_for_clients_of_one_broker() -> None:
             assert producer.flush(60) == 0
             assert fault.hits == 0
         led.requests.assert_count("Fetch", 0)
+
+
+def test_reset_and_snapshots() -> None:
+    """A cluster begins anew on its addresses, or where it was when a snapshot was taken: records, topics, brokers."""
+    with pytest.raises(BrokerFailed, match="snapshot: the cluster was not started"):
+        LocalCluster(1).snapshot()
+    with LocalCluster(3) as cluster:
+        bootstrap = cluster.bootstrap
+        create(cluster, "prepared", 1)
+        assert produce(cluster, "prepared") == 0
+        with cluster.snapshot() as snapshot:
+            assert produce(cluster, "prepared") == 1
+            create(cluster, "later", 1)
+            cluster.leader("prepared").kill()
+            cluster.restore(snapshot)
+            assert cluster.bootstrap == bootstrap
+            assert len(cluster.running) == 3
+            assert cluster.admin.topics() == ["prepared"]
+            cluster.wait_in_sync("prepared")
+            assert [record.offset for record in cluster.read("prepared")] == [0]
+            assert produce(cluster, "prepared") == 1
+            cluster.brokers[1].stop()
+            cluster.reset()
+            assert (cluster.bootstrap, len(cluster.running), cluster.admin.topics()) == (bootstrap, 3, [])
+            create(cluster, "prepared", 1)
+            assert produce(cluster, "prepared") == 0
+            with LocalCluster(2) as other, pytest.raises(BrokerFailed, match="of 3 brokers, and the cluster has 2"):
+                other.restore(snapshot)
+        with pytest.raises(BrokerFailed, match="the snapshot is closed; take another one"):
+            cluster.restore(snapshot)
+        with pytest.raises(TypeError, match=r"restore: 'x' is none: expected what LocalCluster\.snapshot\(\) gives"):
+            cluster.restore("x")  # type: ignore[arg-type]
+    with pytest.raises(BrokerFailed, match="reset: the cluster is closed, and gave up its ports"):
+        cluster.reset()

@@ -74,6 +74,8 @@ def test_forked(broker: Broker) -> None:
         try:
             refused(broker.stop, f"the broker is of process {os.getppid()}, which forked this one")
             refused(lambda: broker.read("t"), "here, only connect to it")
+            refused(lambda: broker.faults, "here, only connect to it")
+            refused(lambda: broker.advance(1), "here, only connect to it")
             broker.close()
             broker._at_exit()
             status = 7

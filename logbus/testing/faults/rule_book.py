@@ -19,6 +19,10 @@ Subject = tuple[str, int | None]
 """A topic by name, and a partition, or None: the request names none."""
 
 
+def _nothing(*_: object) -> None:
+    """Nobody is to be told, and nothing to be waited for."""
+
+
 @define(eq=False)
 class ActiveRule:
     """
@@ -45,14 +49,22 @@ class RuleBook:
     """
     The rules of one broker.
 
+    :param counted: is told when a rule has seen a request.
+    :ivar changed: is called when rules were put in force or ended; returns once that is so.
+    :ivar settle: waits until all is here that happened in a broker in a process of its own.
     :ivar active: those that may still happen, in their order; replaced whenever it changes, so that a reader needs no
         lock.
     """
 
+    _counted: Callable[[ActiveRule], object] = _nothing
+    changed: Callable[[], object] = field(default=_nothing, init=False)
+    settle: Callable[[], object] = field(default=_nothing, init=False)
     active: tuple[ActiveRule, ...] = field(default=(), init=False)
     _all: dict[int, ActiveRule] = field(factory=dict, init=False)
     _numbers: itertools.count[int] = field(factory=lambda: itertools.count(1), init=False)
     _changed: Condition = field(factory=Condition, init=False)
+
+    # For the test.
 
     def add(self, rule: Rule) -> int:
         """Put a rule in force, after those that are; its number."""
@@ -60,6 +72,7 @@ class RuleBook:
             number = next(self._numbers)
             self._all[number] = added = ActiveRule(number, rule)
             self.active = (*self.active, added)
+        self.changed()
         return number
 
     def remove(self, number: int) -> bool:
@@ -68,16 +81,20 @@ class RuleBook:
             before = self.active
             self.active = tuple(each for each in before if each.number != number)
             self._changed.notify_all()
-            return len(self.active) < len(before)
+            removed = len(self.active) < len(before)
+        self.changed()
+        return removed
 
     def clear(self) -> None:
         """End all rules."""
         with self._changed:
             self.active = ()
             self._changed.notify_all()
+        self.changed()
 
     def rules(self) -> Sequence[tuple[int, Rule, int]]:
         """The numbers, the rules, and how often each has happened, of those in force."""
+        self.settle()
         return [(each.number, each.rule, each.hits) for each in self.active]
 
     def hits(self, number: int) -> int:
@@ -86,6 +103,7 @@ class RuleBook:
 
         :raise KeyError: there never was such a rule.
         """
+        self.settle()
         return self._all[number].hits
 
     def wait(self, number: int, hits: int, seconds: float) -> bool:
@@ -99,6 +117,25 @@ class RuleBook:
                     return False
                 self._changed.wait(left)
         return True
+
+    # For the broker, which may be in a process of its own, with a copy of the book.
+
+    def replace(self, rules: Sequence[tuple[int, Rule, int, int]]) -> None:
+        """Have these in force: their numbers, and what they have seen and done; a known one knows that by itself."""
+        with self._changed:
+            for number, rule, seen, hits in rules:
+                self._all.setdefault(number, ActiveRule(number, rule, seen, hits))
+            known = [self._all[number] for number, *_ in rules]
+            self.active = tuple(each for each in known if not each.spent)
+
+    def count(self, number: int, hits: int, is_spent: bool) -> None:
+        """Note how often a rule has happened in all copies, and whether it is spent in all."""
+        with self._changed:
+            active = self._all[number]
+            active.hits = hits
+            if is_spent:
+                self.active = tuple(each for each in self.active if each is not active)
+            self._changed.notify_all()
 
     def concerned(self, api_key: int, client_id: str | None) -> bool:
         """Whether a rule may happen to requests of this API and client."""
@@ -127,10 +164,12 @@ class RuleBook:
                     continue
                 each.seen += 1
                 if each.seen <= rule.skip:
+                    self._counted(each)
                     continue
                 each.hits += 1
                 if each.spent:
                     self.active = tuple(other for other in self.active if other is not each)
+                self._counted(each)
                 self._changed.notify_all()
             return rule, each.number
         return None

@@ -21,7 +21,11 @@ SHOWN = 30
 """The last requests that a failed assertion shows."""
 
 
-@define(eq=False)
+def _nothing() -> None:
+    """All is here already."""
+
+
+@define(eq=False, slots=False)
 class RequestHistory:
     """
     The last requests of a broker's clients, oldest first: at most 10,000.
@@ -31,10 +35,12 @@ class RequestHistory:
     ``"NONE"`` for requests that were answered without any.
 
     :param now: seconds since 1970.
+    :ivar settle: waits until all is here that a broker in a process of its own has recorded.
     :ivar forgotten: how many are not kept any more.
     """
 
     _now: Callable[[], float] = time.time
+    settle: Callable[[], object] = field(default=_nothing, init=False)
     forgotten: int = field(default=0, init=False)
     _kept: deque[RecordedRequest] = field(factory=lambda: deque(maxlen=KEPT), init=False)
     _numbers: int = field(default=0, init=False)
@@ -51,20 +57,28 @@ class RequestHistory:
         connection: int,
         subjects: tuple[Subject, ...] = (),
         text: str = "",
+        received: float | None = None,
     ) -> RecordedRequest:
-        """Record a request."""
+        """Record a request; ``received``: when it was, if that is not now."""
         with self._changed:
             self._numbers += 1
-            made = RecordedRequest(self._numbers, api_key, version, client_id, connection, self._now(), subjects, text)
+            at = self._now() if received is None else received
+            made = RecordedRequest(self._numbers, api_key, version, client_id, connection, at, subjects, text)
             self.forgotten += len(self._kept) == KEPT
             self._kept.append(made)
             if self._waiters:
                 self._changed.notify_all()
         return made
 
-    def answered(self, request: RecordedRequest, codes: tuple[int, ...] = (), body: bytes | None = None) -> None:
-        """Record that a request was answered."""
-        request.done(self._now(), codes, body)
+    def answered(
+        self,
+        request: RecordedRequest,
+        codes: tuple[int, ...] = (),
+        body: bytes | None = None,
+        at: float | None = None,
+    ) -> None:
+        """Record that a request was answered; ``at``: when it was, if that is not now."""
+        request.done(self._now() if at is None else at, codes, body)
         if self._waiters:
             with self._changed:
                 self._changed.notify_all()
@@ -165,6 +179,7 @@ class RequestHistory:
         """Add a mark among the requests: something that the application did, at this time."""
         if not isinstance(text, str) or not text:
             raise WrongRequest(f"mark: {text!r} is no text")
+        self.settle()
         self.answered(self.add(MARK, 0, None, 0, text=text))
 
     @staticmethod
@@ -174,6 +189,7 @@ class RequestHistory:
 
     def clear(self) -> None:
         """Forget all requests so far."""
+        self.settle()
         with self._changed:
             self._kept.clear()
             self.forgotten = 0
@@ -181,15 +197,21 @@ class RequestHistory:
     def __iter__(self) -> Iterator[RecordedRequest]:
         return iter(self._snapshot())
 
+    def kept(self) -> Sequence[RecordedRequest]:
+        """Those that are here now, even if the broker does not answer."""
+        with self._changed:
+            return list(self._kept)
+
     def __len__(self) -> int:
+        self.settle()
         return len(self._kept)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self._snapshot()))
 
     def _snapshot(self) -> Sequence[RecordedRequest]:
-        with self._changed:
-            return list(self._kept)
+        self.settle()
+        return self.kept()
 
     def _shown(self, problem: str) -> str:
         """A problem, and the last requests."""

@@ -57,12 +57,17 @@ class RecordedRequest:
         return "mark" if self.api_key == MARK else api_name(self.api_key)
 
     @property
-    def errors(self) -> tuple[str, ...]:
-        """The names of the errors in the answer, one for each element that has one."""
+    def codes(self) -> tuple[int, ...]:
+        """The codes of the errors in the answer, one for each element that has one."""
         if self._body is not None:
             body, self._body = self._body, None
             self._codes = codes_of(self.api_key, self.version, decoded(self.api_key, self.version, body))
-        return tuple(_NAMES.get(code, str(code)) for code in self._codes)
+        return self._codes
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(_NAMES.get(code, str(code)) for code in self.codes)
 
     @property
     def topics(self) -> tuple[str, ...]:

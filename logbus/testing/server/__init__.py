@@ -15,5 +15,7 @@ The server writes its addresses to a file, is controlled over HTTP, and ends wit
 * ``broker_routes``: routes of single brokers
 * ``topic_routes``: routes of topics
 * ``state_routes``: routes of snapshots, time and disks
+* ``trouble_routes``: routes of cut links, leaders, sessions, groups, transactions
+* ``brokers_in_trouble``: what they do
 * ``fault_routes``: routes of faults, and of the requests that brokers got
 """

@@ -13,7 +13,7 @@ from logbus.testing.broker import Broker
 from logbus.testing.disk_filling import FullDisk
 from logbus.testing.placement import LOOPBACK
 from logbus.testing.server.options import ServerOptions
-from logbus.testing.snapshots import Snapshot
+from logbus.testing.snapshots import ClusterSnapshot, Snapshot
 
 if TYPE_CHECKING:
     from logbus.testing.cluster import Cluster
@@ -42,7 +42,7 @@ class BrokersUnderTest:
     cluster: Cluster | LocalCluster | None = field(default=None, init=False)
     _brokers: list[Broker] = field(factory=list, init=False)
     _frozen: set[int] = field(factory=set, init=False)
-    _snapshots: dict[int, Snapshot] = field(factory=dict, init=False)
+    _snapshots: dict[int, Snapshot | ClusterSnapshot] = field(factory=dict, init=False)
     _taken: int = field(default=0, init=False)
     _full: dict[int, FullDisk] = field(factory=dict, init=False)
 
@@ -114,9 +114,8 @@ class BrokersUnderTest:
         for number in list(self._full):
             self.free_disk(number)
         for broker in self._brokers:
-            if broker.in_process:
-                broker.faults.clear()
-                broker.requests.clear()
+            broker.faults.clear()
+            broker.requests.clear()
         if self.cluster is not None:
             self.cluster.reset()
             return
@@ -132,7 +131,7 @@ class BrokersUnderTest:
 
     def start(self, number: int) -> None:
         """Start a broker that does not run."""
-        broker = self._of(number)
+        broker = self.of(number)
         if broker.running:
             raise NotPossible(f"broker {number} runs already")
         broker.start()
@@ -141,12 +140,12 @@ class BrokersUnderTest:
         """Stop a broker in order."""
         self._running(number)
         self.thaw(number)
-        self._of(number).stop()
+        self.of(number).stop()
 
     def restart(self, number: int) -> None:
         """Stop a broker in order, if it runs, and start it."""
         self.thaw(number)
-        self._of(number).restart()
+        self.of(number).restart()
 
     def kill(self, number: int) -> None:
         """End a broker as a crash does."""
@@ -161,7 +160,7 @@ class BrokersUnderTest:
 
     def thaw(self, number: int) -> None:
         """End a freeze, if there is one."""
-        broker = self._of(number)
+        broker = self.of(number)
         if number in self._frozen:
             self._frozen.discard(number)
             broker.thaw()
@@ -185,15 +184,16 @@ class BrokersUnderTest:
     # What they hold, and what is around them.
 
     def snapshot(self) -> int:
-        """Keep what a single broker holds: the number of the snapshot."""
-        made = self._single().snapshot()
+        """Keep what the broker or the cluster holds: the number of the snapshot."""
+        made = self._kept().snapshot()
         self._taken += 1
         self._snapshots[self._taken] = made
         return self._taken
 
     def restore(self, number: int) -> None:
-        """Have a single broker hold what a snapshot has."""
-        self._single().restore(self._snapshot_of(number))
+        """Have the broker or the cluster hold what a snapshot has."""
+        server: Any = self._kept()
+        server.restore(self._snapshot_of(number))
 
     def forget(self, number: int) -> None:
         """Remove a snapshot."""
@@ -205,19 +205,18 @@ class BrokersUnderTest:
         running = [broker for broker in self._brokers if broker.running]
         if not running:
             raise NotPossible("no broker runs")
-        self._require_inside(running[0], "has the clock of the machine")
-        running[0].advance(seconds)
+        for broker in running[:1] if running[0].in_process else running:
+            broker.advance(seconds)
 
     def fill_disk(self, number: int) -> None:
         """Have a broker's disk refuse every write."""
-        broker = self._of(number)
-        self._require_inside(broker, "has the disk of the machine")
+        broker = self.of(number)
         if number not in self._full:
             self._full[number] = broker.fill_disk()
 
     def free_disk(self, number: int) -> None:
         """End a :meth:`fill_disk`, if there is one."""
-        self._of(number)
+        self.of(number)
         full = self._full.pop(number, None)
         if full is not None:
             full.free()
@@ -276,23 +275,28 @@ class BrokersUnderTest:
         for broker in launched:
             broker.wait_ready()
 
-    def _single(self) -> Broker:
-        if self.cluster is not None:
-            raise NotPossible("only a single broker has snapshots; a cluster can be reset")
+    def _kept(self) -> Broker | LocalCluster:
+        """What snapshots are of."""
         self.thaw_all()
-        return self._brokers[0]
+        if self.cluster is None:
+            return self._brokers[0]
+        if self.options.own_process:
+            raise NotPossible("a cluster of processes has no snapshots; start the server without --own-process")
+        cluster: Any = self.cluster
+        return cluster  # type: ignore[no-any-return]
 
-    def _snapshot_of(self, number: int) -> Snapshot:
+    def _snapshot_of(self, number: int) -> Snapshot | ClusterSnapshot:
         if number not in self._snapshots:
             known = ", ".join(map(str, self._snapshots)) or "none"
             raise NoSuchThing(f"there is no snapshot {number}; there are: {known}")
         return self._snapshots[number]
 
-    def _require_inside(self, broker: Broker, otherwise: str) -> None:
-        if not broker.in_process:
-            raise NotPossible(f"a broker with a process of its own {otherwise}; start the server without --own-process")
+    def of(self, number: int) -> Broker:
+        """
+        A broker by its number.
 
-    def _of(self, number: int) -> Broker:
+        :raise NoSuchThing: there is none.
+        """
         if not 0 <= number < len(self._brokers):
             raise NoSuchThing(f"there is no broker {number}; there are: {', '.join(map(str, self._numbers()))}")
         return self._brokers[number]
@@ -301,7 +305,7 @@ class BrokersUnderTest:
         return range(len(self._brokers))
 
     def _running(self, number: int) -> Broker:
-        broker = self._of(number)
+        broker = self.of(number)
         if not broker.running:
             raise NotPossible(f"broker {number} does not run")
         return broker

@@ -14,6 +14,7 @@ from logbus.testing.server.fault_routes import FaultRoutes
 from logbus.testing.server.server_routes import TOKEN, ControlledBrokers, ServerRoutes
 from logbus.testing.server.state_routes import StateRoutes
 from logbus.testing.server.topic_routes import TopicRoutes
+from logbus.testing.server.trouble_routes import TroubleRoutes
 
 
 @define(eq=False)
@@ -48,7 +49,7 @@ def control_router(
     router = Router()
     server = ServerRoutes(controlled, described, end)
     views = [server, BrokerRoutes(controlled), TopicRoutes(controlled, reactor), FaultRoutes(controlled, reactor)]
-    router.add([*views, StateRoutes(controlled), OpenApiRoute(router)])
+    router.add([*views, StateRoutes(controlled), TroubleRoutes(controlled), OpenApiRoute(router)])
     return router
 
 

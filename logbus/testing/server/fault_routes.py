@@ -19,7 +19,6 @@ from logbus.testing.broker import Broker
 from logbus.testing.faults import Fault, rule_from_json
 from logbus.testing.requests.apis import WrongRequest
 from logbus.testing.requests.recorded import wanted
-from logbus.testing.server.brokers_under_test import NotPossible
 from logbus.testing.server.server_routes import TOKEN, ControlledBrokers, sentence
 
 T = TypeVar("T")
@@ -112,12 +111,17 @@ class FaultRoutes:
         rights=f"{TOKEN} Faults last until they are removed, or all are by a reset.",
         errors=(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
     )
-    def add(self, call: ViewRequest) -> dict[str, Any]:
+    def add(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
         rule = self._checked(lambda: rule_from_json(call.body))
-        handles = [broker.faults.add(rule) for _, broker in self._brokers(call)]
-        given = next(self._numbers)
-        self._faults[given] = _Numbered(rule.as_json(), handles)
-        return self._told(given)
+        brokers = self._brokers(call)
+
+        def added() -> dict[str, Any]:
+            handles = [broker.faults.add(rule) for _, broker in brokers]
+            given = next(self._numbers)
+            self._faults[given] = _Numbered(rule.as_json(), handles)
+            return self._told(given)
+
+        return self.controlled.change(added)
 
     @route(
         "GET",
@@ -126,8 +130,8 @@ class FaultRoutes:
         answer=object_schema("The faults.", items=array("By their numbers.", FAULT)),
         rights=TOKEN,
     )
-    def all(self, call: ViewRequest) -> dict[str, Any]:
-        return {"items": [self._told(given) for given in self._faults]}
+    def all(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
+        return self.controlled.change(lambda: {"items": [self._told(given) for given in self._faults]})
 
     @route(
         "GET",
@@ -156,9 +160,14 @@ class FaultRoutes:
         rights=TOKEN,
         errors=(HTTPStatus.NOT_FOUND,),
     )
-    def remove(self, call: ViewRequest) -> None:
-        for handle in self._faults.pop(self._number(call)).handles:
-            handle.remove()
+    def remove(self, call: ViewRequest) -> Deferred[None]:
+        handles = self._faults.pop(self._number(call)).handles
+
+        def removed() -> None:
+            for handle in handles:
+                handle.remove()
+
+        return self.controlled.change(removed)
 
     @route(
         "DELETE",
@@ -168,11 +177,14 @@ class FaultRoutes:
         content_types=(),
         rights=TOKEN,
     )
-    def clear(self, call: ViewRequest) -> None:
+    def clear(self, call: ViewRequest) -> Deferred[None]:
         self._faults.clear()
-        for broker in self.controlled.brokers.numbered().values():
-            if broker.in_process:
+
+        def cleared() -> None:
+            for broker in self.controlled.brokers.numbered().values():
                 broker.faults.clear()
+
+        return self.controlled.change(cleared)
 
     @route(
         "GET",
@@ -210,15 +222,17 @@ class FaultRoutes:
         content_types=(),
         rights=TOKEN,
     )
-    def forget(self, call: ViewRequest) -> None:
-        for broker in self.controlled.brokers.numbered().values():
-            if broker.in_process:
+    def forget(self, call: ViewRequest) -> Deferred[None]:
+        def forgotten() -> None:
+            for broker in self.controlled.brokers.numbered().values():
                 broker.requests.clear()
+
+        return self.controlled.change(forgotten)
 
     def _wait(self, look: Callable[[], T], is_enough: Callable[[T], bool], timeout: float) -> Deferred[T]:
         async def looked() -> T:
             until = time.monotonic() + timeout
-            while not is_enough(found := look()) and time.monotonic() < until:
+            while not is_enough(found := await self.controlled.change(look)) and time.monotonic() < until:
                 await deferLater(self.reactor, LOOK_SECONDS)
             return found
 
@@ -229,11 +243,6 @@ class FaultRoutes:
         if only is not None and only not in found:
             raise HttpProblem(HTTPStatus.NOT_FOUND, f"There is no broker {only}.")
         chosen = found.items() if only is None else [(only, found[only])]
-        if not all(broker.in_process for _, broker in chosen):
-            text = "brokers with processes of their own have no faults, and record no requests"
-            raise HttpProblem(
-                HTTPStatus.CONFLICT, sentence(NotPossible(f"{text}; start the server without --own-process"))
-            )
         return list(chosen)
 
     def _number(self, call: ViewRequest) -> int:

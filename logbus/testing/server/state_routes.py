@@ -20,17 +20,17 @@ ADVANCED = object_schema("Time to pass.", seconds=number("How long.", minimum=0.
 
 @define(eq=False)
 class StateRoutes:
-    """Snapshots of a single broker; time and disks of those in the server's process."""
+    """Snapshots, time and disks."""
 
     controlled: ControlledBrokers
 
     @route(
         "POST",
         "/api/v1/snapshots",
-        "Keep what a single broker holds now",
+        "Keep what the broker or the cluster holds now",
         answer=SNAPSHOT,
         status=HTTPStatus.CREATED,
-        rights=f"{TOKEN} The broker is stopped for it, and started again.",
+        rights=f"{TOKEN} Brokers are ended for it, and started again.",
         errors=FAILURES,
     )
     def take(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
@@ -39,7 +39,7 @@ class StateRoutes:
     @route(
         "POST",
         "/api/v1/snapshots/{snapshot}/restore",
-        "Have a single broker hold what a snapshot has, and nothing else",
+        "Have the broker or the cluster hold what a snapshot has, and nothing else",
         answer=SNAPSHOT,
         parameters=SNAPSHOT_ID,
         rights=f"{TOKEN} Connections are closed.",

@@ -174,10 +174,34 @@ impl Server {
         self.control("DELETE", "/faults", None).map(drop)
     }
 
-    /// Changes a broker: `start`, `stop`, `restart`, `kill`, `freeze` or `thaw`. A single broker can be killed and
-    /// frozen with `own_process`, one of a cluster always killed.
+    /// Changes a broker: `start`, `stop`, `restart`, `kill`, `freeze`, `thaw`, `reconnect` or `expire-session`. A
+    /// single broker can be killed and frozen with `own_process`, one of a cluster always killed.
     pub fn change_broker(&self, id: u32, change: &str) -> Result<(), Error> {
         self.control("POST", &format!("/brokers/{id}/{change}"), None).map(drop)
+    }
+
+    /// Lets nothing through between a broker of a cluster and others, by their numbers; without any, between it and all
+    /// others and the metadata store. `change_broker(id, "reconnect")` ends it. Clients still reach it.
+    pub fn cut_off(&self, id: u32, others: &[u32]) -> Result<(), Error> {
+        let body = if others.is_empty() { json!({}) } else { json!({ "others": others }) };
+        self.control("POST", &format!("/brokers/{id}/cut-off"), Some(&body)).map(drop)
+    }
+
+    /// Has a broker with a replica lead a partition.
+    pub fn move_leader(&self, topic: &str, partition: u32, to: u32) -> Result<(), Error> {
+        let path = format!("/topics/{topic}/partitions/{partition}/move-leader");
+        self.control("POST", &path, Some(&json!({ "to": to }))).map(drop)
+    }
+
+    /// Leaves a transaction open, with a record in a partition; its transactional id.
+    pub fn hang_transaction(&self, topic: &str, partition: u32) -> Result<String, Error> {
+        let answer = self.control("POST", "/transactions", Some(&json!({ "topic": topic, "partition": partition })))?;
+        Ok(answer["transactional_id"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Lets time pass for the brokers, without waiting.
+    pub fn advance(&self, time: Duration) -> Result<(), Error> {
+        self.control("POST", "/time/advance", Some(&json!({ "seconds": time.as_secs_f64() }))).map(drop)
     }
 
     /// Sends a request to the control interface: whatever has no method here. The answer's JSON; null: it has none.

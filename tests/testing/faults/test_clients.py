@@ -17,7 +17,7 @@ from logbus.client import Consumer as LogbusConsumer
 from logbus.client import Producer as LogbusProducer
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition as LogbusPartition
-from logbus.testing import Broker, BrokerFailed
+from logbus.testing import Broker
 
 SECONDS = 60
 QUICK = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 10, "reconnect.backoff.ms": 1, "reconnect.backoff.max.ms": 10}
@@ -291,11 +291,3 @@ def test_faults_survive_a_restart_and_do_not_hold_a_stop() -> None:
         assert [each.rule for each in broker.faults.active] == [fault.rule]
         client.purge()
         client.flush(0)
-
-
-def test_broker_with_a_process_of_its_own() -> None:
-    """It says what would be right."""
-    broker = Broker(in_process=False)
-    with pytest.raises(BrokerFailed, match=r"use Broker\(in_process=True\)"):
-        broker.faults  # noqa: B018
-    broker.close()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from logbus.testing import Broker, BrokerFailed
+from logbus.testing import Broker
 
 SECONDS = 60
 
@@ -44,11 +43,3 @@ def test_recorded() -> None:
             writer.produce("orders", b"z", partition=0)
             assert requests.wait("Produce", 13, SECONDS)[-1].answered is None
             writer.purge()
-
-
-def test_broker_with_a_process_of_its_own() -> None:
-    """Its requests are not recorded."""
-    broker = Broker(in_process=False)
-    with pytest.raises(BrokerFailed, match="requests: a broker in a process of its own records none"):
-        broker.requests  # noqa: B018
-    broker.close()

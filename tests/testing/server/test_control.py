@@ -98,9 +98,11 @@ def test_kill_and_freeze(apart: Told) -> None:
     assert send(apart, "POST", "/brokers/0/freeze")[1]["state"] == "frozen"
     assert send(apart, "POST", "/server/reset")[1]["brokers"][0]["state"] == "running"
     assert send(apart, "GET", "/topics") == (200, {"items": []})
-    assert refused(apart, "POST", "/faults", {"action": "drop"})[0] == 409
-    assert refused(apart, "POST", "/time/advance", {"seconds": 1})[0] == 409
-    assert refused(apart, "POST", "/brokers/0/fill-disk")[0] == 409
+    assert send(apart, "POST", "/brokers/0/fill-disk") == (204, None)
+    assert send(apart, "POST", "/brokers/0/free-disk") == (204, None)
+    assert send(apart, "POST", "/time/advance", {"seconds": 1}) == (204, None)
+    assert send(apart, "POST", "/faults", {"action": "drop", "api": "Heartbeat"})[0] == 201
+    assert send(apart, "GET", "/requests?api=Metadata")[0] == 200
 
 
 def test_not_apart(server: Told) -> None:
@@ -123,8 +125,29 @@ def test_cluster(tmp_path: Path) -> None:
         assert (status, {**anew, "token": told["token"]}) == (200, told)
         assert send(told, "GET", "/topics") == (200, {"items": []})
         assert refused(told, "POST", "/brokers/1/freeze")[0] == 409
-        assert refused(told, "POST", "/snapshots")[0] == 409
-        assert send(told, "POST", "/time/advance", {"seconds": 5}) == (204, None)
+        _cluster_troubles(told)
+
+
+def _cluster_troubles(told: Told) -> None:
+    """Leaders move, links are cut, sessions expire; a snapshot has the topics, and is restored."""
+    assert send(told, "POST", "/topics", {"name": "kept", "partitions": 1, "replication_factor": 3})[0] == 201
+    path = "/topics/kept/partitions/0/move-leader"
+    for leader in (2, 1):
+        assert send(told, "POST", path, {"to": leader}) == (200, {"leader": leader})
+    assert send(told, "POST", path, {})[1]["leader"] in (0, 2)
+    assert refused(told, "POST", path, {"to": 7}) == (404, "There is no broker 7; there are: 0, 1, 2.")
+    assert send(told, "POST", "/brokers/1/cut-off", {"others": [0, "store"]}) == (204, None)
+    assert send(told, "POST", "/brokers/2/cut-off", {}) == (204, None)
+    assert refused(told, "POST", "/brokers/0/cut-off", {"others": [0]})[0] == 404
+    for cut in (1, 2):
+        assert send(told, "POST", f"/brokers/{cut}/reconnect") == (204, None)
+    assert send(told, "POST", "/brokers/0/expire-session") == (204, None)
+    status, taken = send(told, "POST", "/snapshots")
+    assert status == 201
+    assert send(told, "POST", "/topics", {"name": "later"})[0] == 201
+    assert send(told, "POST", f"/snapshots/{taken['id']}/restore") == (200, taken)
+    assert send(told, "GET", "/topics") == (200, {"items": [{"name": "kept", "partitions": 1}]})
+    assert send(told, "POST", "/time/advance", {"seconds": 5}) == (204, None)
 
 
 def test_faults(server: Told) -> None:
@@ -236,6 +259,22 @@ def test_pages_of_others(server: Told) -> None:
     status, detail = refused(server, "POST", "/server/reset", Origin="http://evil.example")
     assert (status, detail.partition(";")[0]) == (403, "The request comes from a page of 'http://evil.example'")
     assert refused(server, "GET", "/server", Host="evil.example")[0] == 421
+
+
+def test_groups_and_transactions(server: Told) -> None:
+    """A transaction hangs until its time is over, or its producer is fenced; what is not there is a sentence."""
+    assert send(server, "POST", "/topics", {"name": "hung"})[0] == 201
+    asked = {"topic": "hung", "partition": 1, "transactional_id": "gone", "timeout_seconds": 60}
+    assert send(server, "POST", "/transactions", asked) == (201, {"transactional_id": "gone"})
+    assert send(server, "POST", "/producers/gone/fence") == (204, None)
+    assert refused(server, "POST", "/transactions", {"topic": "none", "partition": 7})[0] >= 400
+    status, detail = refused(server, "POST", "/groups/nobody/rebalance")
+    assert status == 409
+    assert "there is no group 'nobody' of the classic protocol" in detail
+    for path, body in (("cut-off", {}), ("reconnect", None), ("expire-session", None)):
+        wanted = (409, "A single broker has no others; start the server with --brokers 3.")
+        assert refused(server, "POST", f"/brokers/0/{path}", body) == wanted
+    assert send(server, "DELETE", "/topics/hung")[0] == 204
 
 
 def test_openapi(server: Told) -> None:

@@ -222,6 +222,46 @@ public final class LogbusServer implements AutoCloseable {
         change(id, "thaw");
     }
 
+    /**
+     * Let nothing through between a broker of a cluster and others; clients still reach it.
+     *
+     * @param others numbers, or {@code "store"}, the metadata store; none: all of them
+     */
+    public void cutOff(int id, Object... others) {
+        Map<String, Object> body = others.length == 0 ? Map.of() : Map.of("others", List.of(others));
+        control("POST", "/brokers/" + id + "/cut-off", body);
+    }
+
+    /** End all cuts of a broker. */
+    public void reconnect(int id) {
+        change(id, "reconnect");
+    }
+
+    /** Have the metadata store end the session of a broker of a cluster. */
+    public void expireSession(int id) {
+        change(id, "expire-session");
+    }
+
+    /** Have a broker with a replica lead a partition. */
+    public void moveLeader(String topic, int partition, int to) {
+        control("POST", "/topics/" + topic + "/partitions/" + partition + "/move-leader", Map.of("to", to));
+    }
+
+    /**
+     * Leave a transaction open, with a record in a partition.
+     *
+     * @return its transactional id
+     */
+    public String hangTransaction(String topic, int partition) {
+        Map<String, Object> asked = Map.of("topic", topic, "partition", partition);
+        return (String) control("POST", "/transactions", asked).get("transactional_id");
+    }
+
+    /** Let time pass for the brokers, without waiting. */
+    public void advance(Duration time) {
+        control("POST", "/time/advance", Map.of("seconds", time.toMillis() / 1000.0));
+    }
+
     private void change(int id, String what) {
         control("POST", "/brokers/" + id + "/" + what, null);
     }
