@@ -35,6 +35,7 @@ A broker:
 Beside it:
 
 * ``client``: the client for Twisted applications
+* ``mirror``: copies topics of one cluster to another, exactly once
 * ``pipeline``: the pipeline on Spark
 * ``cli``: the ``logbus`` command
 * ``testing``: brokers for tests, and the simulator
