@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.client_suites import aiokafka_docker, sources
-from tests.interop.client_suites.server import LOGBUS, test_server
+from tests.interop.client_suites.server import LOGBUS, running_server
 
 PLUGINS = Path(aiokafka_docker.__file__).parent
 SECONDS = 540
@@ -90,7 +90,7 @@ def test_kafka_python(tmp_path: Path) -> None:
         "super.users=User:ANONYMOUS",
     ]
     modules = [f"test/integration/test_{each}_integration.py" for each in ("admin", "consumer", "producer")]
-    with test_server(tmp_path / "server.json", settings) as told:
+    with running_server(tmp_path / "server.json", settings) as told:
         run(
             tmp_path,
             *pytest_of("kafka_python_service", "--deselect", f"{modules[0]}::test_describe_metadata_quorum", *modules),
@@ -103,7 +103,7 @@ def test_kafka_python(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_franz_go(tmp_path: Path) -> None:
     """All of ``kgo``: producers, consumers, groups with each balancer, transactions."""
-    with test_server(tmp_path / "server.json") as told:
+    with running_server(tmp_path / "server.json") as told:
         printed = run(
             sources.franz_go(FRANZ_GO),
             *("go", "test", "-count=1", f"-timeout={SECONDS}s", "./pkg/kgo"),

@@ -121,7 +121,7 @@ def test_to_a_second_worker_and_back(data: Path) -> None:
     with Broker({"workers": 2}, data_dir=data) as broker:
         clients = Clients(broker)
         try:
-            clients.wait_for(500)
+            clients.wait_until(500)
             assert "from broker" in rebalance(broker, "--topics", "old", "--dry-run")
             assert set(leaders(broker, "old").values()) == {0}
             before = {each.stat().st_ino for each in data.glob("old-*/*.log")}
@@ -130,12 +130,12 @@ def test_to_a_second_worker_and_back(data: Path) -> None:
             # No record of before was copied.
             there = [each for each in (data / "workers" / "1").glob("old-*/*.log") if each.stat().st_ino in before]
             assert sum(each.stat().st_size for each in there) > 0
-            clients.wait_for(500)
+            clients.wait_until(500)
             assert rebalance(broker, "--topics", "old") == "all is even: no partition has moved\n"
             rebalance(broker)  # The partitions of the groups' offsets, too.
-            clients.wait_for(500)
+            clients.wait_until(500)
             rebalance(broker, "--workers", "1")
-            clients.wait_for(500)
+            clients.wait_until(500)
         finally:
             clients.stop()
         assert not clients.failed
@@ -157,7 +157,7 @@ def test_workers_die_meanwhile(data: Path) -> None:
     with Broker({"workers": 2}, data_dir=data) as broker:
         clients = Clients(broker)
         try:
-            clients.wait_for(200)
+            clients.wait_until(200)
             for turn in range(4):
                 wanted = ["--workers", "1"] if turn % 2 else []
                 running = command(broker, *wanted)
@@ -174,7 +174,7 @@ def test_workers_die_meanwhile(data: Path) -> None:
                 wait_until(lambda pid=pid: len(found := workers(broker)) == 2 and pid not in found, "another worker")
                 running.wait(2 * SECONDS)
                 rebalance_until_done(broker, *wanted)
-                clients.wait_for(200)
+                clients.wait_until(200)
         finally:
             clients.stop()
         assert not clients.failed

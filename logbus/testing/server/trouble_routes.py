@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
-from attrs import define, field
+from attrs import define
 from twisted.internet.defer import Deferred
 
 from logbus.admin.json_schema import array, integer, number, object_schema, string
@@ -47,10 +47,9 @@ class TroubleRoutes:
     """
 
     controlled: ControlledBrokers
-    _trouble: BrokersInTrouble = field(init=False)
 
-    @_trouble.default
-    def _make_trouble(self) -> BrokersInTrouble:
+    @property
+    def _trouble(self) -> BrokersInTrouble:
         return BrokersInTrouble(self.controlled.brokers)
 
     @route(

@@ -16,7 +16,7 @@ SECONDS = 120.0
 
 
 @contextmanager
-def test_server(port_file: Path, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+def running_server(port_file: Path, settings: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """
     A test server with settings, each ``KEY=VALUE``, until the end of the block.
 
