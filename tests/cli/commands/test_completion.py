@@ -36,7 +36,7 @@ class CompletionTests(TestCase):
         """Commands, commands of a group, options and their values."""
         self.assertEqual(self.completed("logbus", "con"), ["configs", "consume"])
         self.assertEqual(self.completed("logbus", "topics", "de"), ["delete", "describe"])
-        self.assertEqual(self.completed("logbus", "produce", "--key"), ["--key-separator"])
+        self.assertEqual(self.completed("logbus", "produce", "--key"), ["--key-schema", "--key-separator"])
         self.assertEqual(self.completed("logbus", "produce", "--codec", "l"), ["lz4"])
         self.assertEqual(self.completed("logbus", "zz"), [])
 
