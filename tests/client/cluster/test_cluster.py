@@ -16,6 +16,7 @@ from logbus.client.retry import Unreachable
 from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages.topics import CreatableTopicResult, CreateTopicsResponse
+from tests.client.client_warnings import client_warnings
 from tests.client.memory_cluster import MemoryCluster
 
 
@@ -81,7 +82,7 @@ class ClusterTests(SynchronousTestCase):
             asked = cluster.refresh()
             self.brokers.settle(4)
         self.failureResultOf(asked)
-        warned = [formatEvent(each) for each in captured if each["log_level"].name == "warn"]
+        warned = client_warnings(captured)
         self.assertEqual(warned, ["Metadata: no answer from 192.168.1.1:54321 in 3 s"])
 
     def test_connecting_logs_no_factories(self) -> None:

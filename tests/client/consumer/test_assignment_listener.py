@@ -16,6 +16,7 @@ from logbus.client.interceptors import ConsumerInterceptor
 from logbus.client.membership import CommitFailed, GroupListener
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
+from tests.client.client_warnings import client_warnings
 from tests.client.membership_kit import MembershipCase, RecordingListener
 from tests.handlers.kit import a_batch
 
@@ -457,7 +458,7 @@ class AssignmentListenerTests(MembershipCase):
             self.cluster.settle(100)
             self.cluster[0].create("misspelt", 1)
             self.cluster.settle(10)
-        warned = [formatEvent(each) for each in captured if each["log_level"].name == "warn"]
+        warned = client_warnings(captured)
         line = "nothing is read of topic misspelt, which the consumer subscribes to: there is no topic 'misspelt'"
         self.assertEqual(warned, [f"group g: {line}"] * 2)
         self.assertIn("group g: topic misspelt is there now", [formatEvent(each) for each in captured])
