@@ -8,25 +8,30 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from logbus.extras import install_hint
+from logbus.client.serializers import SerializationError
+from logbus.errors import ConfigError
 
 
 def json_writer(schema: str) -> Callable[[Any], bytes]:
     """
     Return what makes compact JSON of values, or raises ValueError if the schema does not allow them.
 
-    :raise ValueError: jsonschema is not installed.
+    :raise ValueError: it is not a JSON Schema, or jsonschema is not installed.
     """
     try:
-        from jsonschema.exceptions import best_match
-        from jsonschema.validators import Draft7Validator, validator_for
-    except ImportError:
-        raise ValueError(f"JSON Schema needs jsonschema, which is not installed: {install_hint('registry')}") from None
-    parsed = json.loads(schema)
-    validator = validator_for(parsed, default=Draft7Validator)(parsed)
+        from logbus.client.schema.json_schema import best_error, validator_of
+    except ImportError as e:
+        raise ValueError(str(e)) from None
+    try:
+        validator = validator_of(schema, "it")
+    except ConfigError as e:
+        raise ValueError(str(e)) from None
 
     def write(value: Any) -> bytes:
-        error = best_match(validator.iter_errors(value))
+        try:
+            error = best_error(validator, value)
+        except SerializationError as e:
+            raise ValueError(str(e)) from None
         if error is not None:
             where = "".join(f"/{each}" for each in error.absolute_path)
             raise ValueError(f"at {where or '/'}: {error.message:.200}")

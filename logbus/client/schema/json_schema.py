@@ -92,7 +92,7 @@ class JsonSchemaDeserializer(SchemaDeserializer[Any]):
         return self._reader if self._reader is not None else super()._writer(schema_id)
 
     def _parse(self, text: str, what: str) -> Any:
-        return _validator(_parsed(text, what), what)
+        return validator_of(text, what)
 
     def _read(self, topic: str, payload: bytes, writer: Any, what: str) -> Any:
         value = self._json(topic, payload)
@@ -100,6 +100,29 @@ class JsonSchemaDeserializer(SchemaDeserializer[Any]):
             of = "the reader's schema" if self._reader is not None else what
             _check(topic, writer, value, f"not a value of {of}")
         return value
+
+
+def validator_of(text: str, what: str) -> Any:
+    """
+    Return jsonschema's validator of a schema; what a ``$ref`` names is never fetched.
+
+    :param what: the schema, for the message.
+    :raise ConfigError: it is not a JSON Schema.
+    """
+    return _validator(_parsed(text, what), what)
+
+
+def best_error(validator: Any, value: Any) -> Any:
+    """
+    Return jsonschema's error that says most about a value; None: it fits.
+
+    :raise SerializationError: the schema cannot be applied.
+    """
+    try:
+        return jsonschema.exceptions.best_match(validator.iter_errors(value))
+    except Exception as e:
+        # A reference that leads nowhere, an expression of another language, values nested too deeply.
+        raise SerializationError(f"the schema cannot be applied: {e!s:.300}") from None
 
 
 def _parsed(text: str, what: str) -> Any:
@@ -126,9 +149,8 @@ def _validator(parsed: Any, what: str) -> Any:
 
 def _check(topic: str, validator: Any, value: Any, problem: str) -> None:
     try:
-        found = jsonschema.exceptions.best_match(validator.iter_errors(value))
-    except Exception as e:
-        # A reference that leads nowhere, an expression of another language, values nested too deeply.
-        raise SerializationError(f"topic {topic!r}: the schema cannot be applied: {e!s:.300}") from None
+        found = best_error(validator, value)
+    except SerializationError as e:
+        raise SerializationError(f"topic {topic!r}: {e}") from None
     if found is not None:
         raise SerializationError(f"topic {topic!r}: {problem}: {found.json_path}: {found.message:.300}")
