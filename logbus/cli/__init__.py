@@ -49,7 +49,7 @@ Records:
 * ``registry_values``: decodes keys and values by the schemas of a registry
 * ``record_printer``: prints records
 
-* ``mirror_run``: runs ``mirror``, with its progress, metrics and summary
+* ``mirror_run``: runs ``mirror``, with its progress, metrics and summary, and ``audit mirror``
 
 Groups, transactions, files:
 

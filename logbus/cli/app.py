@@ -127,7 +127,10 @@ app = LazyGroup(
         "backup": ("logbus.cli.commands.backup:backup", "Copy the data of a broker while it runs."),
         "restore": ("logbus.cli.commands.restore:restore", "Make a data directory of a backup."),
         "mirror": ("logbus.cli.commands.mirror:mirror", "Copy topics of one cluster to another, and go on doing so."),
-        "audit": ("logbus.cli.commands.audit:audit", "Compare consumed with published records."),
+        "audit": (
+            "logbus.cli.commands.audit:audit",
+            "Compare consumed with published records, and mirrors with their sources.",
+        ),
         "pipeline": ("logbus.cli.commands.pipeline:pipeline", "Load, count, join and check topics with Spark."),
         "dump-log": (
             "logbus.cli.commands.dump_log:dump_log",

@@ -1,4 +1,4 @@
-"""Runs a mirror for the command line: its lines, its progress, its end by a signal, and its summary."""
+"""Runs a mirror, or its audit, for the command line: lines, progress, the end by a signal, and a summary."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from logbus.client.producer.deferreds import shield
 from logbus.client.retry import Unreachable
 from logbus.coroutines import sleep
 from logbus.metrics import Registry
+from logbus.mirror.audit.audit_options import AuditOptions
+from logbus.mirror.audit.mirror_audit import MirrorAudit
+from logbus.mirror.audit.partition_report import PartitionReport
 from logbus.mirror.mirror import Mirror
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_status import MirrorStatus
@@ -97,6 +100,37 @@ def run_mirror(sides: MirrorSides, options: MirrorOptions, metrics_port: int | N
             await target.close()
         _print_summary(status, reactor.seconds() - began)
         return status
+
+    return run(work)
+
+
+def run_audit(sides: MirrorSides, mirror: MirrorOptions, options: AuditOptions, wait: float) -> list[PartitionReport]:
+    """
+    Compare the topics of both sides.
+
+    :param wait: seconds to wait for a mirror that runs.
+    :raises CommandFailed: a side cannot be reached.
+    """
+
+    async def work(reactor: Any) -> list[PartitionReport]:
+        source, target = (side.cluster(reactor, sides.timeout) for side in (sides.source, sides.target))
+        progress, done = Progress(), 0
+
+        def tell(report: PartitionReport) -> None:
+            nonlocal done
+            done += report.source
+            progress.show(f"{quantity(done)} records compared, up to {report.topic}-{report.partition}")
+
+        try:
+            return await MirrorAudit(source, target, mirror, options, wait, tell).run()
+        except Unreachable as e:
+            raise CommandFailed(
+                f"{e}; are brokers running at {sides.source.bootstrap} and at {sides.target.bootstrap}?"
+            ) from None
+        finally:
+            progress.clear()
+            await source.close()
+            await target.close()
 
     return run(work)
 

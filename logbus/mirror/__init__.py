@@ -23,6 +23,7 @@ Shell:
 * ``origins``: Origins: where a source's topics come from, if their names do not say it
 * ``checkpoints``: Checkpoints: publishes the translated offsets of groups
 * ``mirror_status``: MirrorStatus: counts, lag and problems, for progress lines and metrics
+* ``audit``: proves a mirror complete
 
 The state of a mirror is at its target only: each transaction has the copied records and, in the topic
 ``mm2-offset-syncs.SOURCE.internal``, where they lie on both sides. So a mirror that is killed goes on exactly where its

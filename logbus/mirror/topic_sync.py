@@ -56,7 +56,7 @@ class TopicSync:
         :returns: those that can be copied, by their names at the source.
         :raises LogbusError: a side cannot be asked.
         """
-        wanted = {each.name: each for each in await self.source.topics() if self._is_wanted(each)}
+        wanted = await self.wanted()
         await self._adapt(wanted)
         if wanted and self.options.sync_settings:
             await self._adapt_settings(wanted)
@@ -71,6 +71,14 @@ class TopicSync:
         if self.options.sync_acls and found:
             await self._copy_acls({each.name: each.copy for each in found.values()})
         return found
+
+    async def wanted(self) -> dict[str, TopicMetadata]:
+        """
+        The source's topics that are to be copied, by name.
+
+        :raises LogbusError: the source cannot be asked.
+        """
+        return {each.name: each for each in await self.source.topics() if self._is_wanted(each)}
 
     async def create_internal(self, *names: str) -> None:
         """

@@ -27,6 +27,7 @@ The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a modul
 * ``restore``: makes a data directory of a backup
 * ``mirror``: copy topics of one cluster to another
 * ``audit``: compare published with consumed counts
+* ``audit_mirror``: compare topics with their copies
 * ``bench``: measure a broker
 * ``test_server``: run brokers for tests
 * ``simulate``: run simulated clusters

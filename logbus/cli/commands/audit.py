@@ -1,13 +1,18 @@
-"""The ``logbus audit`` command: compares published with consumed counts of monitoring events."""
+"""
+The ``logbus audit`` command: compares published with consumed counts of monitoring events;
+:mod:`logbus.cli.commands.audit_mirror` compares topics with their copies.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from logbus.cli.app import LazyGroup
 from logbus.cli.audit_query import AuditQuery, audit_options, print_comparisons
 from logbus.cli.options import bootstrap_options, json_option
 from logbus.cli.output import print_json
@@ -21,7 +26,28 @@ if TYPE_CHECKING:
 _CLOCKS_MS = 3_600_000
 
 
-@click.command()
+def _unless_subcommand(command: Callable[..., None]) -> Callable[..., None]:
+    """Leave the rest to a subcommand, if there is one: it connects in its own way."""
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        if click.get_current_context().invoked_subcommand is None:
+            command(**given)
+
+    return run
+
+
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    lazy={
+        "mirror": (
+            "logbus.cli.commands.audit_mirror:audit_mirror",
+            "Compare topics with their copies in another cluster.",
+        )
+    },
+)
+@_unless_subcommand
 @audit_options
 @click.option(
     "--schema-registry",
@@ -48,6 +74,7 @@ def audit(
       logbus audit
       logbus audit --since 2024-05-01T00:00 --until 2024-05-02T00:00
       logbus audit --expect warehouse=orders --json
+      logbus audit mirror --from paris:9092 --to rome:9092
 
     Events may be JSON or Avro.
     """

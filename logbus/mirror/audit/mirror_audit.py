@@ -1,0 +1,208 @@
+"""
+Compares all topics of a flow with their copies.
+
+A mirror may go on meanwhile: its offset syncs say up to where it has copied on both sides, and just that is compared.
+What the source has beyond is waited for, and counted if it does not come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from attrs import define, field
+from twisted.logger import Logger
+
+from logbus.client.admin.admin_client import AdminClient
+from logbus.client.admin.config_admin import Resource, ResourceType
+from logbus.client.cluster.cluster import Cluster, TopicMetadata
+from logbus.client.consumer.consumer_record import ConsumerRecord
+from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets_with_retries
+from logbus.coroutines import sleep
+from logbus.errors import ApiError
+from logbus.mirror.audit.audit_options import AuditOptions
+from logbus.mirror.audit.compacted_audit import compare_compacted
+from logbus.mirror.audit.mirror_positions import MirrorPosition, read_mirror_positions
+from logbus.mirror.audit.partition_audit import PartitionAudit
+from logbus.mirror.audit.partition_report import PartitionReport
+from logbus.mirror.audit.range_reader import Side, read_range
+from logbus.mirror.mirror_options import MirrorOptions
+from logbus.mirror.mirror_status import MirrorStatus
+from logbus.mirror.topic_sync import TopicSync
+from logbus.model import TopicPartition
+
+_LOOK = 0.5
+"""Seconds between looks at how far the mirror is."""
+
+_Positions = Mapping[TopicPartition, MirrorPosition]
+_Offsets = Mapping[TopicPartition, int]
+
+
+def _ignored(report: PartitionReport) -> None:
+    """Nobody listens."""
+
+
+@define(eq=False)
+class MirrorAudit:
+    """
+    The audit of one flow.
+
+    :ivar source: the cluster that is mirrored; its owner closes it, likewise ``target``.
+    :ivar mirror: the flow: aliases, naming and topics.
+    :ivar wait: seconds to wait until the mirror has copied what the source has at the beginning.
+    :ivar tell: called with each partition's report.
+    """
+
+    source: Cluster
+    target: Cluster
+    mirror: MirrorOptions
+    options: AuditOptions = field(factory=AuditOptions)
+    wait: float = 0.0
+    tell: Callable[[PartitionReport], object] = _ignored
+    _log = Logger()
+
+    async def run(self) -> list[PartitionReport]:
+        """
+        Compare everything.
+
+        :returns: a report for each partition of the source's topics, in order.
+        :raises LogbusError: a side cannot be asked or read.
+        """
+        topics = await TopicSync(self.source, self.target, self.mirror, MirrorStatus("audit")).wanted()
+        copies = {each.name: each for each in await self.target.topics()}
+        partitions = [TopicPartition(name, n) for name in sorted(topics) for n in topics[name].partitions]
+        there = [each for each in partitions if self._copy_of(each).partition in self._numbers(copies, each)]
+        source_ends = await self._offsets(self.source, partitions, LATEST)
+        # Before the positions, so that all that the mirror has written up to these ends is before the positions.
+        copy_ends = await self._offsets(self.target, [self._copy_of(each) for each in there], LATEST)
+        positions = await self._positions(there, source_ends)
+        compacted = await self._compacted(topics, copies)
+        reports = []
+        for each in partitions:
+            if each in there:
+                topic, copy = topics[each.topic], copies[self._copy_of(each).topic]
+                report = await self._compare(each, (topic, copy), source_ends[each], copy_ends, positions, compacted)
+            else:
+                report = await self._absent(each, source_ends[each], copies)
+            self.tell(report)
+            reports.append(report)
+        return reports
+
+    def _copy_of(self, partition: TopicPartition) -> TopicPartition:
+        return TopicPartition(self.mirror.policy.remote_topic(partition.topic), partition.partition)
+
+    def _numbers(self, copies: Mapping[str, TopicMetadata], partition: TopicPartition) -> Iterable[int]:
+        copy = copies.get(self._copy_of(partition).topic)
+        return () if copy is None else copy.partitions
+
+    async def _offsets(
+        self, cluster: Cluster, partitions: list[TopicPartition], when: int
+    ) -> dict[TopicPartition, int]:
+        found = await list_offsets_with_retries(cluster, dict.fromkeys(partitions, when), committed=True)
+        return {partition: answer.offset for partition, answer in found.items()}
+
+    async def _positions(self, partitions: list[TopicPartition], ends: _Offsets) -> _Positions:
+        """Where the mirror is, once it has what the source had at the beginning, or time is over."""
+        clock, topic = self.source.reactor, self.mirror.policy.offset_syncs_topic
+        deadline = clock.seconds() + self.wait
+        waiting = list(partitions)
+        while True:
+            positions = await read_mirror_positions(self.target, topic)
+            # At the end there may be offsets without records.
+            waiting = [
+                each
+                for each in waiting
+                if positions and await self._count(each, self._reached(positions, each), ends[each], most=1)
+            ]
+            left = deadline - clock.seconds()
+            if not waiting or left <= 0:
+                return positions
+            await sleep(clock, min(_LOOK, left))
+
+    @staticmethod
+    def _reached(positions: _Positions, partition: TopicPartition) -> int:
+        return positions[partition].upstream if partition in positions else 0
+
+    async def _count(self, partition: TopicPartition, start: int, end: int, most: int | None = None) -> int:
+        """The number of the source's records in a range, that are in the time that is compared."""
+        count, options = 0, self.options
+
+        def read(record: ConsumerRecord) -> bool:
+            nonlocal count
+            is_late = options.until_ms is not None and record.timestamp >= options.until_ms
+            is_early = options.since_ms is not None and record.timestamp < options.since_ms
+            count += not is_late and not is_early
+            return count == most
+
+        if start < end:
+            first = (await self._offsets(self.source, [partition], EARLIEST))[partition]
+            await read_range(self.source, partition, max(start, first), end, read)
+        return count
+
+    async def _compacted(self, topics: Mapping[str, TopicMetadata], copies: Mapping[str, TopicMetadata]) -> set[str]:
+        """The source's topics that are compacted, on either side."""
+        policy = self.mirror.policy
+        found = set()
+        theirs = {policy.remote_topic(name): name for name in topics if policy.remote_topic(name) in copies}
+        for cluster, names in ((self.source, {name: name for name in topics}), (self.target, theirs)):
+            resources = [Resource(ResourceType.TOPIC, each) for each in names]
+            answers = await AdminClient(cluster).describe_configs(resources) if resources else {}
+            for resource, entries in answers.items():
+                if isinstance(entries, ApiError):
+                    # Whether sides may differ by compaction has to be known.
+                    raise entries
+                if any(each.name == "cleanup.policy" and "compact" in (each.value or "") for each in entries):
+                    found.add(names[resource.name])
+        return found
+
+    async def _absent(
+        self, partition: TopicPartition, end: int, copies: Mapping[str, TopicMetadata]
+    ) -> PartitionReport:
+        copy = self._copy_of(partition)
+        what = f"the target has no topic {copy.topic}"
+        if copy.topic in copies:
+            count = len(copies[copy.topic].partitions)
+            what = f"{copy.topic} has {count} partitions at the target, and none of this number"
+        return PartitionReport(
+            topic=partition.topic,
+            copy_topic=copy.topic,
+            partition=partition.partition,
+            behind=await self._count(partition, 0, end),
+            problem=what,
+        )
+
+    async def _compare(
+        self,
+        partition: TopicPartition,
+        topics: tuple[TopicMetadata, TopicMetadata],
+        source_end: int,
+        copy_ends: _Offsets,
+        positions: _Positions,
+        compacted: set[str],
+    ) -> PartitionReport:
+        copy, position = self._copy_of(partition), positions.get(partition)
+        starts = await self._offsets(self.source, [partition], EARLIEST)
+        copy_starts = await self._offsets(self.target, [copy], EARLIEST)
+        copied_end, copy_end, behind = source_end, copy_ends[copy], 0
+        if position is not None:
+            for what, known, present in (
+                (f"{partition.topic} was deleted and created anew at the source", position.ids.source, topics[0]),
+                (f"{copy.topic} was deleted and created anew at the target", position.ids.target, topics[1]),
+            ):
+                if known.int and known != present.topic_id:
+                    return PartitionReport(
+                        topic=partition.topic,
+                        copy_topic=copy.topic,
+                        partition=partition.partition,
+                        problem=f"{what} since the mirror has copied it",
+                    )
+            copied_end, copy_end = position.upstream, max(copy_end, position.downstream)
+            behind = await self._count(partition, copied_end, source_end)
+        elif positions and copy_end == copy_starts[copy]:
+            # The mirror has others, and has not begun with this one.
+            copied_end, behind = 0, await self._count(partition, 0, source_end)
+        source = Side(self.source, partition, starts[partition], copied_end)
+        theirs = Side(self.target, copy, copy_starts[copy], copy_end)
+        if partition.topic in compacted:
+            last = (await self._offsets(self.source, [partition], LATEST))[partition]
+            return await compare_compacted(self.options, source, theirs, last, behind)
+        return await PartitionAudit(self.options, source, theirs, behind).compare()

@@ -1,0 +1,58 @@
+"""Reads a range of a partition: its committed records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define
+
+from logbus.client.cluster.cluster import Cluster
+from logbus.client.consumer.consumer_record import ConsumerRecord
+from logbus.client.consumer.fetch_options import FetchOptions
+from logbus.client.consumer.fetcher import Fetcher
+from logbus.model import TopicPartition
+
+
+async def read_range(
+    cluster: Cluster, partition: TopicPartition, start: int, end: int, read: Callable[[ConsumerRecord], object]
+) -> None:
+    """
+    Call a function with the committed records of a range, in order.
+
+    :param end: the offset behind the last one; at most the last stable offset, or it waits for that.
+    :param read: a true result ends the reading.
+    :raises ApiError: records are gone meanwhile, or cannot be read.
+    """
+    position = start
+    if position >= end:
+        return
+    fetcher = Fetcher(cluster, FetchOptions(isolation="read_committed", reset="none"))
+    try:
+        fetcher.assign({partition: position})
+        while position < end:
+            fetched = await fetcher.poll()
+            for record in fetched.records:
+                if record.offset < end and read(record):
+                    return
+            position = fetched.next_offset
+    finally:
+        fetcher.close()
+
+
+@define
+class Side:
+    """
+    One side of a partition.
+
+    :ivar log_start: its first offset.
+    :ivar end: where to stop.
+    """
+
+    cluster: Cluster
+    partition: TopicPartition
+    log_start: int
+    end: int
+
+    async def read(self, start: int, end: int, read: Callable[[ConsumerRecord], object]) -> None:
+        """As :func:`read_range`, within this side's range."""
+        await read_range(self.cluster, self.partition, max(start, self.log_start), min(end, self.end), read)
