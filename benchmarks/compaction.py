@@ -2,6 +2,7 @@
 Measures compaction: processor time, its share of the reactor, and how much it delays other work.
 
     python benchmarks/compaction.py [--directory DIR] [--megabytes 100] [--value 100] [--keys 100000] [--codec none]
+        [--batch 500] [--threads 1] [--logs 1]
 
 A log of that size is written, synced and cleaned twice: the second time a tenth of it is new.
 """
@@ -15,9 +16,11 @@ import shutil
 import sys
 import tempfile
 import time
+from typing import cast
 
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.task import deferLater
 
 from logbus.config.topic_config import TopicConfig
@@ -31,9 +34,6 @@ from logbus.storage.filesystem.disk import disks_at
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.storage.settings import CleanerSettings
-
-COUNT = 500
-"""Records a batch."""
 
 
 class Lateness:
@@ -66,20 +66,21 @@ def fill(log: Log, megabytes: float, options: argparse.Namespace, rng: random.Ra
     )
     while log.size < target:
         now_ms = int(time.time() * 1000)
-        records = [Record(0, now_ms, b"key-%010d" % rng.randrange(options.keys), value) for _ in range(COUNT)]
+        records = [Record(0, now_ms, b"key-%010d" % rng.randrange(options.keys), value) for _ in range(options.batch)]
         append_as_leader(log, encode_batch(records, codec=codec), 0)
-        written += COUNT
+        written += options.batch
     return written
 
 
-async def clean(manager: LogManager, log: Log, records: int) -> None:
+async def clean(manager: LogManager, logs: list[Log], records: int) -> None:
     cleaner = manager.cleaner
-    log.high_watermark = log.log_end_offset
-    log.roll()
-    await log.flush()
-    await log.flusher.write_back_and_wait()
+    for log in logs:
+        log.high_watermark = log.log_end_offset
+        log.roll()
+        await log.flush()
+        await log.flusher.write_back_and_wait()
     before = cleaner.read_bytes, cleaner.written_bytes, cleaner.removed_records
-    size, late = log.size, Lateness()
+    size, late = sum(log.size for log in logs), Lateness()
     cpu, mine, begun = time.process_time(), time.thread_time(), time.perf_counter()
     await cleaner.clean_all()
     cpu, mine, wall = time.process_time() - cpu, time.thread_time() - mine, time.perf_counter() - begun
@@ -100,23 +101,25 @@ async def clean(manager: LogManager, log: Log, records: int) -> None:
 
 async def run(directory: str, options: argparse.Namespace) -> None:
     manager = LogManager(
-        disks_at([directory], reactor),
+        disks_at([directory], cast(IReactorFromThreads, reactor)),
         reactor,
         time.time,
-        cleaner_settings=lambda: CleanerSettings(backoff_ms=1 << 40, dedupe_buffer_size=options.buffer << 20),
+        cleaner_settings=lambda: CleanerSettings(
+            backoff_ms=1 << 40, dedupe_buffer_size=options.buffer << 20, threads=options.threads
+        ),
     )
     await manager.open()
     manager.start_housekeeping()
     config = TopicConfig(
         cleanup_policy=frozenset({"compact"}), segment_bytes=64 * 1024 * 1024, min_cleanable_dirty_ratio=0.01
     )
-    log = await manager.create(TopicPartition("compacted", 0), None, config)
+    logs = [await manager.create(TopicPartition("compacted", n), None, config) for n in range(options.logs)]
     rng = random.Random(1)
-    written = fill(log, options.megabytes, options, rng)
-    await clean(manager, log, written)
+    written = sum(fill(log, options.megabytes, options, rng) for log in logs)
+    await clean(manager, logs, written)
     kept = written - manager.cleaner.removed_records
-    written = fill(log, options.megabytes / 10, options, rng)
-    await clean(manager, log, kept + written)
+    written = sum(fill(log, options.megabytes / 10, options, rng) for log in logs)
+    await clean(manager, logs, kept + written)
     await manager.close()
 
 
@@ -128,6 +131,9 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=100_000, help="different ones")
     parser.add_argument("--codec", default="none")
     parser.add_argument("--buffer", type=int, default=128, help="megabytes for keys")
+    parser.add_argument("--threads", type=int, default=1, help="log.cleaner.threads")
+    parser.add_argument("--logs", type=int, default=1, help="how many, of that size each")
+    parser.add_argument("--batch", type=int, default=500, help="records a batch")
     options = parser.parse_args()
     print(InterpreterBuild.running().name, flush=True)
     directory = tempfile.mkdtemp(prefix="logbus-compaction-", dir=options.directory)

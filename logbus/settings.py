@@ -102,6 +102,7 @@ def cleaner_settings(config: ConfigView) -> CleanerSettings:
     return CleanerSettings(
         enable=config.get(keys.LOG_CLEANER_ENABLE),
         backoff_ms=config.get(keys.LOG_CLEANER_BACKOFF_MS),
+        threads=config.get(keys.LOG_CLEANER_THREADS),
         dedupe_buffer_size=config.get(keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE),
         max_bytes_per_second=config.get(keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND),
     )

@@ -27,7 +27,7 @@ from logbus.config.key_table import (
     unknown_topic_key,
 )
 from logbus.config.topic_config import TopicConfig
-from logbus.config.validation import check_broker, check_remote_change, check_topic
+from logbus.config.validation import check_broker, check_broker_change, check_remote_change, check_topic
 from logbus.errors import ConfigError
 
 T = TypeVar("T")
@@ -235,7 +235,9 @@ class ConfigView:
         """
         source = Source.CLUSTER if cluster else Source.BROKER
         texts, warnings = _read_dynamic(overrides, cluster)
-        return warnings + self._resolve({**self._layers, source: texts})[2]
+        values, _, doubts = self._resolve({**self._layers, source: texts})
+        check_broker_change(self.get, values.__getitem__).raise_errors()
+        return warnings + doubts
 
     def update(self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None) -> list[str]:
         """

@@ -97,6 +97,12 @@ def check_broker(get: Values) -> Findings:
         f"{values.text(keys.QUEUED_MAX_REQUEST_BYTES)} must not be less than "
         f"{values.text(keys.SOCKET_REQUEST_MAX_BYTES)}: the longest request would never fit",
     )
+    threads = values.get(keys.LOG_CLEANER_THREADS)
+    findings.must(
+        values.get(keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE) // threads >= 1024 * 1024,
+        f"{values.text(keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE)} is less than 1048576 bytes for each of "
+        f"{values.text(keys.LOG_CLEANER_THREADS)}",
+    )
     findings.must(
         not values.get(keys.REMOTE_LOG_STORAGE_SYSTEM_ENABLE) or bool(values.get(keys.REMOTE_LOG_STORAGE_URI)),
         "remote.log.storage.system.enable=true needs remote.log.storage.uri, such as s3://bucket/logs",
@@ -115,6 +121,19 @@ def check_broker(get: Values) -> Findings:
         values.get(keys.TRANSACTION_STATE_LOG_MIN_ISR) <= values.get(keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR),
         f"{values.text(keys.TRANSACTION_STATE_LOG_MIN_ISR)} exceeds "
         f"{values.text(keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR)} and is held to it",
+    )
+    return findings
+
+
+def check_broker_change(before: Values, after: Values) -> Findings:
+    """Check a change of a running broker's values."""
+    findings = Findings()
+    old, new = before(keys.LOG_CLEANER_THREADS), after(keys.LOG_CLEANER_THREADS)
+    # As in Kafka: a slip of a key does not take all of the machine.
+    findings.must(
+        old // 2 <= new <= old * 2,
+        f"log.cleaner.threads={new} must be between a half of what it is now and the double: {max(1, old // 2)} to "
+        f"{old * 2}",
     )
     return findings
 

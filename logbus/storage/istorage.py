@@ -29,6 +29,8 @@ class IOPool(Enum):
     """Reads of cold data; several run at a time."""
     BACKGROUND = "background"
     """Work without a waiting request: write-back, checkpoints, deletion, and opening logs. Runs in order."""
+    CLEAN = "clean"
+    """Compaction: one operation at a time of each log that is being cleaned, at a lower priority."""
 
 
 class NotCached(Exception):

@@ -1,4 +1,4 @@
-"""Background work on one log at a time, which can be paused for logs that are about to change."""
+"""Background work on logs, which can be paused for logs that are about to change."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from logbus.timers import Timers
 
 @define(eq=False, repr=False)
 class LogWorker(ABC):
-    """Works on the logs of a broker, one at a time."""
+    """Works on the logs of a broker, each of them by itself."""
 
     _directories: Sequence[LogDirectory]
     _timers: Timers
     _throttler: Throttler = field(init=False)
     _paused: Counter[Log] = field(factory=Counter, init=False)
-    _current: Log | None = field(default=None, init=False)
-    _idle: list[Deferred[None]] = field(factory=list, init=False)
+    _current: set[Log] = field(factory=set, init=False)
+    _idle: list[tuple[Collection[Log], Deferred[None]]] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._throttler = Throttler(self._timers)
@@ -34,24 +34,30 @@ class LogWorker(ABC):
     def _hurry(self) -> None:
         """Have the current work notice at once that it is to stop."""
 
-    def _until_idle(self) -> Deferred[None]:
-        """Fires when there is no current work, which is told to hurry."""
-        if self._current is None:
+    def _until_idle(self, logs: Collection[Log] | None = None) -> Deferred[None]:
+        """
+        Fires when there is no current work, which is told to hurry.
+
+        :param logs: wait for the work on these only; None: for all.
+        """
+        awaited = set(self._current).intersection(self._current if logs is None else logs)
+        if not awaited:
             return succeed(None)
         idle: Deferred[None] = Deferred()
-        self._idle.append(idle)
+        self._idle.append((awaited, idle))
         self._hurry()
         return idle
 
     @contextmanager
     def _working_on(self, log: Log) -> Iterator[None]:
-        self._current = log
+        self._current.add(log)
         try:
             yield
         finally:
-            self._current = None
-            idle, self._idle = self._idle, []
-            for waiter in idle:
+            self._current.remove(log)
+            over = [waiting for waiting in self._idle if self._current.isdisjoint(waiting[0])]
+            self._idle = [waiting for waiting in self._idle if waiting not in over]
+            for _, waiter in over:
                 waiter.callback(None)
 
     @asynccontextmanager
@@ -59,8 +65,7 @@ class LogWorker(ABC):
         """Do not work on some logs, which are about to change; entered when none of them is being worked on."""
         self._paused.update(logs)
         try:
-            if self._current in logs:
-                await self._until_idle()
+            await self._until_idle(logs)
             yield
         finally:
             self._paused.subtract(logs)

@@ -44,12 +44,14 @@ class CleanerSettings:
 
     :ivar enable: ``log.cleaner.enable``.
     :ivar backoff_ms: ``log.cleaner.backoff.ms``.
-    :ivar dedupe_buffer_size: ``log.cleaner.dedupe.buffer.size``, in bytes.
+    :ivar threads: ``log.cleaner.threads``: logs cleaned at a time.
+    :ivar dedupe_buffer_size: ``log.cleaner.dedupe.buffer.size``, in bytes, shared by all threads.
     :ivar max_bytes_per_second: ``log.cleaner.io.max.bytes.per.second``.
     """
 
     enable: bool = True
     backoff_ms: int = 15_000
+    threads: int = 1
     dedupe_buffer_size: int = 128 * 1024 * 1024
     max_bytes_per_second: float = float("inf")
 

@@ -6,6 +6,8 @@ Work on the reactor runs in short slices with pauses between them; a byte rate m
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from attrs import define, field
 from twisted.internet.defer import Deferred
 
@@ -28,10 +30,12 @@ class Throttler:
 
     :ivar timers: measure time and end pauses.
     :ivar bytes_per_second: average rate of reads and writes.
+    :ivar sharing: the number of workers that share the rate now.
     """
 
     timers: Timers
     bytes_per_second: float = float("inf")
+    sharing: Callable[[], int] = lambda: 1
     _begun: float = field(default=0.0, init=False)
     _owed: float = field(default=0.0, init=False)
     _wake: Timer | None = field(default=None, init=False)
@@ -47,7 +51,7 @@ class Throttler:
 
     def moved(self, size: int) -> None:
         """Count bytes that were read or written."""
-        self._owed += size / self.bytes_per_second
+        self._owed += size * self.sharing() / self.bytes_per_second
 
     @property
     def is_due(self) -> bool:

@@ -338,6 +338,11 @@ class LoadTests(SynchronousTestCase):
             ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "no address"),
             ({"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"}, "must not exceed"),
             ({"sasl.enabled.mechanisms": "GSSAPI"}, "SCRAM-SHA-256"),
+            (
+                {"log.cleaner.threads": "3", "log.cleaner.dedupe.buffer.size": "3000000"},
+                "log.cleaner.dedupe.buffer.size=3000000 is less than 1048576 bytes for each of log.cleaner.threads=3",
+            ),
+            ({"log.cleaner.threads": "0"}, "log.cleaner.threads: '0' is not valid"),
             ({"log.dirs": ""}, "log.dirs"),
             ({"log.dirs": "/a,/a"}, "each once"),
             ({"remote.log.storage.system.enable": "true"}, "needs remote.log.storage.uri"),
@@ -345,6 +350,17 @@ class LoadTests(SynchronousTestCase):
             error = self.assertRaises(ConfigError, ConfigView.load, properties)
             self.assertIn(words, str(error))
             self.assertNotIn("\n", str(error))
+
+    def test_cleaner_threads(self) -> None:
+        """A dynamic change at most doubles or halves them."""
+        view = ConfigView.load({"log.cleaner.threads": "4"})
+        for accepted in "2", "8":
+            view.validate_broker_overrides({"log.cleaner.threads": accepted}, cluster=True)
+        for refused in "1", "9":
+            error = self.assertRaises(
+                ConfigError, view.validate_broker_overrides, {"log.cleaner.threads": refused}, cluster=True
+            )
+            self.assertIn("2 to 8", str(error))
 
     def test_secrets_do_not_show_in_errors(self) -> None:
         """The text of a sensitive key is not repeated when it is not valid."""

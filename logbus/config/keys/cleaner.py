@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from logbus.config.keys.declare import CLUSTER, boolean, decimal, int64, texts
+from logbus.config.keys.declare import CLUSTER, boolean, decimal, int32, int64, texts
 from logbus.config.kinds import LONG_MAX
 
 LOG_CLEANUP_POLICY = texts(
@@ -19,6 +19,13 @@ LOG_CLEANUP_POLICY = texts(
 LOG_CLEANER_ENABLE = boolean(
     "log.cleaner.enable", True, "Whether the log cleaner runs; without it logs are not compacted."
 )
+LOG_CLEANER_THREADS = int32(
+    "log.cleaner.threads",
+    1,
+    "How many logs are cleaned at a time, each in a thread. A change is at most a doubling or a halving.",
+    at_least=1,
+    dynamic=CLUSTER,
+)
 LOG_CLEANER_BACKOFF_MS = int64(
     "log.cleaner.backoff.ms",
     15_000,
@@ -29,14 +36,15 @@ LOG_CLEANER_BACKOFF_MS = int64(
 LOG_CLEANER_DEDUPE_BUFFER_SIZE = int64(
     "log.cleaner.dedupe.buffer.size",
     128 * 1024 * 1024,
-    "Bytes of memory for the keys of the log being cleaned, 24 per key; a log with more keys takes several rounds.",
+    "Bytes of memory for the keys of the logs being cleaned, 24 per key, divided evenly among ``log.cleaner.threads``; "
+    "a log with more keys takes several rounds.",
     at_least=1024 * 1024,
     dynamic=CLUSTER,
 )
 LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = decimal(
     "log.cleaner.io.max.bytes.per.second",
     sys.float_info.max,
-    "Maximum bytes a second that the cleaner reads and writes.",
+    "Maximum bytes a second that all threads of the cleaner together read and write.",
     at_least=1.0,
     at_most=sys.float_info.max,
     dynamic=CLUSTER,

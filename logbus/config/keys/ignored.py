@@ -27,7 +27,6 @@ IGNORED_BROKER_KEYS: Mapping[str, str] = {
     "num.replica.alter.log.dirs.threads": _THREADS,
     "num.replica.fetchers": _THREADS,
     "group.coordinator.threads": _THREADS,
-    "log.cleaner.threads": "one log is cleaned at a time, in slices of the reactor's time",
     "log.cleaner.io.buffer.size": "the cleaner sizes its buffers itself",
     "log.cleaner.io.buffer.load.factor": "the cleaner sizes its buffers itself",
     "log.initial.task.delay.ms": "periodic work on logs begins with the broker",

@@ -10,17 +10,38 @@ Digests are SipHash-2-4 with 128 bits, under a key of its own for each map: nobo
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
+
+from logbus.records._crc32c cimport logbus_crc32c, logbus_crc_prepare
 
 import os
 
 from logbus.storage.cleaner import record_filter
 from logbus.storage.cleaner.offset_map import ENTRY_SIZE, LOAD_FACTOR
-from logbus.storage.cleaner.record_filter import Kept
+from logbus.storage.cleaner.record_filter import FilteredRun, Kept
 
-REVISION = 1
+REVISION = 2
+
+logbus_crc_prepare()
+
+# Where a batch's fields are: see logbus/records/header.py.
+cdef enum:
+    HEADER_SIZE = 61
+    LENGTH_OVERHEAD = 12
+    LENGTH_AT = 8
+    MAGIC_AT = 16
+    CRC_AT = 17
+    ATTRIBUTES_AT = 21
+    LAST_DELTA_AT = 23
+    BASE_TIMESTAMP_AT = 27
+    MAX_TIMESTAMP_AT = 35
+    COUNT_AT = 57
+    LOG_APPEND_TIME = 0x08
+    # Codec, transactional, control.
+    NOT_PLAIN = 0x37
+    DELETE_HORIZON = 0x40
 
 cdef struct Entry:
     # A digest of 0 is a free place.
@@ -205,6 +226,108 @@ cdef bint read_record(
     return pos == over
 
 
+cdef struct Batch:
+    # A whole batch: where its records begin and it ends, and its fields.
+    Py_ssize_t begin
+    Py_ssize_t records
+    Py_ssize_t end
+    int64_t base
+    int64_t last
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int64_t count
+    int attributes
+
+
+cdef inline uint64_t big(const uint8_t *data, int size) noexcept nogil:
+    # An unsigned number, the highest byte first.
+    cdef uint64_t found = 0
+    cdef int i
+    for i in range(size):
+        found = found << 8 | data[i]
+    return found
+
+
+cdef inline void store_big(uint8_t *data, int size, uint64_t n) noexcept nogil:
+    cdef int i
+    for i in range(size):
+        data[size - 1 - i] = <uint8_t>(n & 0xFF)
+        n >>= 8
+
+
+cdef bint read_batch(const uint8_t *data, Py_ssize_t end, Py_ssize_t pos, Batch *found) noexcept nogil:
+    # The header of the batch at a position; False: there is no whole batch.
+    cdef int64_t length
+    if end - pos < HEADER_SIZE:
+        return False
+    data += pos
+    length = <int32_t><uint32_t>big(data + LENGTH_AT, 4)
+    if data[MAGIC_AT] != 2 or length < HEADER_SIZE - LENGTH_OVERHEAD or length > end - pos - LENGTH_OVERHEAD:
+        return False
+    found.begin = pos
+    found.records = pos + HEADER_SIZE
+    found.end = pos + length + LENGTH_OVERHEAD
+    found.base = <int64_t>big(data, 8)
+    found.attributes = <int>big(data + ATTRIBUTES_AT, 2)
+    found.last = <int32_t><uint32_t>big(data + LAST_DELTA_AT, 4)
+    found.base_timestamp = <int64_t>big(data + BASE_TIMESTAMP_AT, 8)
+    found.max_timestamp = <int64_t>big(data + MAX_TIMESTAMP_AT, 8)
+    found.count = <int32_t><uint32_t>big(data + COUNT_AT, 4)
+    return True
+
+
+cdef bint is_intact(const uint8_t *data, const Batch *batch) noexcept nogil:
+    # Whether offsets and checksum of a batch are sound.
+    cdef const uint8_t *begin = data + batch.begin
+    return (
+        batch.base >= 0
+        and 0 <= batch.last <= INT64_MAX - batch.base
+        and logbus_crc32c(begin + ATTRIBUTES_AT, batch.end - batch.begin - ATTRIBUTES_AT, False) == big(begin + CRC_AT, 4)
+    )
+
+
+def checksum(const uint8_t[::1] data not None, bint by_table):
+    """CRC-32C, for tests: by the processor's instruction, or by tables as where there is none."""
+    return logbus_crc32c(&data[0] if data.shape[0] else NULL, data.shape[0], by_table)
+
+
+def index_points(const uint8_t[::1] data not None, int64_t start, int64_t indexed, int64_t interval, int64_t latest):
+    """See ``record_filter.py``."""
+    cdef list found = []
+    cdef Batch batch
+    cdef Py_ssize_t pos = 0, best = -1
+    cdef const uint8_t *begin = &data[0] if data.shape[0] else NULL
+    while read_batch(begin, data.shape[0], pos, &batch):
+        if batch.max_timestamp > latest:
+            latest, best = batch.max_timestamp, pos
+        if start + pos - indexed > interval:
+            if 0 <= best < pos:
+                found.append(best)
+            found.append(pos)
+            indexed, best = start + pos, -1
+        elif start + pos == 0:
+            found.append(pos)
+            best = -1
+        pos = batch.end
+    if best >= 0:
+        found.append(best)
+    return found
+
+
+cdef bint has(const int64_t *numbers, Py_ssize_t count, int64_t wanted) noexcept nogil:
+    # Whether a number is among sorted ones.
+    cdef Py_ssize_t low = 0, middle
+    while low < count:
+        middle = (low + count) // 2
+        if numbers[middle] < wanted:
+            low = middle + 1
+        elif numbers[middle] > wanted:
+            count = middle
+        else:
+            return True
+    return False
+
+
 cdef class OffsetMap:
     """See ``offset_map.py``."""
 
@@ -237,6 +360,125 @@ cdef class OffsetMap:
 
     def get(self, bytes key not None):
         return get(&self._table, <const uint8_t *>PyBytes_AS_STRING(key), len(key))
+
+    def put_batches(self, data not None, Py_ssize_t position, int64_t start):
+        cdef Py_buffer view
+        cdef const uint8_t *begin
+        cdef int64_t end = -1, delta, n
+        cdef Py_ssize_t at
+        cdef bint is_done
+        cdef Batch batch
+        cdef Found found
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            begin = <const uint8_t *>view.buf
+            with nogil:
+                while read_batch(begin, view.len, position, &batch):
+                    if batch.attributes & NOT_PLAIN or not is_intact(begin, &batch):
+                        break
+                    at, delta, is_done = batch.records, -1, True
+                    for n in range(batch.count):
+                        if not read_record(begin, batch.end, at, batch.base_timestamp, &found) or not (
+                            delta < found.delta <= batch.last
+                        ):
+                            is_done = False
+                            break
+                        delta, at = found.delta, found.end
+                        if found.key_size >= 0 and batch.base + delta >= start:
+                            if not put(&self._table, found.key, found.key_size, batch.base + delta):
+                                is_done = False
+                                break
+                    if not is_done or at != batch.end:
+                        break
+                    end = batch.base + batch.last + 1
+                    position = batch.end
+        finally:
+            PyBuffer_Release(&view)
+        return position, end
+
+    def filter_batches(self, data not None, Py_ssize_t position, int64_t end, bytes last_offsets not None):
+        cdef Py_buffer view
+        cdef const uint8_t *begin
+        cdef const int64_t *lasts = <const int64_t *>PyBytes_AS_STRING(last_offsets)
+        cdef Py_ssize_t count = len(last_offsets) // <Py_ssize_t>sizeof(int64_t)
+        cdef int64_t records = 0, removed = 0, changed = 0, keyless = 0, without_key, delta, kept, latest, n
+        cdef Py_ssize_t at, written = 0, over, dropped = -1, size
+        cdef bint is_sound, tombstones
+        cdef uint8_t *out
+        cdef uint8_t *header
+        cdef Batch batch
+        cdef Found found
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        out = <uint8_t *>malloc(view.len - position if view.len > position else 1)
+        try:
+            if out == NULL:
+                raise MemoryError
+            begin = <const uint8_t *>view.buf
+            with nogil:
+                while read_batch(begin, view.len, position, &batch):
+                    size = batch.end - batch.begin
+                    if batch.base >= end:
+                        memcpy(out + written, begin + batch.begin, size)
+                        written += size
+                        position, dropped = batch.end, -1
+                        continue
+                    if batch.attributes & (NOT_PLAIN | DELETE_HORIZON) or batch.count < 1 or not is_intact(begin, &batch):
+                        break
+                    header, over = out + written, written + HEADER_SIZE
+                    at, delta, is_sound, tombstones = batch.records, -1, True, False
+                    kept, without_key, latest = 0, 0, INT64_MIN
+                    for n in range(batch.count):
+                        if not read_record(begin, batch.end, at, batch.base_timestamp, &found) or not (
+                            delta < found.delta <= batch.last
+                        ):
+                            is_sound = False
+                            break
+                        delta, at = found.delta, found.end
+                        if batch.base + delta < end:
+                            if found.key_size < 0:
+                                without_key += 1
+                            elif get(&self._table, found.key, found.key_size) > batch.base + delta:
+                                continue
+                        kept += 1
+                        if found.timestamp > latest:
+                            latest = found.timestamp
+                        if found.value_size < 0 and found.key_size >= 0:
+                            tombstones = True
+                        memcpy(out + over, begin + found.begin, found.end - found.begin)
+                        over += found.end - found.begin
+                    if not is_sound or at != batch.end:
+                        break
+                    if tombstones and batch.base + batch.last < end:
+                        break  # They get a delete horizon.
+                    if kept == 0:
+                        if has(lasts, count, batch.base + batch.last):
+                            break  # It may be the last of a producer.
+                        dropped = batch.begin
+                        changed += 1
+                    else:
+                        memcpy(header, begin + batch.begin, HEADER_SIZE)
+                        dropped = -1
+                        if kept < batch.count:
+                            changed += 1
+                            store_big(header + LENGTH_AT, 4, <uint64_t>(over - written - LENGTH_OVERHEAD))
+                            if not batch.attributes & LOG_APPEND_TIME:
+                                store_big(header + MAX_TIMESTAMP_AT, 8, <uint64_t>latest)
+                            store_big(header + COUNT_AT, 4, <uint64_t>kept)
+                            store_big(
+                                header + CRC_AT, 4,
+                                logbus_crc32c(header + ATTRIBUTES_AT, over - written - ATTRIBUTES_AT, False),
+                            )
+                        written = over
+                    records += batch.count
+                    removed += batch.count - kept
+                    keyless += without_key
+                    position = batch.end
+            return FilteredRun(
+                position, PyBytes_FromStringAndSize(<char *>out, written), records, removed, changed, keyless, dropped
+            )
+        finally:
+            free(out)
+            PyBuffer_Release(&view)
 
     def put_records(self, section not None, int64_t start):
         cdef Py_buffer view

@@ -2,9 +2,8 @@
 Cleans one log once (Kafka: Cleaner): maps the keys of the dirty section to their last offsets, rewrites segments with
 the records that stay, and replaces the old segments.
 
-Cold data is read in a thread, a megabyte at a time; batches are processed on the reactor, a few milliseconds at a time.
-A single batch is not divided: one that takes longer to decompress and decode blocks the reactor for that long, as it
-did when it was produced.
+A thread reads and processes a megabyte at a time (:mod:`logbus.storage.cleaner.chunks`); between two of them the
+reactor checks that the log is as it was, and that the cleaner may go on.
 """
 
 from __future__ import annotations
@@ -13,11 +12,9 @@ from collections.abc import Callable, Sequence
 
 from attrs import define, field
 
-from logbus.errors import DecodeError
-from logbus.records.batch import HEADER_SIZE, BatchHeader, iter_batches, read_header
-from logbus.records.checksum import Buffer
-from logbus.storage.cleaner.compaction import Compaction, add_keys
-from logbus.storage.cleaner.implementations import OffsetMap
+from logbus.storage.cleaner.chunks import CHUNK, ChunkWork, KeysPass, RewritePass, append_batches, process_chunk
+from logbus.storage.cleaner.compaction import Compaction
+from logbus.storage.cleaner.implementations import IS_COMPILED, OffsetMap
 from logbus.storage.cleaner.log_to_clean import LogToClean, SegmentGroup
 from logbus.storage.cleaner.offset_map import ENTRY_SIZE
 from logbus.storage.istorage import IOPool
@@ -34,12 +31,8 @@ from logbus.storage.segments.segment import Segment
 from logbus.storage.segments.transaction_index import AbortedTransactionSet
 from logbus.storage.throttler import Throttler
 
-CHUNK = 1024 * 1024
-"""Bytes read at a time, and upper bound of bytes written at a time."""
-SMALL = 64 * 1024
-"""Cached bytes of this size are read on the reactor."""
-_LARGEST = 2**31 - 1
-"""Upper bound of a segment's bytes: positions in its index are 32-bit numbers."""
+SMALL = 16 * 1024
+"""Cached bytes of this size are processed on the reactor."""
 _SMALLEST_RECORD = 8
 """Bytes; bounds the number of keys in the dirty section, unless it is compressed."""
 _SMALLEST_MAP = 1024 * 1024
@@ -114,19 +107,15 @@ class CleanerTask:
         keys = OffsetMap(min(self.map_size, max(_SMALLEST_MAP, size)))
         self.end = plan.end
         for segment in dirty:
-            position = segment.find(plan.start)
+            position, aborted = segment.find(plan.start), self._aborted(segment)
             while position < segment.size:
-                data = await self._read(segment, position, dirty)
-                batches = list(iter_batches(data))
-                aborted = self._aborted(batches)
-                for at, header in batches:
-                    learnt = add_keys(keys, data, at, header, plan.start, aborted.of(header) is not None)
-                    if learnt < header.next_offset:
-                        self.end = learnt
-                        return keys
-                    position += header.size
-                    if self.throttler.is_due:
-                        await self._rest(dirty)
+                keys_pass = KeysPass(keys, plan.start, aborted)
+                begun = position
+                position = await self._process(segment, position, keys_pass, dirty)
+                if keys_pass.is_full:
+                    self.end = keys_pass.end
+                    return keys
+                assert position > begun
         return keys
 
     # -- The second pass
@@ -153,31 +142,19 @@ class CleanerTask:
 
     async def _rewrite(self, segments: Sequence[Segment], ends: Sequence[int], new: Segment) -> list[Segment]:
         """Copy the records that stay of as many segments as fit into the new one; returns these."""
-        compaction = self.compaction
+        compaction, interval = self.compaction, self.log.config.index_interval_bytes
         taken: SegmentGroup[Segment] = SegmentGroup(self.log.config)
         run = taken.segments
         for segment, end in zip(segments, ends, strict=True):
             if not taken.add(segment, end, new):
                 break
-            position = 0
+            self._check(run)
+            position, aborted = 0, self._aborted(segment)
             while position < segment.size:
-                data = await self._read(segment, position, run)
-                out = _Output(new, self.log.config.index_interval_bytes)
-                batches = list(iter_batches(data))
-                aborted = self._aborted(batches)
-                for at, header in batches:
-                    left = compaction.retained(data, at, header, aborted.of(header))
-                    if left is not None:
-                        out.add(left)
-                    position += header.size
-                    if self.throttler.is_due:
-                        self.throttler.moved(out.write())
-                        await self._rest(run)
-                self.throttler.moved(out.write())
-        out = _Output(new, self.log.config.index_interval_bytes)
+                work = RewritePass(compaction, aborted, new, new.log.get(), interval)
+                position = await self._process(segment, position, work, run)
         if (last := compaction.end_of_group()) is not None:
-            out.add(last)
-        out.write()
+            append_batches(new, new.log.get(), (last,), interval)
         # Nothing is left of those that ended before, so the new index does not need them.
         for segment in run:
             for entry in aborted_index(segment, self.log.segments, self.log.log_end_offset).ending_from(compaction.end):
@@ -186,78 +163,37 @@ class CleanerTask:
 
     # -- Both
 
-    def _aborted(self, batches: Sequence[tuple[int, BatchHeader]]) -> AbortedTransactionSet:
-        """The aborted transactions that these batches may belong to."""
-        if any(header.transactional for _, header in batches):
-            return AbortedTransactionSet(
-                self.log.aborted_transactions(batches[0][1].base_offset, batches[-1][1].next_offset)
-            )
-        return AbortedTransactionSet()
+    def _aborted(self, segment: Segment) -> AbortedTransactionSet:
+        """The aborted transactions that batches of a segment may belong to; it is not the last one."""
+        segments = self.log.segments
+        following = segments[segments.index(segment) + 1].base_offset
+        return AbortedTransactionSet(self.log.aborted_transactions(segment.base_offset, following))
 
-    async def _read(self, segment: Segment, position: int, needed: Sequence[Segment]) -> bytes:
+    async def _process(self, segment: Segment, position: int, work: ChunkWork, needed: Sequence[Segment]) -> int:
         """
-        Whole batches from a position on, at least one, and perhaps a part of the next.
+        Have a chunk of a segment read and processed; returns the position behind its whole batches.
 
-        :raises DecodeError: there is none.
+        :raises DecodeError: there is no batch, or a damaged one.
         """
-        data = await self._pread(segment, position, CHUNK, needed)
-        header = read_header(data)
-        if header.size > len(data):
-            data = await self._pread(segment, position, header.size, needed)
-        if not HEADER_SIZE <= header.size <= len(data):
-            raise DecodeError(f"{segment.log.path}: there is no record batch at byte {position}")
-        return data
-
-    async def _pread(self, segment: Segment, position: int, size: int, needed: Sequence[Segment]) -> bytes:
-        file, length = segment.log.get(), min(size, segment.size - position)
+        file, length = segment.log.get(), min(CHUNK, segment.size - position)
         if length <= SMALL and file.is_cold(position, length) is False:
-            # Handing it to a thread costs more than the copy.
-            data = file.pread(length, position)
+            # Handing it to a thread costs more than doing it here.
+            done = process_chunk(file, position, segment.size, work)
         else:
             asked = self.throttler.timers.clock.seconds()
-            data = await self.log.disk.submit(IOPool.READ, file.pread, length, position)
-            self.throttler.waited(asked)
+            done = await self.log.disk.submit(IOPool.CLEAN, process_chunk, file, position, segment.size, work)
+            if IS_COMPILED:
+                # In Python the thread takes the reactor's time, too.
+                self.throttler.waited(asked)
+        self.read_bytes += done.read
+        self.throttler.moved(done.read + done.written)
         self._check(needed)
-        self.read_bytes += len(data)
-        self.throttler.moved(len(data))
-        return data
-
-    async def _rest(self, needed: Sequence[Segment]) -> None:
-        await self.throttler.rest()
-        self._check(needed)
+        if self.throttler.is_due:
+            await self.throttler.rest()
+            self._check(needed)
+        return done.position
 
     def _check(self, needed: Sequence[Segment]) -> None:
         if self.is_stopped():
             raise ReplacementAbandoned(f"{self.log.partition}: the cleaner stops")
         check_unchanged(self.log, needed)
-
-
-@define(eq=False)
-class _Output:
-    """Buffers batches for the end of a segment, to write them together."""
-
-    segment: Segment
-    interval: int
-    _batches: list[Buffer] = field(factory=list, init=False)
-
-    def add(self, data: Buffer) -> None:
-        """Add a batch."""
-        self._batches.append(data)
-
-    def write(self) -> int:
-        """
-        Write the buffered batches; returns the number of bytes.
-
-        :raises ApiError: there is no space.
-        """
-        segment = self.segment
-        data = b"".join(self._batches)
-        self._batches.clear()
-        if not data:
-            return 0
-        if segment.size + len(data) > _LARGEST:
-            raise DecodeError(f"{segment.log.path} would exceed {_LARGEST} bytes; choose a smaller segment.bytes")
-        segment.write((data,))
-        for _, header in iter_batches(data):
-            segment.appended(header, header.base_offset, self.interval)
-        return len(data)

@@ -17,18 +17,28 @@ or follower that has some of the records must still learn the outcome.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 
 from attrs import define, field
 
 from logbus.errors import ApiError, DecodeError
-from logbus.records.batch import HEADER_SIZE, BatchHeader, Record, decode_batch, replace_records, rewrite_batch
+from logbus.records.batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    Record,
+    decode_batch,
+    iter_batches,
+    read_header,
+    replace_records,
+    rewrite_batch,
+)
 from logbus.records.checksum import Buffer
 from logbus.records.compression import Codec, decompress
 from logbus.records.header import require_crc
 from logbus.storage.cleaner.implementations import OffsetMap
 from logbus.storage.cleaner.record_filter import Kept, Section
-from logbus.storage.segments.transaction_index import AbortedTransaction
+from logbus.storage.segments.transaction_index import AbortedTransaction, AbortedTransactionSet
 
 
 def add_keys(
@@ -47,6 +57,31 @@ def add_keys(
         if full >= 0:
             return full
     return header.next_offset
+
+
+def add_batches(
+    keys: OffsetMap, data: Buffer, position: int, start: int, aborted: AbortedTransactionSet
+) -> tuple[int, int, bool]:
+    """
+    Add the keys of all whole batches in ``data``, from a position on.
+
+    :returns: the position behind them, the offset up to which keys were added, −1 without a whole batch, and whether
+        the map is full, and keys are missing.
+    :raises DecodeError: a batch is damaged.
+    """
+    end = -1
+    while True:
+        position, reached = keys.put_batches(data, position, start)
+        end = max(end, reached)
+        # What is left there takes some Python: one batch, then the compiled loop goes on.
+        left = next(iter_batches(data, position), None)
+        if left is None:
+            return position, end, False
+        header = left[1]
+        end = add_keys(keys, data, position, header, start, aborted.of(header) is not None)
+        if end < header.next_offset:
+            return position, end, True
+        position += header.size
 
 
 @define(eq=False)
@@ -77,7 +112,40 @@ class Compaction:
     changed: int = field(default=0, init=False)
     keyless: int = field(default=0, init=False)
     _dropped: BatchHeader | None = field(default=None, init=False)
+    _last_offsets: bytes = field(init=False)
     _in_transaction: set[int] = field(factory=set, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._last_offsets = array("q", sorted(self.last_of_producers.values())).tobytes()
+
+    def retained_of_all(self, data: Buffer, position: int, aborted: AbortedTransactionSet) -> tuple[int, list[Buffer]]:
+        """
+        What stays of all whole batches in ``data``, from a position on, as of :meth:`retained`.
+
+        :returns: the position behind them, and the bytes that stay, in pieces of whole batches.
+        :raises DecodeError: a batch is damaged.
+        """
+        pieces: list[Buffer] = []
+        while True:
+            run = self.keys.filter_batches(data, position, self.end, self._last_offsets)
+            if run.position > position:
+                position = run.position
+                self.records += run.records
+                self.removed += run.removed
+                self.changed += run.changed
+                self.keyless += run.keyless
+                self._dropped = read_header(data, run.dropped) if run.dropped >= 0 else None
+                if run.data:
+                    pieces.append(run.data)
+            # What is left there takes some Python: one batch, then the compiled loop goes on.
+            left = next(iter_batches(data, position), None)
+            if left is None:
+                return position, pieces
+            header = left[1]
+            kept = self.retained(data, position, header, aborted.of(header))
+            if kept is not None:
+                pieces.append(kept)
+            position += header.size
 
     def retained(
         self, data: Buffer, position: int, header: BatchHeader, aborted: AbortedTransaction | None = None

@@ -10,10 +10,11 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from logbus.storage.cleaner import offset_map
+from logbus.storage.cleaner import offset_map, record_filter
 
 
-def _chosen() -> Any:
+def compiled_module() -> Any:
+    """The module of the implementation in use."""
     if not os.environ.get("LOGBUS_PURE"):
         try:
             compiled = import_module("logbus.storage.cleaner._offset_map")
@@ -27,7 +28,9 @@ def _chosen() -> Any:
 
 if TYPE_CHECKING:
     from logbus.storage.cleaner.offset_map import OffsetMap as OffsetMap
+    from logbus.storage.cleaner.record_filter import index_points as index_points
 else:
-    OffsetMap = _chosen().OffsetMap
+    OffsetMap = compiled_module().OffsetMap
+    index_points = getattr(compiled_module(), "index_points", record_filter.index_points)
 
 IS_COMPILED: bool = OffsetMap is not offset_map.OffsetMap

@@ -1,16 +1,18 @@
 """
 The log cleaner (Kafka: LogCleaner, LogCleanerManager): chooses the log to compact next, and handles failures.
 
-One log is cleaned at a time, the dirtiest that is due first. The offsets up to which logs are clean are in
-``cleaner-offset-checkpoint``, in Kafka's format. A log that cannot be cleaned is skipped until the next start.
+``log.cleaner.threads`` logs are cleaned at a time, the dirtiest that are due first. The offsets up to which logs are
+clean are in ``cleaner-offset-checkpoint``, in Kafka's format. A log that cannot be cleaned is skipped until the next
+start.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -22,6 +24,7 @@ from logbus.storage.log import Log
 from logbus.storage.log_worker import LogWorker
 from logbus.storage.segment_replacement import ReplacementAbandoned
 from logbus.storage.settings import CleanerSettings
+from logbus.storage.throttler import Throttler
 from logbus.timers import Timer
 
 _SHORTEST_MS = 10
@@ -55,6 +58,8 @@ class LogCleaner(LogWorker):
     written_bytes: int = metric("logbus_cleaner_written_bytes_total", "Bytes of segments compacted.")
     removed_records: int = metric("logbus_cleaner_removed_records_total", "Records that compaction removed.")
     _running: bool = field(default=False, init=False)
+    _choosing: DeferredLock = field(factory=DeferredLock, init=False)
+    _throttlers: dict[Log, Throttler] = field(factory=dict, init=False)
     _wake: Timer | None = field(default=None, init=False)
     _log = Logger()
 
@@ -95,7 +100,8 @@ class LogCleaner(LogWorker):
         return self._until_idle()
 
     def _hurry(self) -> None:
-        self._throttler.hurry()
+        for throttler in (self._throttler, *self._throttlers.values()):
+            throttler.hurry()
 
     def _look_later(self) -> None:
         self._wake = self._timers.call_later(max(self.settings().backoff_ms, _SHORTEST_MS) / 1000, self._look)
@@ -107,25 +113,43 @@ class LogCleaner(LogWorker):
             self._log.failure("the cleaner failed, and goes on", failure)
 
         def done(_: object) -> None:
-            if self._running:
+            if self._running and self._wake is None:
                 self._look_later()
 
-        Deferred.fromCoroutine(self.clean_all()).addErrback(failed).addCallback(done)
+        cleaning = Deferred.fromCoroutine(self.clean_all()).addErrback(failed).addCallback(done)
+        if not cleaning.called and self.settings().threads > 1:
+            # A log may take hours, in which other logs become due.
+            self._look_later()
 
     # -- Work
 
     async def clean_all(self) -> None:
-        """Clean one log after the other, the dirtiest first, until none is due or none can be cleaned now."""
+        """Clean logs, several at a time, the dirtiest first, until none is due or none can be cleaned now."""
         later: set[Log] = set()
-        while due := await self._due_logs(later):
-            for _, log in due:
-                plan = self._plan(log)
-                if plan is None or not plan.is_due(log.config):
-                    continue
-                if not await self._clean(log, plan):
-                    later.add(log)
-                if not self._running:
-                    return
+        while (free := self.settings().threads - len(self._current)) > 0:
+            due = deque(log for _, log in await self._choosing.run(self._look_at_logs, later))
+            if not due:
+                return
+            workers = [Deferred.fromCoroutine(self._work_off(due, later)) for _ in range(min(free, len(due)))]
+            for worker in workers:
+                await worker
+            if not self._running:
+                return
+
+    async def _work_off(self, due: deque[Log], later: set[Log]) -> None:
+        """Clean one of these logs after the other; those that must wait are added to ``later``."""
+        while due and len(self._current) < self.settings().threads:
+            log = due.popleft()
+            plan = self._plan(log)
+            if plan is None or not plan.is_due(log.config):
+                continue
+            if not await self._clean(log, plan):
+                later.add(log)
+            if not self._running:
+                return
+
+    def _look_at_logs(self, later: Collection[Log]) -> Deferred[list[tuple[float, Log]]]:
+        return Deferred.fromCoroutine(self._due_logs(later))
 
     async def _due_logs(self, later: Collection[Log]) -> list[tuple[float, Log]]:
         """The logs that are due, with their dirty ratios, dirtiest first."""
@@ -153,6 +177,8 @@ class LogCleaner(LogWorker):
         """The cleanable section of a log; None if it must not be cleaned."""
         if log.is_closed or log.disk.failure is not None or log in self.uncleanable or log in self._paused:
             return None
+        if log in self._current:
+            return None
         return cleanable_section(
             log.segments,
             log.config,
@@ -165,16 +191,17 @@ class LogCleaner(LogWorker):
     async def _clean(self, log: Log, plan: LogToClean) -> bool:
         """Clean one log; returns whether it may be considered again at once."""
         settings = self.settings()
-        self._throttler.bytes_per_second = settings.max_bytes_per_second
+        throttler = Throttler(self._timers, settings.max_bytes_per_second, lambda: len(self._current))
         cleaning = CleanerTask(
             log,
             plan,
-            self._throttler,
-            settings.dedupe_buffer_size,
+            throttler,
+            settings.dedupe_buffer_size // settings.threads,
             int(self._wall_clock() * 1000),
             lambda: not self._running or log in self._paused,
         )
         begun = self._timers.clock.seconds()
+        self._throttlers[log] = throttler
         with self._working_on(log):
             try:
                 await cleaning.run()
@@ -204,6 +231,7 @@ class LogCleaner(LogWorker):
                 self._give_up(log, "of a fault of the cleaner")
                 return False
             finally:
+                del self._throttlers[log]
                 self.read_bytes += cleaning.read_bytes
                 self.written_bytes += cleaning.written_bytes
         self._done(log, plan, cleaning, self._timers.clock.seconds() - begun)

@@ -11,10 +11,11 @@ from hashlib import blake2b
 from mmap import mmap
 from struct import Struct
 
+from logbus.records.checksum import Buffer
 from logbus.storage.cleaner import record_filter
-from logbus.storage.cleaner.record_filter import Kept, Section
+from logbus.storage.cleaner.record_filter import FilteredRun, Kept, Section
 
-REVISION = 1
+REVISION = 2
 """Incremented whenever the class changes: a compiled map of another revision is not used."""
 
 DIGEST_SIZE = 16
@@ -82,6 +83,27 @@ class OffsetMap:
     def keep_records(self, section: Section, end: int, drop_tombstones: bool) -> Kept:
         """See :func:`.record_filter.keep_records`."""
         return record_filter.keep_records(self, section, end, drop_tombstones)
+
+    def put_batches(self, data: Buffer, position: int, start: int) -> tuple[int, int]:
+        """
+        Put the keys of plain batches into the map: those without compression or transaction, and not control batches.
+
+        :param position: of the first batch in ``data``.
+        :param start: records before this offset are skipped.
+        :returns: the position of the first batch that is left to :func:`.add_keys`, and the offset at which the last
+            one before it ends, −1 without one. Here all are left.
+        """
+        return position, -1
+
+    def filter_batches(self, data: Buffer, position: int, end: int, last_offsets: bytes) -> FilteredRun:
+        """
+        Filter plain batches as :meth:`.Compaction.retained` does; here all are left to it.
+
+        :param position: of the first batch in ``data``.
+        :param end: records from this offset on all stay.
+        :param last_offsets: where producers' last batches end: sorted 64-bit numbers.
+        """
+        return FilteredRun(position, b"", 0, 0, 0, 0, -1)
 
     def _find(self, key: bytes) -> tuple[bytes, int]:
         """The key's digest, and its position in the table, or the free one where it belongs."""

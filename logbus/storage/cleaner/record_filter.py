@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from logbus.records.batch import Record
+from logbus.records.batch import Record, iter_batches
 from logbus.records.checksum import Buffer
 from logbus.records.implementations import decode_records
 from logbus.records.varint import decode_varint
@@ -69,6 +69,27 @@ class Kept(NamedTuple):
     max_timestamp: int
 
 
+class FilteredRun(NamedTuple):
+    """
+    What stays of consecutive batches.
+
+    :ivar position: of the first batch that is left to others: it is incomplete, damaged, or of a kind that is not
+        handled here.
+    :ivar data: what stays of those before it.
+    :ivar records: how many they had; ``removed``: how many of them are gone; ``keyless``: how many have no key.
+    :ivar changed: number of batches removed or rewritten.
+    :ivar dropped: position of the last batch before ``position``, if nothing stays of it; −1 otherwise.
+    """
+
+    position: int
+    data: bytes
+    records: int
+    removed: int
+    changed: int
+    keyless: int
+    dropped: int
+
+
 def put_records(keys: KeyOffsets, section: Section, start: int) -> int:
     """
     Put the keys of records into a map.
@@ -111,6 +132,17 @@ def keep_records(keys: KeyOffsets, section: Section, end: int, drop_tombstones: 
         any(record.value is None and record.key is not None for record in kept),
         max((record.timestamp for record in kept), default=-1),
     )
+
+
+def index_points(data: Buffer, start: int, indexed: int, interval: int, latest: int) -> list[int]:
+    """
+    The positions of batches that decide about index entries: the others may be skipped. Here all are.
+
+    :param start: position of ``data`` in the file.
+    :param indexed: the file's bytes up to the last index entry; ``interval``: bytes between entries.
+    :param latest: the largest timestamp before ``start``.
+    """
+    return [position for position, _ in iter_batches(data)]
 
 
 def _places(data: bytes, count: int) -> Iterable[tuple[int, int]]:

@@ -48,7 +48,11 @@ from logbus.storage.istorage import IDisk, IFile, IOPool, NotCached
 LOCK_FILE = ".lock"
 SYNCS = 8
 """Logs flushed at a time: devices and file system journals serve several syncs together."""
-_THREADS = {IOPool.SYNC: SYNCS, IOPool.READ: MAX_CONCURRENT_READS, IOPool.BACKGROUND: 1}
+_CLEANS = 64
+"""More than log.cleaner.threads can usefully be: the cleaner itself keeps to that."""
+_THREADS = {IOPool.SYNC: SYNCS, IOPool.READ: MAX_CONCURRENT_READS, IOPool.BACKGROUND: 1, IOPool.CLEAN: _CLEANS}
+_NICENESS = {IOPool.CLEAN: 5}
+"""Added to the process's. Not more: while such a thread has the interpreter's lock, the reactor waits for it."""
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
@@ -282,7 +286,9 @@ class Disk:
         thread = self._pools.get(pool)
         if thread is None:
             name = f"logbus {pool.value} {os.path.basename(self.root)}"
-            thread = self._pools[pool] = IOThreads(name, self._reactor, self._settle, _THREADS[pool])
+            thread = self._pools[pool] = IOThreads(
+                name, self._reactor, self._settle, _THREADS[pool], _NICENESS.get(pool, 0)
+            )
         return thread.submit(op, *args)
 
     def sync(self, files: Sequence[IFile]) -> Deferred[None]:

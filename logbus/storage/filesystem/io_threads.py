@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from queue import SimpleQueue
-from threading import Thread, current_thread
+from threading import Thread, current_thread, get_native_id
 from typing import Any, TypeAlias
 
 from attrs import define, field
@@ -26,12 +28,14 @@ class IOThreads:
     With one thread, operations run in the order they were queued; with more, several run at a time.
 
     :ivar most: upper bound of threads.
+    :ivar niceness: added to the process's, where threads have one of their own (Linux).
     """
 
     name: str
     _reactor: IReactorFromThreads
     _settle: Settle
     most: int = 1
+    niceness: int = 0
     _queue: SimpleQueue[_Job | None] = field(factory=SimpleQueue, init=False)
     _threads: list[Thread] = field(factory=list, init=False)
     _unfinished: int = field(default=0, init=False)
@@ -63,6 +67,8 @@ class IOThreads:
         return current_thread() in self._threads
 
     def _run(self) -> None:
+        if self.niceness and sys.platform == "linux":
+            os.setpriority(os.PRIO_PROCESS, get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + self.niceness)
         while (job := self._queue.get()) is not None:
             op, args, done = job
             result: Any = None

@@ -49,7 +49,7 @@ class LogRepairer(LogWorker):
         :raises LogbusError: as :meth:`.SegmentRefetch.run`; nothing was replaced.
         """
         is_stopped: Callable[[], bool] = lambda: self._stopped or log in self._paused  # noqa: E731
-        if self._current is not None or is_stopped():
+        if self._current or is_stopped():
             raise ReplacementAbandoned(f"{log.partition}: not now")
         with self._working_on(log):
             async with self._cleaner.paused([log]):

@@ -483,12 +483,12 @@ class ReplacementTests(CleanerCase):
         """Producers write while a log is cleaned, and segments roll."""
         self.fill()
         self.evict()
-        self.disk.held.add(IOPool.READ)
+        self.disk.held.add(IOPool.CLEAN)
         self.clean()
         for _ in range(100):
             self.fill(1)
             self.evict()
-            if not self.disk.release(IOPool.READ, 1):
+            if not self.disk.release(IOPool.CLEAN, 1):
                 self.clean()
         self.let_go()
         self.assertGreater(self.manager.cleaner.cleanings, 1)
@@ -533,12 +533,12 @@ class ReplacementTests(CleanerCase):
         """A truncation waits until the cleaner has left the log, and the cleaner stays away until it is done."""
         self.fill()
         self.evict()
-        self.disk.held.add(IOPool.READ)
+        self.disk.held.add(IOPool.CLEAN)
         self.clean()
         cut = self.manager.truncator.truncate({PARTITION: 58})
         self.assertNoResult(cut)
         self.assertEqual(self.log.log_end_offset, 60)
-        self.disk.release(IOPool.READ, 1)
+        self.disk.release(IOPool.CLEAN, 1)
         self.successResultOf(cut)
         self.assertEqual((self.log.log_end_offset, self.manager.cleaner.cleanings), (58, 0))
         self.let_go()
@@ -561,7 +561,7 @@ class ReplacementTests(CleanerCase):
             self.successResultOf(cut)
             self.assertLessEqual(self.log.log_end_offset, 21)
 
-        for pool in (IOPool.READ, IOPool.BACKGROUND):
+        for pool in (IOPool.CLEAN, IOPool.BACKGROUND):
             self.interrupted(pool, truncate)
 
     def test_retention_during_cleaning(self) -> None:
@@ -574,7 +574,7 @@ class ReplacementTests(CleanerCase):
             self.log.log_start_offset = self.log.segments[0].base_offset
             self.check_files()
 
-        for pool in (IOPool.READ, IOPool.BACKGROUND):
+        for pool in (IOPool.CLEAN, IOPool.BACKGROUND):
             self.interrupted(pool, delete)
 
     def test_topic_deletion_during_cleaning(self) -> None:
@@ -589,7 +589,7 @@ class ReplacementTests(CleanerCase):
             self.assertEqual([name for name in self.disk.names("") if name.startswith("orders")], [])
             self.assertEqual(self.manager.cleaner.uncleanable, {})
 
-        for pool in (IOPool.READ, IOPool.BACKGROUND):
+        for pool in (IOPool.CLEAN, IOPool.BACKGROUND):
             self.interrupted(pool, delete)
 
     def test_stop_during_cleaning(self) -> None:
@@ -609,7 +609,7 @@ class ReplacementTests(CleanerCase):
             names = self.disk.names("orders-0")
             self.assertEqual([name for name in names if name.endswith((".cleaned", ".swap"))], [])
 
-        for pool in (IOPool.READ, IOPool.BACKGROUND):
+        for pool in (IOPool.CLEAN, IOPool.BACKGROUND):
             self.interrupted(pool, stop)
 
 
@@ -686,6 +686,72 @@ class FailureTests(CleanerCase):
         self.assertEqual(state(self.log), expected)
         active = self.log.segments[-1].base_offset
         self.assertEqual([r.offset for r in records(self.log) if r.offset < active], list(range(active - 35, active)))
+
+
+class ThreadsTests(CleanerCase):
+    """Several logs at a time."""
+
+    cleaner_settings = CleanerSettings(threads=2)
+
+    def test_two_at_a_time(self) -> None:
+        """As many logs as there are threads are cleaned at a time, and the others after them."""
+        logs = [self.log, *(self.successResultOf(self.manager.create(TopicPartition("more", n))) for n in range(3))]
+        for log in logs:
+            self.fill(log=log)
+            for segment in log.segments:
+                self.disk.evict(segment.log.path)
+        self.disk.held.add(IOPool.CLEAN)
+        self.clean()
+        self.assertEqual(len(self.manager.cleaner._current), 2)
+        while self.disk.release(IOPool.CLEAN, 1):
+            self.assertLessEqual(len(self.manager.cleaner._current), 2)
+        self.assertEqual(self.manager.cleaner.cleanings, 4)
+
+    def test_a_log_that_takes_long(self) -> None:
+        """While a log is cleaned, others that become due are."""
+        other = self.successResultOf(self.manager.create(OTHER))
+        self.fill(200)
+        self.evict()
+        self.disk.held.add(IOPool.CLEAN)
+        self.clean()
+        self.fill(log=other)
+        self.clean()
+        self.assertGreater(other.cleaned_end_offset, 0)
+        self.assertEqual(self.log.cleaned_end_offset, 0)
+        self.let_go()
+        self.assertEqual(self.manager.cleaner.cleanings, 2)
+
+    def test_stop(self) -> None:
+        """A stop waits for all of them; a pause only for the logs it is about."""
+        other = self.successResultOf(self.manager.create(OTHER))
+        for log in self.log, other:
+            self.fill(log=log)
+            for segment in log.segments:
+                self.disk.evict(segment.log.path)
+        self.disk.held.add(IOPool.CLEAN)
+        self.clean()
+        first = self.manager.cleaner._until_idle([self.log])
+        every = self.manager.cleaner.stop()
+        self.disk.release(IOPool.CLEAN, 1)
+        self.assertEqual(first.called + every.called, 1)
+        self.disk.release(IOPool.CLEAN, 1)
+        self.successResultOf(first)
+        self.successResultOf(every)
+
+    def test_shared(self) -> None:
+        """The threads share the rate and the memory."""
+        self.cleaner_settings = CleanerSettings(threads=2, max_bytes_per_second=1000)
+        other = self.successResultOf(self.manager.create(OTHER))
+        self.fill()
+        self.fill(log=other)
+        self.clean()
+        seconds = 0.0
+        while self.manager.cleaner.cleanings < 2:
+            self.clock.advance(0.1)
+            seconds += 0.1
+            self.assertLess(seconds, 100)
+        moved = self.manager.cleaner.read_bytes + self.manager.cleaner.written_bytes
+        self.assertTrue(0.9 < seconds / (moved / 1000) < 1.3, (seconds, moved))
 
 
 class ThrottleTests(CleanerCase):
