@@ -28,6 +28,7 @@ A broker:
 * ``socket_server``: binds ports and accepts connections
 * ``listener_config``: the listeners in the configuration
 * ``protocols``: protocol plugins of listeners
+* ``plugins``: finds installed plugins
 * ``ilogbus``: the interfaces for plugins
 * ``preflight``: the checks before a broker starts
 * ``tap``: the ``twistd logbus`` command
@@ -43,6 +44,7 @@ Beside it:
 What all of them share:
 
 * ``attrs_code``: keeps the compiled methods of attrs classes
+* ``quick_imports``: makes the first imports of a process cheap
 * ``model``: immutable values
 * ``errors``: error codes and exceptions
 * ``config``: Kafka's configuration keys

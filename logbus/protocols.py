@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 
 from twisted.internet.interfaces import IProtocolFactory
-from twisted.plugin import IPlugin, getPlugins
+from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from logbus.errors import ConfigError
 from logbus.ilogbus import IBroker, IProtocolPlugin, Listener
+from logbus.plugins import installed_plugins
 
 _LISTEN = re.compile(r"(?:(?P<name>[A-Za-z0-9_.-]+)=)?(?P<protocol>[a-z0-9-]+):(?P<endpoint>.+)")
 _ADVERTISE = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)=(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\d+)")
@@ -42,7 +43,7 @@ class AdminPlugin:
 
 def protocol_plugins() -> dict[str, IProtocolPlugin]:
     """Return all installed protocol plugins, by name."""
-    return {plugin.name: plugin for plugin in getPlugins(IProtocolPlugin)}
+    return {plugin.name: plugin for plugin in installed_plugins(IProtocolPlugin)}
 
 
 def parse_listen(text: str) -> Listener:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -17,7 +18,6 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IAddress, IReactorTime
 from twisted.internet.protocol import Protocol, ServerFactory
 from twisted.logger import Logger
-from twisted.plugin import getPlugins
 
 from logbus.admin.acls import AclViews
 from logbus.admin.authentication import HttpAuthentication
@@ -74,6 +74,7 @@ from logbus.exposition import process_families
 from logbus.ilogbus import IAdminResource, IBroker
 from logbus.log_levels import process_levels
 from logbus.metrics import Family, Registry
+from logbus.plugins import installed_plugins
 from logbus.series_limit import limit_series
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ if TYPE_CHECKING:
 
 CONSOLE = b"console"
 """The first segment of the paths of pages."""
+OWN = frozenset({b"api", b"healthz", b"metrics", b"readyz"})
+"""The first segments of the paths of routes, which are not made before something is asked for."""
 LEGAL_MOUNT = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
@@ -164,15 +167,14 @@ class AdminSite(ServerFactory):
     history: MetricHistory = field(init=False)
     _mounted: dict[bytes, MountedResource] = field(factory=dict, init=False)
     events: ClusterEventViews = field(init=False)
-    router: Router = field(init=False)
     _pages: Pages = field(init=False)
     _http: AdminHTTPFactory | None = field(default=None, init=False)
     _log = Logger()
 
     def startFactory(self) -> None:
         """Create the resources of plugins; skips those that fail."""
-        taken = {CONSOLE, *(route.segments[0].encode() for route in self.router.routes)}
-        for plugin in getPlugins(IAdminResource) if self.plugins is None else self.plugins:
+        taken = {CONSOLE, *OWN}
+        for plugin in installed_plugins(IAdminResource) if self.plugins is None else self.plugins:
             try:
                 if plugin.path in taken or not LEGAL_MOUNT.fullmatch(plugin.path):
                     raise ValueError(
@@ -225,10 +227,13 @@ class AdminSite(ServerFactory):
     def _make_events(self) -> ClusterEventViews:
         return ClusterEventViews(self.metadata, EventLog(uuid4().hex[:12], self.clock, self.wall_clock), self.streams)
 
-    @router.default
-    def _make_router(self) -> Router:
-        router, config = Router(self.relay), self.config
+    def __attrs_post_init__(self) -> None:
         self.relay.serve = self._relayed
+
+    @cached_property
+    def router(self) -> Router:
+        """All routes, made when a client or another broker first asks for something."""
+        router, config = Router(self.relay), self.config
         reader = RecordReader(self.requests, self.metadata, self.clock)
         conditions = ConditionViews(self.broker.broker_id, self.conditions)
         self.events.conditions = ConditionWatch(

@@ -44,7 +44,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from logbus.attrs_code import kept_attrs_code
+from logbus.quick_imports import quick_imports
 
 if TYPE_CHECKING:
     from logbus.client.admin.admin_client import AdminClient, NewTopic
@@ -182,5 +182,5 @@ def __getattr__(name: str) -> object:
     """Import a public name at first use, so that importing the package is fast."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with kept_attrs_code():
+    with quick_imports():
         return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -33,7 +33,7 @@ class ConsoleSite:
     """
     The pages at ``/`` and below ``/console``.
 
-    :ivar api: the routes of the HTTP API.
+    :ivar api: returns the routes of the HTTP API.
     :ivar mounted: returns first path segments of plugins' resources.
     :ivar schemas: returns the schema registry, if there is one.
     :ivar lags: the lag of groups over the last hour, kept while the pages are served.
@@ -42,7 +42,7 @@ class ConsoleSite:
     :ivar streams: the event streams of the listener.
     """
 
-    api: Router
+    api: Callable[[], Router]
     mounted: Callable[[], Sequence[str]]
     schemas: Callable[[], ISchemaRegistry | None]
     lags: LagHistory
@@ -65,7 +65,7 @@ class ConsoleSite:
     def of(cls, site: AdminSite) -> ConsoleSite:
         """Return the pages of a listener."""
         return cls(
-            api=site.router,
+            api=lambda: site.router,
             mounted=lambda: site.mounted_paths,
             schemas=lambda: ISchemaRegistry(site.mounted_resource("registry"), None),
             lags=site.lag_history,
@@ -156,7 +156,7 @@ class ConsoleSite:
                     PartitionPages(),
                     SchemaPages(),
                     SchemaChangePages(),
-                    LinkPages(self.api, self.mounted, self.challenge),
+                    LinkPages(self.api(), self.mounted, self.challenge),
                 ]
             )
             self._made = files, router, Layout(self.broker_id, files.address)
@@ -204,7 +204,7 @@ class ConsoleSite:
         posted = method == "POST"
         form = read_form(body.decode("utf-8", "surrogateescape")) if posted else {}
         visit = Visit(
-            api=ApiClient(self.api, access, self._cooperator, self.schemas()),
+            api=ApiClient(self.api(), access, self._cooperator, self.schemas()),
             path=path,
             names=dict(zip(chosen.variables, values, strict=True)),
             query=read_form(query, "The query"),

@@ -74,8 +74,8 @@ def __getattr__(name: str) -> object:
     if name in _LATER:
         from importlib import import_module
 
-        from logbus.attrs_code import kept_attrs_code
+        from logbus.quick_imports import quick_imports
 
-        with kept_attrs_code():
+        with quick_imports():
             return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

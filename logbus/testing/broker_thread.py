@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logbus.attrs_code import kept_attrs_code
 from logbus.errors import LogbusError
+from logbus.quick_imports import quick_imports
 from logbus.testing.broker_log import ThreadLog
 from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.control.broker_controls import BrokerControls
@@ -119,7 +118,9 @@ class BrokerThread:
         try:
             if self._stopping:
                 raise BrokerFailed("it was stopped before it had begun")
-            with kept_attrs_code(), _no_collection():
+            # Of the first broker's imports there is nothing to collect; further ones import nothing.
+            is_first = "logbus.broker.broker" not in sys.modules
+            with quick_imports() if is_first else contextlib.nullcontext():
                 self.service = self._make(config, data_dir, ports)
             await self.service.startService()
             self.controls.started()
@@ -240,16 +241,3 @@ class BrokerThread:
         self._stopping = True
         self.thread.abandon()
         self.thread.join(GRACE)
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the garbage collector away from the first broker's imports, of which there is nothing to collect."""
-    if "logbus.broker.broker" in sys.modules or not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

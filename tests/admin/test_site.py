@@ -15,6 +15,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
+from logbus.admin.site import OWN
 from logbus.ilogbus import IAdminResource, IBroker
 from tests.admin.harness import Answered, World, request
 
@@ -72,6 +73,15 @@ class SiteTests(SynchronousTestCase):
             "print([name for name in sys.modules if name.startswith(('twisted.web', 'prometheus_client'))])"
         )
         self.assertEqual(_python(code), "[]")
+
+    def test_routes_made_late(self) -> None:
+        """The routes are made when something is asked for; what plugins cannot take is known before."""
+        site = World().site
+        site.doStart()
+        self.assertNotIn("router", vars(site))
+        self.assertEqual({route.segments[0].encode() for route in site.router.routes}, OWN)
+        self.assertIn("router", vars(site))
+        site.doStop()
 
     def test_stop_before_use(self) -> None:
         """Starting and stopping leaves nothing."""
