@@ -19,6 +19,7 @@ Used by these:
 
 * :mod:`~logbus.testing.broker_process`: a broker as a child process.
 * :mod:`~logbus.testing.broker_thread`: a broker in a thread of this process.
+* :mod:`~logbus.testing.logged`: what a broker has logged, and a wait for it.
 * :mod:`~logbus.testing.broker_log`: the last lines of a broker's log.
 * :mod:`~logbus.testing.reactor_thread`: a thread with a reactor, that brokers and clients of tests run in.
 * :mod:`~logbus.testing.requests`: requests of clients as a test sees them.

@@ -21,12 +21,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, Self
 
-from logbus.testing.broker_process import SHOWN_LINES, BrokerFailed, BrokerProcess
+from logbus.testing.broker_process import BrokerFailed, BrokerProcess
 from logbus.testing.broker_thread import BrokerThread
 from logbus.testing.closable import Closable
 from logbus.testing.controlled import Controlled
 from logbus.testing.held_ports import HeldPorts
 from logbus.testing.inspected import Inspected
+from logbus.testing.logged import Logged, LogSource
 from logbus.testing.placement import Placement
 from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.settings import Setting, as_texts
@@ -46,19 +47,16 @@ TEST_CONFIG: Mapping[str, str] = {
 }
 
 
-class BrokerRunner(Protocol):
+class BrokerRunner(LogSource, Protocol):
     """A running broker: a process, or a thread of this one."""
 
-    @property
-    def log_mark(self) -> int: ...
-    def log_lines(self, since: int) -> list[str]: ...
     def wait_ready(self, timeout: float) -> Mapping[str, str]: ...
     def stop(self, timeout: float) -> None: ...
     def kill(self) -> None: ...
     def abandon(self) -> None: ...
 
 
-class Broker(Inspected, Controlled, Closable):
+class Broker(Inspected, Controlled, Logged, Closable):
     """
     A broker on free ports of 127.0.0.1, with a data directory of its own.
 
@@ -157,24 +155,6 @@ class Broker(Inspected, Controlled, Closable):
         :raise BrokerFailed: it has none of its own, or does not run.
         """
         return self._process.process.pid
-
-    @property
-    def output(self) -> str:
-        """The last lines of its log; in this process: of all that is logged in the broker's thread."""
-        return "\n".join(self.log_lines()[-SHOWN_LINES:])
-
-    @property
-    def log_mark(self) -> int:
-        """Where its log is now, for :meth:`log_lines`."""
-        return 0 if self._runner is None else self._runner.log_mark
-
-    def log_lines(self, since: int = 0) -> list[str]:
-        """
-        The last lines of its log, of the last start if there were several.
-
-        :param since: a :attr:`log_mark`: only what was logged afterwards.
-        """
-        return [] if self._last_runner is None else self._last_runner.log_lines(since)
 
     def start(self) -> Self:
         """
@@ -324,6 +304,10 @@ class Broker(Inspected, Controlled, Closable):
         for _ in range(3):
             # A thread may still create a file while the others are removed.
             self._remove_data()
+
+    @property
+    def _log_source(self) -> BrokerRunner | None:
+        return self._last_runner
 
     @property
     def _process(self) -> BrokerProcess:

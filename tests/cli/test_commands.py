@@ -14,23 +14,14 @@ import tempfile
 import termios
 import time
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus import __version__
 from logbus.cli.app import app
 from logbus.testing import Broker
-
-COMMAND = [sys.executable, "-c", "from logbus.cli import main; main()"]
-
-#: Seconds for a command that hangs; one that is slow, since the machine is busy, may be so.
-PATIENCE = 300
-
-
-def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    pipe = subprocess.PIPE
-    return subprocess.Popen([*COMMAND, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, **options)
+from tests.cli.command_line import COMMAND, PATIENCE, run, start
 
 
 def unread(pipe: int) -> int:
@@ -38,20 +29,6 @@ def unread(pipe: int) -> int:
     left = bytearray(4)
     fcntl.ioctl(pipe, termios.FIONREAD, left)
     return int.from_bytes(left, sys.byteorder)
-
-
-class Result:
-    """The result of a command."""
-
-    def __init__(self, arguments: tuple[str, ...], stdin: bytes, env: dict[str, str] | None) -> None:
-        done = subprocess.run(
-            [*COMMAND, *arguments], input=stdin, capture_output=True, timeout=PATIENCE, env=env, check=False
-        )
-        self.status, self.out, self.err = done.returncode, done.stdout.decode(), done.stderr.decode()
-
-
-def run(*arguments: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> Result:
-    return Result(arguments, stdin, env)
 
 
 class WithoutBrokerTests(SynchronousTestCase):
@@ -144,11 +121,7 @@ class WithBrokerTests(SynchronousTestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.broker = Broker().start()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.broker.close()
+        cls.broker = cls.enterClassContext(Broker())
 
     def run_ok(self, *arguments: str, stdin: bytes = b"") -> str:
         """Return the output of a command that must succeed without errors."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from logbus.testing import Broker
+from tests.cli.command_line import run
 from tests.cli.golden_files import compare
-from tests.cli.test_commands import run
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 CONFIG = {"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS", "offsets.topic.num.partitions": "1"}

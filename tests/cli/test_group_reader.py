@@ -18,7 +18,7 @@ from logbus.client.admin.admin_client import AdminClient
 from logbus.client.group_metadata import CommittedOffset
 from logbus.model import TopicPartition
 from logbus.testing import Broker
-from tests.cli.test_commands import run, start
+from tests.cli.command_line import run, start
 from tests.client.membership_kit import MembershipCase
 from tests.handlers.kit import a_batch
 
@@ -131,11 +131,7 @@ class CommandTests(SynchronousTestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.broker = Broker().start()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.broker.close()
+        cls.broker = cls.enterClassContext(Broker())
 
     def test_a_group(self) -> None:
         """

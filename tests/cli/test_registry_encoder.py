@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from logbus.testing import Broker
-from tests.cli.test_commands import run
+from tests.cli.command_line import run
 
 AVRO = {"type": "record", "name": "Tea", "fields": [{"name": "name", "type": "string"}, {"name": "g", "type": "int"}]}
 JSON = {"title": "Tea", "type": "object", "properties": {"g": {"type": "integer"}}, "required": ["g"]}
@@ -22,10 +22,7 @@ PROTOBUF = 'syntax = "proto3"; message Tea { string name = 1; int64 g = 2; }'
 TEA = {"name": "sencha", "g": 100}
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker({"num.partitions": 1}) as broker:
-        yield broker
+pytestmark = pytest.mark.logbus(num_partitions=1)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +42,13 @@ def produce(broker: Broker, registry: SchemaRegistryClient) -> Callable[..., Any
     """Sends lines, encoded; returns what the command did."""
 
     def produce(lines: str, topic: str, *arguments: str) -> Any:
-        at = ["--create", "--bootstrap", broker.bootstrap, "--registry", f"{broker.admin_url}/registry"]
+        at = [
+            "--create",
+            "--bootstrap",
+            broker.bootstrap,
+            "--registry",
+            f"{broker.admin_url}/registry",
+        ]
         return run("produce", topic, *at, *arguments, stdin=lines.encode())
 
     return produce

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -13,27 +12,28 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from logbus.testing import Broker
-from tests.cli.test_commands import run
+from tests.cli.command_line import run
 
 AVRO = {"type": "record", "name": "Tea", "fields": [{"name": "name", "type": "string"}, {"name": "g", "type": "int"}]}
 JSON = {"title": "Tea", "type": "object", "properties": {"name": {"type": "string"}}}
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
+pytestmark = pytest.mark.logbus(num_partitions=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def teas(broker: Broker) -> None:
     """With records of Avro, of JSON Schema, of no schema, and of one that is not there."""
-    with Broker({"num.partitions": 1}) as broker:
-        registry = SchemaRegistryClient({"url": f"{broker.admin_url}/registry"})
-        producer = Producer({"bootstrap.servers": broker.bootstrap})
-        context = SerializationContext("teas", MessageField.VALUE)
-        avro = AvroSerializer(registry, json.dumps(AVRO))
-        structured = JSONSerializer(json.dumps(JSON), registry)
-        producer.produce("teas", avro({"name": "sencha", "g": 100}, context), "a")
-        producer.produce("teas", structured({"name": "assam"}, SerializationContext("more", MessageField.VALUE)), "b")
-        producer.produce("teas", "plain", "c")
-        producer.produce("teas", b"\0\0\0\0\x63???", "d")
-        assert producer.flush(60) == 0
-        yield broker
+    registry = SchemaRegistryClient({"url": f"{broker.admin_url}/registry"})
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    context = SerializationContext("teas", MessageField.VALUE)
+    avro = AvroSerializer(registry, json.dumps(AVRO))
+    structured = JSONSerializer(json.dumps(JSON), registry)
+    producer.produce("teas", avro({"name": "sencha", "g": 100}, context), "a")
+    producer.produce("teas", structured({"name": "assam"}, SerializationContext("more", MessageField.VALUE)), "b")
+    producer.produce("teas", "plain", "c")
+    producer.produce("teas", b"\0\0\0\0\x63???", "d")
+    assert producer.flush(60) == 0
 
 
 def consume(broker: Broker, *arguments: str) -> tuple[list[str], str]:

@@ -133,7 +133,7 @@ def test_the_store_is_away(s3: WatchedServer, tmp_path: Path) -> None:
         broker.start()
         s3.failing = 1.0
         values = produce(broker)
-        wait_until(lambda: any("remote storage is away" in line for line in broker.log_lines()), "a warning", SECONDS)
+        broker.wait_logged("remote storage is away", timeout=SECONDS)
         assert local_start(broker) == 0
         assert values_in(broker) == values
         s3.failing = 0.0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -185,15 +184,3 @@ def all_kinds(process: Java) -> dict[str, Callable[[Producing], Any]]:
         "kcat": kcat,
         "java": java(process),
     }
-
-
-def wait_for(condition: Callable[[], bool], what: Callable[[], str], seconds: float) -> None:
-    """
-    Wait until something is so.
-
-    :param what: says how things are, if it was not so in time.
-    """
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.02)

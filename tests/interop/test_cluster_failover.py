@@ -9,9 +9,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from logbus.testing import Cluster
+from logbus.testing.waiting import wait_until
 from tests.interop.clients import CLIENTS
 from tests.interop.external_members import JavaReader, KcatReader, Reader
-from tests.interop.idempotent_producers import Producing, all_kinds, wait_for
+from tests.interop.idempotent_producers import Producing, all_kinds
 from tests.interop.java_client import Java
 from tests.interop.member_groups import Group
 
@@ -75,7 +76,7 @@ def all_progress(pairs: dict[str, tuple[Producing, Reader]], by: int = SOME) -> 
     def told() -> str:
         return f"read since then {gone()}; errors {[producing.errors for producing, _ in pairs.values()]}"
 
-    wait_for(lambda: all(count >= by for count in gone().values()), told, SECONDS)
+    wait_until(lambda: all(count >= by for count in gone().values()), told, SECONDS)
 
 
 def test_a_leader_is_killed(cluster: Cluster, pairs: dict[str, tuple[Producing, Reader]]) -> None:
@@ -96,7 +97,7 @@ def test_a_leader_is_killed(cluster: Cluster, pairs: dict[str, tuple[Producing, 
     sent = {name: producing.stop() for name, (producing, _) in pairs.items()}
     for name, (producing, reader) in pairs.items():
         wanted = {b"%d" % number for number in range(sent[name])}
-        wait_for(
+        wait_until(
             lambda wanted=wanted, reader=reader: wanted <= set(reader.values()),  # type: ignore[misc]
             lambda wanted=wanted, reader=reader, name=name: (  # type: ignore[misc]
                 f"{name} has not read {sorted(map(int, wanted - set(reader.values())))} of {len(wanted)}"

@@ -12,10 +12,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from logbus.testing import Cluster
 from logbus.testing.cluster import ClusterBroker
+from logbus.testing.waiting import wait_until
 from tests.interop.clients import CLIENTS, SECONDS, Message
 from tests.interop.consumers import LIBRARIES
 from tests.interop.external_members import JavaReader, KcatReader, Reader
-from tests.interop.idempotent_producers import wait_for
 from tests.interop.java_client import Java
 from tests.interop.member_groups import Group
 
@@ -94,10 +94,10 @@ def test_other_members(cluster: Cluster, java: Java, topic: str, kind: str) -> N
         return JavaReader(java, asked, group_id, topic, kind.removeprefix("java-"))
 
     with contextlib.closing(join()) as reader:
-        wait_for(lambda: len(reader.values()) >= len(values), lambda: f"read {len(reader.values())}", SECONDS)
+        wait_until(lambda: len(reader.values()) >= len(values), lambda: f"read {len(reader.values())}", SECONDS)
         assert sorted(reader.values()) == sorted(values)
     assert committed(cluster, group_id, topic) == [EACH] * PARTITIONS
     CLIENTS[0].produce(cluster.bootstrap, topic, [Message(b"more")], partition=2)
     with contextlib.closing(join()) as reader:
-        wait_for(lambda: bool(reader.values()), lambda: "nothing came", SECONDS)
+        wait_until(lambda: bool(reader.values()), lambda: "nothing came", SECONDS)
         assert reader.values() == [b"more"]

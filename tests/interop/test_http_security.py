@@ -27,7 +27,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from logbus.testing import Broker
 from tests.certificates import Authority
-from tests.cli.test_commands import run
+from tests.cli.command_line import run
 from tests.registry.kit import ORDER
 from tests.security.sasl.tokens import AUDIENCE, ISSUER, Issuer
 

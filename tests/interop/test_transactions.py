@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from logbus.records.batch import BatchHeader, iter_batches
 from logbus.testing import Broker, Cluster
+from logbus.testing.waiting import wait_until
 from tests.interop.clients import SECONDS, log_files
-from tests.interop.idempotent_producers import wait_for
 from tests.interop.java_client import Java
 from tests.interop.test_cluster_records import led_by_each
 from tests.interop.test_offsets import create
@@ -169,7 +169,7 @@ def test_epochs(broker: Broker, java: Java, topic: str, kind: str) -> None:
         return [header for _, header in iter_batches(log_files(broker.data_dir, topic))]
 
     # The answer to a commit does not wait for its markers.
-    wait_for(lambda: len(written()) == 6, lambda: f"six batches, {len(written())} came", SECONDS)
+    wait_until(lambda: len(written()) == 6, lambda: f"six batches, {len(written())} came", SECONDS)
     headers = written()
     found = [(header.producer_epoch, header.control) for header in headers]
     first = found[0][0]

@@ -111,7 +111,7 @@ def test_a_full_disk(machine: Broker) -> None:
         writer.write(range(100, 200))
         wait_until(lambda: writer.has(50, *others), "records of the other worker")
         directory = machine.data_dir / "workers" / str(HIT)
-        wait_until(lambda: f"log directory {directory} is full: no space to append" in machine.output, "a line")
+        machine.wait_logged(f"log directory {directory} is full: no space to append", timeout=SECONDS)
         wait_until(lambda: any(f"log directory {directory} is full" in each for each in readiness(machine)), "a reason")
         assert writer.has(25, *on_hit)
         assert [value for value in content(machine, "full") if value < 100] == list(range(100))
@@ -121,7 +121,7 @@ def test_a_full_disk(machine: Broker) -> None:
     finally:
         resource.prlimit(hit, resource.RLIMIT_FSIZE, before)
     writer.finish()
-    wait_until(lambda: f"log directory {directory} has space again" in machine.output, "another line")
+    machine.wait_logged(f"log directory {directory} has space again", timeout=SECONDS)
     # Workers hear of each other's reasons once a second.
     wait_until(lambda: readiness(machine) == [], "readiness")
     assert content(machine, "full") == list(range(200))
@@ -143,7 +143,7 @@ def test_a_worker_that_stands_still(machine: Broker) -> None:
     os.kill(hit, signal.SIGSTOP)
     writer.write(range(100, 200))
     wait_until(lambda: hit not in workers(machine), "the end of the worker")
-    wait_until(lambda: "worker 1 ended by signal SIGKILL; it is started again in" in machine.output, "a line")
+    machine.wait_logged("worker 1 ended by signal SIGKILL; it is started again in", timeout=SECONDS)
     assert f"worker 1 (process {hit}) has not answered for 5 s: it is killed" in machine.output
     writer.finish()
     wait_until(lambda: readiness(machine) == [], "readiness")

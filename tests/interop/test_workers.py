@@ -160,7 +160,7 @@ def test_the_supervisor_dies() -> None:
         with closing(Broker({"workers": 2}, data_dir=broker.data_dir, timeout=SECONDS)) as later:
             try:
                 later.launch()
-                wait_until(lambda: "waiting for workers of a supervisor that was killed" in later.output, "a line")
+                later.wait_logged("waiting for workers of a supervisor that was killed", timeout=SECONDS)
             finally:
                 os.kill(before[0], signal.SIGCONT)
             later.wait_ready()

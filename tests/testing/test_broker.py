@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from logbus.testing import Broker, BrokerFailed
+from logbus.testing.waiting import WaitTimedOut
 
 SECONDS = 120
 
@@ -103,6 +105,22 @@ def test_kill(tmp_path: Path) -> None:
         with pytest.raises(BrokerFailed, match="in_process=False"):
             broker.kill()
         assert topics(broker) == []
+
+
+def test_wait_for_a_line() -> None:
+    """A line of the log is waited for, while the broker starts, too; if none comes, the last lines are shown."""
+    with closing(Broker({"zookeeper.connect": "127.0.0.1:1/x"}, in_process=False)) as broker:
+        broker.launch()
+        line = broker.wait_logged("waiting for ZooKeeper", timeout=60)
+        assert "127.0.0.1:1/x" in line
+        mark = broker.log_mark
+        with pytest.raises(
+            WaitTimedOut, match=r"(?s)a line with 'no such words' .* within 0.01 s; it ends:\n.*waiting for"
+        ):
+            broker.wait_logged("no such words", since=mark, timeout=0.01)
+        broker.stop()
+    with Broker({"num.partitions": 1}) as broker:
+        assert broker.wait_logged(" ready: ", timeout=60) in broker.log_lines()
 
 
 @pytest.mark.parametrize("in_process", [True, False])

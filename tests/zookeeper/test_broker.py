@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -63,11 +59,6 @@ def service_of(broker: Broker) -> Any:
 def store_of(broker: Broker) -> Any:
     """Its metadata store."""
     return service_of(broker).member.store
-
-
-def output_of(broker: Broker) -> str:
-    """What a broker in a process of its own wrote to its log."""
-    return str(broker._runner.output)  # type: ignore[union-attr]
 
 
 def create(broker: Broker, topic: str, timeout: float = SECONDS, replicas: int = 1, **config: str) -> None:
@@ -199,7 +190,7 @@ def test_killed_broker_restarts(zookeeper: ZooKeeper) -> None:
         produce(broker, "orders", b"x")
         broker.kill()
         broker.start()
-        assert "is registered by another session; waiting up to 24 s" in output_of(broker)
+        assert "is registered by another session; waiting up to 24 s" in broker.output
         assert consume(broker, "orders", 1) == [b"x"]
 
 
@@ -232,53 +223,31 @@ def test_stopped_in_an_outage(own: ZooKeeper) -> None:
         create(broker, "orders")
         produce(broker, "orders", b"x")
         own.kill()
-        wait_until(lambda: "was lost; trying again" in output_of(broker), "the outage")
+        broker.wait_logged("was lost; trying again", timeout=SECONDS)
         broker.stop()
         own.start()
         broker.start()
         assert consume(broker, "orders", 1) == [b"x"]
 
 
-def test_stop_while_waiting_for_the_former_session(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+def test_stop_while_waiting_for_the_former_session(zookeeper: ZooKeeper) -> None:
     """SIGTERM ends a broker that waits for its own registration to expire."""
-    connect = f"{zookeeper.connect}/former"
     with a_broker(zookeeper, "/former", in_process=False, session_timeout_ms=60_000) as broker:
         broker.kill()
-        process = started(connect, broker.data_dir, tmp_path, "is registered by another session")
+        broker.launch()
+        broker.wait_logged("is registered by another session", timeout=SECONDS)
         before = time.monotonic()
-        said = terminated(process)
-        assert "Traceback" not in said
-        assert " ready: " not in said
+        broker.stop()
+        assert "Traceback" not in broker.output
+        assert " ready: " not in broker.output
         # The registration would be there for a minute.
         assert time.monotonic() - before < 40
 
 
-def test_stopped_while_waiting(tmp_path: Path) -> None:
+def test_stopped_while_waiting() -> None:
     """A broker that finds no ZooKeeper waits and says for what; SIGTERM ends it."""
-    process = started(
-        "127.0.0.1:1/x", tmp_path / "data", tmp_path, "waiting for ZooKeeper at 127.0.0.1:1/x, which does"
-    )
-    assert "Traceback" not in terminated(process)
-
-
-def started(connect: str, data_dir: Path, cwd: Path, words: str) -> subprocess.Popen[str]:
-    """A broker that has said these words, and is not ready."""
-    command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile=", "logbus"]
-    command += ["--zookeeper", connect, "--data-dir", str(data_dir), "--listen", "kafka:tcp:0:interface=127.0.0.1"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd)
-    assert process.stdout is not None
-    for line in process.stdout:
-        assert "ready" not in line
-        if words in line:
-            break
-    return process
-
-
-def terminated(process: subprocess.Popen[str]) -> str:
-    """What a broker says from SIGTERM to its end."""
-    process.terminate()
-    assert process.stdout is not None
-    rest = process.stdout.read()
-    process.stdout.close()
-    assert process.wait(SECONDS) in (0, -signal.SIGTERM), rest
-    return rest
+    with closing(Broker({"zookeeper.connect": "127.0.0.1:1/x"}, in_process=False)) as broker:
+        broker.launch()
+        broker.wait_logged("waiting for ZooKeeper at 127.0.0.1:1/x, which does", timeout=SECONDS)
+        broker.stop()
+        assert "Traceback" not in broker.output

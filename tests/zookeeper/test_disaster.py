@@ -7,7 +7,7 @@ from pathlib import Path
 
 from logbus.testing import Broker
 from logbus.testing.zookeeper import ZooKeeper
-from tests.cli.test_commands import run
+from tests.cli.command_line import run
 from tests.zookeeper.test_broker import consume, create, produce, service_of
 
 

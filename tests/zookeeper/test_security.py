@@ -25,7 +25,7 @@ from logbus.testing import Broker
 from logbus.testing.broker import BrokerFailed
 from logbus.testing.zookeeper import ZooKeeper
 from tests.certificates import Authority
-from tests.cli.test_commands import run
+from tests.cli.command_line import run
 from tests.zookeeper.reactor_case import PumpedTestCase
 from tests.zookeeper.test_broker import SECONDS, consume, create, produce
 

@@ -10,7 +10,7 @@ from kazoo.exceptions import NoNodeError
 
 from logbus.testing.waiting import wait_until
 from logbus.testing.zookeeper import ZooKeeper
-from tests.cli.test_commands import run
+from tests.cli.command_line import run
 from tests.zookeeper.test_broker import a_broker, service_of, tree
 
 

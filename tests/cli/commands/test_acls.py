@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
 
 from logbus.cli.app import app
 from logbus.testing import Broker
+from tests.cli.command_line import run
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    """A broker on which whoever does not log in is the administrator."""
-    with Broker({"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}) as broker:
-        yield broker
+# Whoever does not log in is the administrator.
+pytestmark = pytest.mark.logbus({"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"})
 
 
 def logbus(broker: Broker, *arguments: str, status: int = 0) -> str:
     """Run a command; what it prints."""
-    program = "import sys; from logbus.cli.app import run_app; sys.exit(run_app(sys.argv[1:]))"
-    command = [sys.executable, "-c", program, "acls", *arguments, "--bootstrap", broker.bootstrap]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    done = run("acls", *arguments, "--bootstrap", broker.bootstrap)
+    assert done.status == status, done.out + done.err
+    return done.out + done.err
 
 
 def listed(broker: Broker, *arguments: str) -> list[str]:
@@ -42,7 +35,17 @@ def listed(broker: Broker, *arguments: str) -> list[str]:
 
 def test_add_list_and_remove(broker: Broker) -> None:
     """What a consumer needs, one rule more; then one of them is removed, then all of a topic."""
-    logbus(broker, "add", "--allow-principal", "User:bob", "--consumer", "--topic", "orders", "--group", "shop")
+    logbus(
+        broker,
+        "add",
+        "--allow-principal",
+        "User:bob",
+        "--consumer",
+        "--topic",
+        "orders",
+        "--group",
+        "shop",
+    )
     deny = ("--deny-principal", "User:*", "--deny-host", "10.0.0.9", "--operation", "read", "--topic", "ord")
     logbus(broker, "add", *deny, "--resource-pattern-type", "prefixed")
     assert listed(broker) == [
@@ -98,5 +101,5 @@ def test_wrong_options(arguments: list[str], words: str) -> None:
 
 def test_without_an_authorizer() -> None:
     """The error names the key."""
-    with Broker() as broker:
-        assert "authorizer.class.name" in logbus(broker, "list", status=1)
+    with Broker() as other:
+        assert "authorizer.class.name" in logbus(other, "list", status=1)

@@ -16,7 +16,7 @@ from logbus.client.audit.monitoring_event import AVRO_SCHEMA, MonitoringEvent, e
 from logbus.client.schema.schema_registry import frame
 from logbus.testing import Broker
 from logbus.testing.held_ports import HeldPorts
-from tests.cli.test_commands import Result, run
+from tests.cli.command_line import Result, run
 
 WINDOW = 600_000
 FIRST = 1_700_000_000_000 // WINDOW * WINDOW
@@ -56,11 +56,7 @@ class AuditTests(SynchronousTestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.broker = Broker().start()
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.broker.close()
+        cls.broker = cls.enterClassContext(Broker())
 
     def audit(self, topic: str, *arguments: str) -> Result:
         return run("audit", "--topic", topic, "--bootstrap", self.broker.bootstrap, *arguments)

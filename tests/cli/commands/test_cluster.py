@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from logbus.testing import Cluster
-from tests.cli.test_commands import run
+from tests.cli.command_line import run
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from logbus.testing.cluster_roles import known_brokers
 from logbus.testing.held_ports import HeldPorts
-from tests.cli.test_commands import COMMAND, run
+from tests.cli.command_line import COMMAND, run
 
 SECONDS = 120
 

@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cli.app import run_app
 from logbus.testing import Broker
-from tests.cli.test_commands import Result, run
+from tests.cli.command_line import Result, run
 
 
 class WrongUsageTests(SynchronousTestCase):
@@ -54,14 +54,10 @@ class GroupCommandTests(SynchronousTestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.broker = Broker().start()
+        cls.broker = cls.enterClassContext(Broker())
         environment = cls.environment()
         assert run("topics", "create", "t", "-p", "2", env=environment).status == 0
         assert run("produce", "t", "-p", "0", stdin=b"x\n" * 10, env=environment).status == 0
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.broker.close()
 
     @classmethod
     def environment(cls) -> dict[str, str]:

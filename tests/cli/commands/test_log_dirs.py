@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logbus.testing import Broker
-from tests.cli.test_commands import run
+from tests.cli.command_line import run
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.cli.app import run_app
 from logbus.cli.commands.simulate import simulate
 from logbus.storage import log_flusher
-from tests.cli.test_commands import run
+from tests.cli.command_line import run
 
 SMALL = ("simulate", "--brokers", "1", "--seconds", "20", "--seeds", "1")
 

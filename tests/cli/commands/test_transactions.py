@@ -27,7 +27,7 @@ from logbus.wire.messages.transactions import (
     AddPartitionsToTxnRequest,
     InitProducerIdRequest,
 )
-from tests.cli.test_commands import Result, run
+from tests.cli.command_line import Result, run
 
 
 class WrongUsageTests(SynchronousTestCase):
@@ -148,13 +148,9 @@ class TransactionCommandTests(SynchronousTestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.broker = Broker(config={"transaction.partition.verification.enable": "false"}).start()
+        cls.broker = cls.enterClassContext(Broker(config={"transaction.partition.verification.enable": "false"}))
         environment = {**os.environ, "LOGBUS_BOOTSTRAP": cls.broker.bootstrap}
         assert run("topics", "create", "t", "-p", "8", env=environment).status == 0
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.broker.close()
 
     def setUp(self) -> None:
         self.producer = Transactor(self.broker.bootstrap)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
@@ -11,16 +10,9 @@ from logbus.testing import Broker
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
-    """The broker."""
-    with Broker() as broker:
-        yield broker
-
-
-@pytest.fixture(scope="session")
-def bootstrap(broker: Broker) -> str:
-    """Where it is reached."""
-    return broker.bootstrap
+def bootstrap(logbus_session_broker: Broker) -> str:
+    """Where the broker is reached."""
+    return logbus_session_broker.bootstrap
 
 
 @pytest.fixture

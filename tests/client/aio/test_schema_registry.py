@@ -31,11 +31,11 @@ LATER = {
 }
 
 
-def test_avro(broker: Broker, topic: str) -> None:
+def test_avro(logbus_session_broker: Broker, topic: str) -> None:
     """What is written is read, by another client, with its own schema, and without waiting once the schema is known."""
 
     async def work() -> None:
-        async with SchemaRegistry(f"{broker.admin_url}/registry") as registry:
+        async with SchemaRegistry(f"{logbus_session_broker.admin_url}/registry") as registry:
             writing = AvroSerializer(registry, ORDER)
             with pytest.raises(SerializationError, match="await prepare"):
                 writing(topic, {"what": "tea"})
@@ -43,7 +43,7 @@ def test_avro(broker: Broker, topic: str) -> None:
             assert writing(topic, {"what": "tea"}) == data
             assert await registry.versions(f"{topic}-value") == [1]
             assert (await registry.version(f"{topic}-value")).id == await writing.prepare(topic)
-        async with SchemaRegistry(f"{broker.admin_url}/registry") as registry:
+        async with SchemaRegistry(f"{logbus_session_broker.admin_url}/registry") as registry:
             reading = AvroDeserializer(registry, LATER)
             found = await asyncio.gather(*[reading.deserialize(topic, data) for _ in range(5)])
             assert found == [{"what": "tea", "gift": False}] * 5
@@ -53,11 +53,11 @@ def test_avro(broker: Broker, topic: str) -> None:
     run(work())
 
 
-def test_json_and_protobuf(broker: Broker, topic: str) -> None:
+def test_json_and_protobuf(logbus_session_broker: Broker, topic: str) -> None:
     """JSON Schema and Protobuf have the same shape."""
 
     async def work() -> None:
-        async with SchemaRegistry(f"{broker.admin_url}/registry") as registry:
+        async with SchemaRegistry(f"{logbus_session_broker.admin_url}/registry") as registry:
             writing = JsonSchemaSerializer(registry, {"type": "object", "required": ["what"]})
             data = await writing.serialize(topic, {"what": "tea"})
             assert await JsonSchemaDeserializer(registry).deserialize(topic, data) == {"what": "tea"}
@@ -70,11 +70,11 @@ def test_json_and_protobuf(broker: Broker, topic: str) -> None:
     run(work())
 
 
-def test_errors(broker: Broker, topic: str) -> None:
+def test_errors(logbus_session_broker: Broker, topic: str) -> None:
     """Errors of the registry are raised; one that does not answer is, after some attempts; and tasks are cancelled."""
 
     async def work() -> None:
-        async with SchemaRegistry(f"{broker.admin_url}/registry") as registry:
+        async with SchemaRegistry(f"{logbus_session_broker.admin_url}/registry") as registry:
             with pytest.raises(RegistryError, match=r"40403|not found"):
                 await registry.schema(2**30)
             with pytest.raises(ConfigError, match="not an Avro schema"):
