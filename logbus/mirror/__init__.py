@@ -11,6 +11,7 @@ Pure:
 * ``batch_copy``: BatchCopy: makes the target's batches of the source's
 * ``topic_settings``: which settings are copied, and what differs
 * ``acl_rules``: which rights on topics are given on their copies
+* ``missing_rights``: says which right is missing
 
 Shell:
 

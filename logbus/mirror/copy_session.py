@@ -27,6 +27,7 @@ from logbus.mirror.batch_copy import BatchCopy, batch_copies
 from logbus.mirror.copied_range import CopiedRange
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_status import MirrorStatus
+from logbus.mirror.missing_rights import lacks, what_session_lacks
 from logbus.mirror.position_store import CopiedPartition, read_positions
 from logbus.mirror.source_reader import ADVICE, READ_AHEAD, CopyFailed, SourceReader
 from logbus.mirror.topic_sync import TopicSync
@@ -39,7 +40,13 @@ _IDLE = 0.01
 """Seconds that an open transaction waits for more records when all that there was is copied."""
 
 _LASTING = frozenset(
-    {*ADVICE, ErrorCode.CORRUPT_MESSAGE, ErrorCode.POLICY_VIOLATION, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
+    {
+        *ADVICE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    }
 )
 """Errors of a partition that trying again does not help."""
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -97,6 +104,7 @@ class CopySession:
             # The first transaction fences a mirror of this name, and waits for the end of its last transaction.
             async with self._producer.transaction():
                 pass
+            self.status.solved("session")
             syncs = options.policy.offset_syncs_topic
             await reader.topic_sync.create_internal(syncs)
             reader.copied = await read_positions(self.target, syncs)
@@ -137,11 +145,13 @@ class CopySession:
             self._failures += 1
             self.reader.go_back(passed)
             if not self.reader.halted and self.reader.refresh_at:
-                self.status.problem("transactions", f"a transaction was aborted, and is tried again: {e}")
+                why = what_session_lacks(e, self.options, self.target)
+                self.status.problem("transactions", f"a transaction was aborted, and is tried again: {why or e}")
             await sleep(clock, self.target.backoff.before(self._failures))
             return
         self._failures = 0
         self.status.solved("transactions")
+        self.status.solved("session")
         if self.options.rate is not None:
             await self._pause(began + size / self.options.rate - clock.seconds())
 
@@ -207,11 +217,7 @@ class CopySession:
                     downstream += count
                 continue
             if isinstance(outcome, ApiError) and outcome.code in _LASTING:
-                first = each.copy.upstream[0][0]
-                advice = ADVICE.get(outcome.code, "")
-                self.reader.halt(
-                    each.partition, f"{each.partition} offset {first}: {outcome}{advice}; the others go on"
-                )
+                self.reader.halt(each.partition, f"{self._refusal(each, outcome)}; the others go on")
                 raise CopyFailed(str(outcome)) from outcome
         failed = [each for each in sent if not isinstance(each.batch.outcome, BatchWritten)]
         # The first failure has the others dropped.
@@ -222,6 +228,14 @@ class CopySession:
         if any(isinstance(each.batch.outcome, BatchWritten) and each.batch.outcome.base_offset < 0 for each in sent):
             raise CopyFailed("the target does not say at which offsets records are")
         return ranges
+
+    def _refusal(self, sent: _Sent, error: ApiError) -> str:
+        """Why the target does not take a batch, and what would be right."""
+        what = f"{sent.partition} offset {sent.copy.upstream[0][0]}"
+        if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            copy, where = self.reader.topics[sent.partition.topic].copy, f"the target {self.options.target}"
+            return f"{what}: it cannot be written: {lacks(self.target, 'WRITE', f'topic {copy}', where)}"
+        return f"{what}: {error}{ADVICE.get(error.code, '')}"
 
     async def _write_syncs(self, ranges: Mapping[TopicPartition, list[CopiedRange]]) -> None:
         topic = await self.target.topic(self.options.policy.offset_syncs_topic)

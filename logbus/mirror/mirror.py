@@ -19,13 +19,15 @@ from logbus.client.producer.producer import Producer
 from logbus.client.producer.transaction_errors import Fenced
 from logbus.client.retry import Backoff, is_retriable
 from logbus.coroutines import sleep
-from logbus.errors import ConfigError, LogbusError
+from logbus.errors import ApiError, ConfigError, LogbusError
 from logbus.mirror.checkpoints import Checkpoints
 from logbus.mirror.copy_session import CopySession
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_records import Heartbeat
 from logbus.mirror.mirror_status import MirrorStatus
+from logbus.mirror.missing_rights import what_session_lacks
 from logbus.mirror.replication_policy import HEARTBEATS
+from logbus.mirror.source_reader import update_ends
 from logbus.mirror.topic_sync import TopicSync
 
 _BACKOFF = Backoff(1.0, 30.0)
@@ -92,12 +94,14 @@ class Mirror:
                     ) from e
                 except LogbusError as e:
                     has_worked = has_worked or bool(session.reader.topics)
+                    missing = what_session_lacks(e, options, self._target)
                     if not has_worked and not is_retriable(e):
-                        raise
+                        raise e if missing is None or not isinstance(e, ApiError) else ApiError(e.code, missing) from e
                     failures = 1 if session.reader.topics else failures + 1
                     wait = _BACKOFF.before(failures)
                     self.status.restarts += 1
-                    self.status.problem("session", f"{e}; beginning anew")
+                    self.status.problem("session", f"{missing or e}; beginning anew")
+                    await update_ends(self._source, self.status, list(self.status.positions))
                     await self._pause(wait)
             if self._session is not None and options.checkpoint_interval:
                 await self._emit_checkpoints()
@@ -116,8 +120,12 @@ class Mirror:
         """
         :raises ConfigError: a mirror onto itself would copy what it has copied.
         """
-        await self._source.refresh()
-        await self._target.refresh()
+        sides = ((self._source, f"source {self._options.source}"), (self._target, f"target {self._options.target}"))
+        for cluster, side in sides:
+            try:
+                await cluster.refresh()
+            except ApiError as e:
+                raise ApiError(e.code, f"the {side}: {e}") from e
         same = self._source.cluster_id is not None and self._source.cluster_id == self._target.cluster_id
         if same:
             raise ConfigError(

@@ -7,7 +7,7 @@ topics.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -17,15 +17,16 @@ from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.fetcher import Fetcher
 from logbus.client.consumer.partition_position import Position, reset_position
-from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets_with_retries
+from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets, list_offsets_with_retries
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_status import MirrorStatus
+from logbus.mirror.missing_rights import lacks
 from logbus.mirror.origins import Origins
 from logbus.mirror.position_store import CopiedPartition
 from logbus.mirror.replication_policy import Naming
 from logbus.mirror.topic_sync import MirroredTopic, TopicSync
-from logbus.model import TopicPartition
+from logbus.model import TimestampOffset, TopicPartition
 
 READ_AHEAD = 64 * 1024 * 1024
 """Bytes of the source that are read ahead."""
@@ -33,12 +34,23 @@ READ_AHEAD = 64 * 1024 * 1024
 ADVICE = {
     ErrorCode.MESSAGE_TOO_LARGE: "; raise max.message.bytes of the target's topic",
     ErrorCode.RECORD_LIST_TOO_LARGE: "; raise max.message.bytes of the target's topic",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "; the mirror needs READ at the source, and WRITE at the target",
     ErrorCode.INVALID_RECORD: "; the target's topic asks for what these records do not have, such as keys if it is "
     "compacted",
     ErrorCode.INVALID_TIMESTAMP: "; raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of the "
     "target's topic",
 }
+
+
+async def update_ends(source: Cluster, status: MirrorStatus, partitions: Iterable[TopicPartition]) -> None:
+    """Look up the ends of partitions that are not read now, so that their lag is known; as far as that is possible."""
+    for each in partitions:
+        # One at a time, since an error is that of all.
+        try:
+            found = await list_offsets(source, {each: LATEST}, committed=True)
+        except LogbusError:
+            continue
+        if isinstance(end := found[each], TimestampOffset):
+            status.ends[each] = end.offset
 
 
 class CopyFailed(LogbusError):
@@ -66,6 +78,7 @@ class SourceReader:
     refresh_at: float = field(default=0.0, init=False)
     origins: Origins = field(init=False)
     _fetcher: Fetcher = field(init=False)
+    _tried_again: set[TopicPartition] = field(factory=set, init=False)
     _ends: dict[TopicPartition, int] = field(factory=dict, init=False)
     _reached: dict[TopicPartition, int] = field(factory=dict, init=False)
 
@@ -105,11 +118,21 @@ class SourceReader:
             self._ends = await self._offsets(partitions, LATEST)
             new.update(await self._offsets([each for each in partitions if new.get(each) == EARLIEST], EARLIEST))
             new.update({each: self._ends[each] for each in partitions if new.get(each) == LATEST})
+        await self._look_at_halted()
         self.halted = {each: reason for each, reason in self.halted.items() if each not in new}
         for each, where in new.items():
             if isinstance(where, int) and where >= 0:
                 self._reached[each] = self.status.positions[each] = where
         self._fetcher.add(new)
+
+    async def _look_at_halted(self) -> None:
+        """Have the lag grow of what is not copied; what was tried again, and has no more records, is not in the way."""
+        for each in self._tried_again - self.halted.keys():
+            if self.status.ends.get(each, 0) <= self.status.positions.get(each, 0):
+                self.status.solved(each)
+        self._tried_again = set(self.halted)
+        if self.halted:
+            await update_ends(self.source, self.status, self.halted)
 
     async def check_origins(self, names: set[str]) -> None:
         """
@@ -232,6 +255,7 @@ class SourceReader:
                 continue
             if (position := assigned.position(partition)) is not None:
                 self._reached.setdefault(partition, position)
+                self.status.positions.setdefault(partition, position)
             try:
                 return self._fetcher.take()
             except ApiError as e:
@@ -255,6 +279,14 @@ class SourceReader:
             self._fetcher.remove([partition])
             self.refresh_at = 0.0
             self.status.say(f"{partition}: it is not at the source any more")
+            return
+        if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            where = f"the source {self.options.source}"
+            self.halt(
+                partition,
+                f"{partition}: it cannot be read: {lacks(self.source, 'READ', f'topic {partition.topic}', where)}; "
+                "the others go on",
+            )
             return
         advice = ADVICE.get(error.code, "")
         self.halt(partition, f"{partition}: it cannot be read: {error}{advice}; the others go on")

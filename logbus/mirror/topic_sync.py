@@ -14,6 +14,7 @@ from logbus.mirror.acl_rules import copied_acls
 from logbus.mirror.copied_range import TopicIds
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_status import MirrorStatus
+from logbus.mirror.missing_rights import lacks
 from logbus.mirror.replication_policy import HEARTBEATS, is_internal, topic_path
 from logbus.mirror.topic_settings import changed_settings, copied_settings
 from logbus.security.acl.acls import AclBindingFilter
@@ -57,6 +58,12 @@ class TopicSync:
         :raises LogbusError: a side cannot be asked.
         """
         wanted = await self.wanted()
+        if not wanted and not self._reported:
+            self._reported.add("")
+            self.status.say(
+                f"there is no topic to copy: --topics matches none that {self.source.principal} may DESCRIBE at the "
+                f"source {self.options.source}"
+            )
         await self._adapt(wanted)
         if wanted and self.options.sync_settings:
             await self._adapt_settings(wanted)
@@ -113,9 +120,9 @@ class TopicSync:
         """Create what is missing, and add partitions."""
         policy = self.options.policy
         copies = {each.name: each for each in await self.target.topics()}
-        admin, source_admin = AdminClient(self.target), AdminClient(self.source)
+        admin = AdminClient(self.target)
         missing = [each for each in wanted.values() if policy.remote_topic(each.name) not in copies]
-        settings = await self._settings(source_admin, [each.name for each in missing])
+        settings = await self._settings(self.source, [each.name for each in missing])
         names = {policy.remote_topic(each.name): each.name for each in wanted.values()}
         new = [
             NewTopic(
@@ -132,7 +139,7 @@ class TopicSync:
                     f"topic {names[copy]}: created {copy} with {len(wanted[names[copy]].partitions)} partitions"
                 )
             elif error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                self._problem(names[copy], f"{copy} cannot be created at the target", error)
+                self._problem(names[copy], copy, f"{copy} cannot be created at the target", error, "CREATE")
         more = {
             copy: len(wanted[name].partitions)
             for copy, name in names.items()
@@ -142,27 +149,33 @@ class TopicSync:
             if error is None:
                 self.status.say(f"topic {names[copy]}: {copy} has {more[copy]} partitions now")
             else:
-                self._problem(names[copy], f"{copy} cannot get {more[copy]} partitions", error)
+                self._problem(names[copy], copy, f"{copy} cannot get {more[copy]} partitions", error, "ALTER")
 
     async def _adapt_settings(self, wanted: Mapping[str, TopicMetadata]) -> None:
         policy = self.options.policy
-        theirs = await self._settings(AdminClient(self.source), wanted)
+        theirs = await self._settings(self.source, wanted)
         admin = AdminClient(self.target)
-        ours = await self._settings(admin, [policy.remote_topic(name) for name in theirs])
+        ours = await self._settings(self.target, [policy.remote_topic(name) for name in theirs])
         changes: dict[Resource, dict[str, str | None]] = {}
         for name, entries in theirs.items():
             copy = policy.remote_topic(name)
             if copy in ours and (change := changed_settings(copied_settings(entries), ours[copy])):
                 changes[Resource(ResourceType.TOPIC, copy)] = change
+            else:
+                self.status.solved(f"settings of {copy}")
         for resource, error in (await admin.alter_configs(changes)).items() if changes else ():
             if error is None:
+                self.status.solved(f"settings of {resource.name}")
                 what = ", ".join(f"{name}={value}" for name, value in changes[resource].items())
                 self.status.say(f"topic {resource.name}: settings as at the source: {what}")
             else:
+                why = str(error)
+                if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    where = f"the target {self.options.target}"
+                    why = lacks(self.target, "ALTER_CONFIGS", f"topic {resource.name}", where)
                 self.status.problem(
                     f"settings of {resource.name}",
-                    f"topic {resource.name}: its settings stay as they are: {error}; the mirror needs ALTER_CONFIGS on "
-                    "it, or sync-settings off",
+                    f"topic {resource.name}: its settings stay as they are: {why}; --no-sync-settings leaves them",
                 )
 
     async def _copy_acls(self, copies: Mapping[str, str]) -> None:
@@ -184,10 +197,18 @@ class TopicSync:
         if missing:
             self.status.say(f"{len(missing)} ACLs of the source's topics are those of their copies now")
 
-    async def _settings(self, admin: AdminClient, names: Iterable[str]) -> dict[str, list[ConfigEntry]]:
+    async def _settings(self, cluster: Cluster, names: Iterable[str]) -> dict[str, list[ConfigEntry]]:
         """The settings of topics, without those that cannot be read."""
         resources = [Resource(ResourceType.TOPIC, each) for each in names]
-        answers = await admin.describe_configs(resources) if resources else {}
+        answers = await AdminClient(cluster).describe_configs(resources) if resources else {}
+        side = f"source {self.options.source}" if cluster is self.source else f"target {self.options.target}"
+        for resource, entries in answers.items():
+            what = f"settings of {resource.name} at the {side}"
+            if isinstance(entries, ApiError) and entries.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                missing = lacks(cluster, "DESCRIBE_CONFIGS", f"topic {resource.name}", f"the {side}")
+                self.status.problem(what, f"topic {resource.name}: its settings are not copied: {missing}")
+            elif not isinstance(entries, ApiError):
+                self.status.solved(what)
         return {resource.name: entries for resource, entries in answers.items() if not isinstance(entries, ApiError)}
 
     def _replicas(self, topic: TopicMetadata) -> int:
@@ -196,10 +217,10 @@ class TopicSync:
         theirs = max((len(each.replicas) for each in topic.partitions.values()), default=1)
         return max(1, min(theirs, len(self.target.nodes)))
 
-    def _problem(self, name: str, what: str, error: ApiError) -> None:
-        advice = {
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED: "; the mirror needs CREATE on it, or on the cluster",
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "; the mirror needs CREATE on the cluster",
-            ErrorCode.INVALID_REPLICATION_FACTOR: "; --replication-factor gives another number of replicas",
-        }.get(error.code, "")
-        self.status.problem(f"topic {name}", f"topic {name}: {what}: {error}{advice}")
+    def _problem(self, name: str, copy: str, what: str, error: ApiError, operation: str) -> None:
+        why = str(error)
+        if error.code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+            why = lacks(self.target, operation, f"topic {copy}", f"the target {self.options.target}")
+        elif error.code is ErrorCode.INVALID_REPLICATION_FACTOR:
+            why += "; --replication-factor gives another number of replicas"
+        self.status.problem(f"topic {name}", f"topic {name}: {what}: {why}")

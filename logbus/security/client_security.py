@@ -57,6 +57,14 @@ class ClientSecurity:
     tls: ClientTls | None = None
     login: ClientLogin | None = None
 
+    @property
+    def principal(self) -> str:
+        """Who the client is for brokers that do not map names, such as ``User:alice``; for errors."""
+        if self.login is not None:
+            return self.login.principal
+        subject = None if self.tls is None else self.tls.subject
+        return "User:ANONYMOUS" if subject is None else f"User:{subject}"
+
     @classmethod
     def of(cls, properties: Mapping[str, str], token: Token | None = None) -> Self:
         """

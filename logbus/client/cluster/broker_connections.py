@@ -212,7 +212,11 @@ def refusal(host: str, port: int, error: BaseException | None) -> ApiError | Non
     else:
         from logbus.security.tls.tls_context import reason
 
-        why = f"{reason(cause)}; see ssl.truststore.location" if isinstance(cause, Exception) else str(cause)
+        why = str(cause)
+        if isinstance(cause, Exception):
+            why = reason(cause)
+            # An alert is what the other side says about our certificate.
+            why += f"; see {'ssl.keystore.location' if 'alert' in why else 'ssl.truststore.location'}"
     return ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"no TLS with {where}: {why}")
 
 

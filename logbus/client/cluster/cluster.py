@@ -104,14 +104,21 @@ class Cluster(MetadataCache):
         self.timeout = timeout
         self.backoff = backoff or Backoff()
         self._patience = patience
+        security = security or ClientSecurity()
+        self._principal = lambda: security.principal
         self._connections = BrokerConnections(
             reactor,
             endpoint or _hostname_endpoints(reactor),
             client_id=client_id,
             timeout=timeout,
             connect_timeout=connect_timeout,
-            security=security or ClientSecurity(),
+            security=security,
         )
+
+    @property
+    def principal(self) -> str:
+        """Who this client is for brokers that do not map names, such as ``User:alice``."""
+        return self._principal()
 
     @property
     def metrics(self) -> ClusterMetrics:

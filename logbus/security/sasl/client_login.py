@@ -82,6 +82,13 @@ class ClientLogin:
             )
         return cls(mechanism, user, password, is_token)
 
+    @property
+    def principal(self) -> str:
+        """Who logs in, such as ``User:alice``."""
+        if self.mechanism == OAUTHBEARER:
+            return "the owner of the OAUTHBEARER token"
+        return f"the owner of delegation token {self.user}" if self.is_token else f"User:{self.user}"
+
     def exchange(self) -> Exchange:
         """
         Begin a login: a generator that yields the client's messages, and is sent the server's.

@@ -12,6 +12,7 @@ from OpenSSL import SSL
 
 from logbus.errors import ConfigError
 from logbus.security.tls.cipher_suites import CipherSuites
+from logbus.security.tls.distinguished_name import distinguished_name
 from logbus.security.tls.key_store import load_key_pair, load_trusted, read_store
 from logbus.security.tls.tls_context import TlsMaterial, make_client_context
 from logbus.security.tls.tls_settings import StoreSettings, TlsSettings
@@ -45,6 +46,19 @@ class ClientTls:
     def check_host(self) -> bool:
         """Whether the broker's certificate must name the host that is connected to."""
         return self._settings.check_host
+
+    @property
+    def subject(self) -> str | None:
+        """
+        The name in the client's own certificate; None: it has none.
+
+        :raise ConfigError: names the key, and what is wrong.
+        """
+        keys = self._settings.key_store
+        if not keys.is_set:
+            return None
+        pair = load_key_pair(keys, read_store(keys).content)
+        return distinguished_name(pair.certificate.subject.public_bytes())
 
     @property
     def client_context(self) -> SSL.Context:

@@ -1,0 +1,39 @@
+"""Says which right is missing: whose, which operation, on what, and at which side. Pure."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from logbus.errors import ApiError, ErrorCode
+from logbus.mirror.mirror_options import MirrorOptions
+
+
+class _Known(Protocol):
+    @property
+    def principal(self) -> str:
+        """Who the client is."""
+
+
+def lacks(cluster: _Known, operation: str, resource: str, where: str) -> str:
+    """
+    Such as ``User:mirror lacks READ on topic orders at the source paris``.
+
+    :param where: the side, with its name.
+    """
+    return f"{cluster.principal} lacks {operation} on {resource} at {where}"
+
+
+def what_session_lacks(error: Exception, options: MirrorOptions, target: _Known) -> str | None:
+    """What a session lacked at the target that ended with an error; None: no right."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ApiError):
+        cause = cause.__cause__
+    if cause is None:
+        return None
+    where = f"the target {options.target}"
+    if cause.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return lacks(target, "WRITE", f"transactional id {options.transactional_id}", where)
+    syncs = options.policy.offset_syncs_topic
+    if cause.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED and syncs in str(cause):
+        return lacks(target, "CREATE, WRITE, READ and DESCRIBE, or one of them,", f"topic {syncs}", where)
+    return None
