@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -202,7 +202,7 @@ def registry_options(help: str) -> Callable[[F], F]:
     return add
 
 
-ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+ACKS: Mapping[str, Literal[-1, 0, 1]] = {"all": -1, "-1": -1, "1": 1, "0": 0}
 """What ``--acks`` takes, and its number in a Produce request."""
 
 

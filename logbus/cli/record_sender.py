@@ -15,6 +15,7 @@ from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
 from logbus.cli.runner import CommandFailed
 from logbus.client.cluster.cluster import Cluster, TopicMetadata
 from logbus.client.producer.producer import Producer
+from logbus.client.producer.producer_options import Acks
 from logbus.client.producer.record_accumulator import BatchOutcome, ProducerBatch
 from logbus.client.retry import Unreachable
 from logbus.errors import ApiError
@@ -37,7 +38,7 @@ class SendOptions:
     create: bool = False
     partition: int | None = None
     headers: Sequence[tuple[str, bytes | None]] = ()
-    acks: int = -1
+    acks: Acks = -1
     codec: Codec
     batch_bytes: int
     linger: float

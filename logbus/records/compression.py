@@ -12,6 +12,7 @@ from __future__ import annotations
 import zlib
 from enum import IntEnum
 from struct import Struct
+from typing import Literal, TypeAlias
 
 from logbus.errors import ApiError, ConfigError, DecodeError, ErrorCode
 from logbus.records.checksum import Buffer
@@ -30,6 +31,9 @@ class Codec(IntEnum):
     LZ4 = 3
     ZSTD = 4
 
+
+CodecName: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+"""The names of codecs, as the clients' options take them."""
 
 _NAMED = {codec.name.lower(): codec for codec in Codec} | {"uncompressed": Codec.NONE}
 

@@ -32,6 +32,8 @@ async def with_twisted(reactor: Any) -> None:
     await consumer.each(process, order="time")  # type: ignore[arg-type]
     await consumer.each(process, concurency=3)  # type: ignore[call-arg]
     Producer(cluster, liner=0.1)  # type: ignore[call-arg]
+    Producer(cluster, codec="zip")  # type: ignore[arg-type]
+    Producer(cluster, acks=2)  # type: ignore[arg-type]
     Consumer(cluster, "g", session_timeout="6s")  # type: ignore[arg-type]
 
 
@@ -47,5 +49,7 @@ async def with_asyncio() -> None:
 
     await consumer.each(process, concurrency=3)
     aio.Producer("b:9092", liner=0.1)  # type: ignore[call-arg]
+    aio.Producer("b:9092", codec="zip")  # type: ignore[arg-type]
+    aio.Producer("b:9092", acks="most")  # type: ignore[arg-type]
     aio.Consumer("b:9092", "t", auto_offset_reset="first")  # type: ignore[arg-type]
     aio.AdminClient("b:9092", clientid="x")  # type: ignore[call-arg]

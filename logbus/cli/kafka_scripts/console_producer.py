@@ -13,6 +13,7 @@ from logbus.cli.kafka_scripts.line_message_reader import CLASS, LineMessageReade
 from logbus.cli.kafka_scripts.option_parser import Option, OptionParser, ParsedOptions, UsageError
 from logbus.cli.kafka_scripts.session import client_properties, key_values, with_cluster
 from logbus.cli.line_producer import produce_lines
+from logbus.cli.options import ACKS
 from logbus.cli.record_sender import SendOptions
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.cluster import Cluster
@@ -104,7 +105,7 @@ def produce_options(options: ParsedOptions, settings: Settings) -> SendOptions:
             f"Invalid value {codec} for configuration compression.type: String must be one of: {', '.join(codecs)}"
         )
     acks = options.value("request-required-acks") or settings.text("acks", "all")
-    if acks not in ("all", "-1", "0", "1"):
+    if acks not in ACKS:
         raise UsageError(f"Invalid value {acks} for configuration acks: String must be one of: all, -1, 0, 1")
     batch = options.integer("batch-size") or options.integer("max-partition-memory-bytes")
     linger = options.integer("timeout")
@@ -119,7 +120,7 @@ def produce_options(options: ParsedOptions, settings: Settings) -> SendOptions:
         create=True,
         partition=None,
         headers=(),
-        acks=-1 if acks == "all" else int(acks),
+        acks=ACKS[acks],
         codec=codecs[codec],
         batch_bytes=max(batch or settings.integer("batch.size", 64 * 1024), 1),
         linger=0.0 if options.has("sync") else max(linger, 0) / 1000,

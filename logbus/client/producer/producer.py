@@ -32,7 +32,7 @@ from logbus.client.producer.encoded_batch import EncodedBatch
 from logbus.client.producer.partitioner import Partitioner
 from logbus.client.producer.producer_identity import ProducerIdentity
 from logbus.client.producer.producer_metrics import ProducerMetrics
-from logbus.client.producer.producer_options import ProducerOptions, codec_of
+from logbus.client.producer.producer_options import Acks, ProducerOptions, codec_of
 from logbus.client.producer.producer_record import (
     BufferFull,
     DeliveryFailed,
@@ -49,7 +49,7 @@ from logbus.client.validators import InvalidOption, shown
 from logbus.coroutines import returns_deferred
 from logbus.model import TopicPartition
 from logbus.records.batch import BatchBuilder, Headers
-from logbus.records.compression import Codec
+from logbus.records.compression import Codec, CodecName
 
 if TYPE_CHECKING:
     from logbus.client.producer.transaction import OffsetSource, Transaction
@@ -61,8 +61,8 @@ class ProducerArguments(TypedDict, total=False):
 
     wall_clock: Callable[[], float] | None
     random: Random | None
-    acks: int | str
-    codec: Codec | str
+    acks: Acks
+    codec: Codec | CodecName
     level: int | None
     batch_bytes: int
     linger: float
@@ -124,8 +124,8 @@ class Producer:
         *,
         wall_clock: Callable[[], float] | None = None,
         random: Random | None = None,
-        acks: int | str = -1,
-        codec: Codec | str = Codec.NONE,
+        acks: Acks = -1,
+        codec: Codec | CodecName = Codec.NONE,
         level: int | None = None,
         batch_bytes: int = 64 * 1024,
         linger: float = 0.005,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from attrs import field, frozen
 from attrs.validators import optional
 
 from logbus.client.validators import MAX_INT32, InvalidOption, checked, flag, integer, seconds, shown, text
 from logbus.errors import ConfigError
 from logbus.records.compression import Codec, codec_named, compress
+
+Acks: TypeAlias = Literal[-1, 0, 1, "all", "-1", "0", "1"]
 
 _ACKS = {-1: -1, 0: 0, 1: 1, "all": -1, "-1": -1, "0": 0, "1": 1}
 
