@@ -40,13 +40,13 @@ cdef extern from "<sys/sendfile.h>" nogil:
 
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t send(int, const void *, size_t, int)
-    int MSG_MORE, MSG_NOSIGNAL
+    int MSG_NOSIGNAL
 
 cdef extern from "<fcntl.h>" nogil:
     int fcntl(int, int, ...)
     int F_DUPFD_CLOEXEC
 
-REVISION = 3
+REVISION = 4
 
 cdef enum:
     TURN = 1 << 20  # Bytes sent for one socket before others get their turn.
@@ -109,8 +109,7 @@ cdef void advance(Shared *shared, Job *job) noexcept nogil:
         piece = job.piece
         asked = min(piece.left, turn)
         if piece.data != NULL:
-            # More follows: the kernel puts a head and the beginning of the file into one segment.
-            sent = send(job.sock, piece.data, asked, MSG_NOSIGNAL | (MSG_MORE if job.end - piece > 1 else 0))
+            sent = send(job.sock, piece.data, asked, MSG_NOSIGNAL)
         else:
             sent = sendfile(job.sock, piece.file, &piece.position, asked)
         if sent > 0:

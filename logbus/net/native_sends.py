@@ -23,7 +23,7 @@ from logbus.records.file_slice import FileSlice, Part, Parts
 
 MOST_THREADS = 4
 
-_REVISION = 3
+_REVISION = 4
 """Of the compiled module: in a checkout it may have been compiled from an older source."""
 
 

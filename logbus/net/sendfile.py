@@ -152,7 +152,7 @@ class SendQueue:
                 asked = size
                 try:
                     # More follows: let the kernel put the head and the beginning of the file into one segment.
-                    sent = sock.send(part, _MSG_MORE if len(parts) > 1 else 0)
+                    sent = sock.send(part)
                 except BlockingIOError:
                     sent = 0
             left -= sent

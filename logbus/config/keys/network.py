@@ -47,7 +47,7 @@ SOCKET_REQUEST_MAX_BYTES = int32(
 )
 SOCKET_SEND_BUFFER_BYTES = int32(
     "socket.send.buffer.bytes",
-    256 * 1024,
+    100 * 1024,
     "Size of the kernel's send buffer for a client, in bytes. A larger one is faster over long distances, but "
     "costs more CPU over short ones; −1: the kernel's default.",
     at_least=-1,
