@@ -109,6 +109,7 @@ cdef void advance(Shared *shared, Job *job) noexcept nogil:
         piece = job.piece
         asked = min(piece.left, turn)
         if piece.data != NULL:
+            # Not with MSG_MORE: a peer that is woken by the head is ready for the records behind it.
             sent = send(job.sock, piece.data, asked, MSG_NOSIGNAL)
         else:
             sent = sendfile(job.sock, piece.file, &piece.position, asked)

@@ -40,7 +40,7 @@ class ConnectionLimits:
     idle_seconds: float = 600.0
     frame_seconds: float = 30.0
     frame_rate: int = 256 * 1024
-    send_buffer: int = 256 * 1024
+    send_buffer: int = 100 * 1024
     turn_requests: int = 64
     turn_bytes: int = 1024 * 1024
 

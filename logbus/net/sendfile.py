@@ -40,7 +40,6 @@ _COPY = 1 << 14
 Copying up to this many bytes of files costs less than a system call for each slice, and one for the bytes before it.
 """
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
-_MSG_MORE = getattr(socket, "MSG_MORE", 0)
 # The file system does not support sendfile; reading may still work.
 _CANNOT_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
@@ -151,7 +150,7 @@ class SendQueue:
             else:
                 asked = size
                 try:
-                    # More follows: let the kernel put the head and the beginning of the file into one segment.
+                    # Not with MSG_MORE: a peer that is woken by the head is ready for the records behind it.
                     sent = sock.send(part)
                 except BlockingIOError:
                     sent = 0
@@ -242,8 +241,10 @@ class SendQueue:
         return sent
 
 
-def read_now(part: FileSlice) -> bytearray | None:
-    """The bytes of a slice; None if they are not all in the page cache, or that is unknown."""
+def read_now(part: FileSlice) -> bytes | bytearray | memoryview | None:
+    """The bytes of a slice; None if they are not all in memory, or that is unknown."""
+    if part.data is not None:
+        return part.data
     if _NOWAIT is None:
         return None
     data = bytearray(part.length)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
 
 class HasFileno(Protocol):
@@ -32,11 +32,13 @@ class FileSlice:
     :ivar file: the open file; the slice keeps it open.
     :ivar position: start of the range, in bytes from the start of the file.
     :ivar length: in bytes.
+    :ivar data: these bytes, if they were read already: few.
     """
 
     file: HasFileno
     position: int
     length: int
+    data: bytes | memoryview | None = field(default=None, eq=False, repr=False)
 
     def __len__(self) -> int:
         return self.length
@@ -48,6 +50,8 @@ class FileSlice:
         :raises EOFError: the file ends before the slice does: it was truncated after the slice was made.
         :raises OSError: the read failed.
         """
+        if self.data is not None:
+            return bytes(self.data)
         fd = self.file.fileno()
         data = os.pread(fd, self.length, self.position)
         if len(data) == self.length:

@@ -447,6 +447,8 @@ class LogManager:
             log = directory.logs.get(partition)
             if log is not None and directory.is_online:
                 if log.advance_start(offset):
+                    # Also if the log has no settings of its topic yet.
+                    log.saved_start_offset = None
                     await directory.save_start_offsets()
                 return log.log_start_offset
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} is not on this broker")

@@ -119,7 +119,7 @@ class SendQueueTests(SynchronousTestCase):
         sent: list[int] = []
 
         class Socket:
-            def send(self, data: Any, flags: int) -> int:
+            def send(self, data: Any) -> int:
                 sent.append(len(data))
                 return len(data)
 

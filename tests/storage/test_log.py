@@ -15,7 +15,7 @@ from logbus.records.compression import Codec
 from logbus.storage.appends.append_as_follower import append_as_follower
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.appends.log_append_info import LogAppendInfo
-from logbus.storage.truncation import truncate_fully
+from logbus.storage.truncation import truncate_fully, truncate_to
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
 from tests.storage.builders import NOW_MS, a_log, batch, data_of, offsets_of, read_all
 
@@ -315,3 +315,42 @@ class ReadTests(SynchronousTestCase):
         self.assertEqual(whole, list(range(3, 3 + len(whole))))
         self.assertGreater(len(whole), 80)
         self.assertEqual(result.end_offset, whole[-1] + 1)
+
+    def test_small_reads_go_on_where_the_last_one_ended(self) -> None:
+        """One read of the file gives the batches, and tells where those behind them are, to each of several readers."""
+        log = a_log()
+        for i in range(1000):
+            append_as_leader(log, batch(b"%d" % i * (1 + i % 7)), 0)
+        file = log.segments[0].log.get()
+        reads: list[tuple[int, int]] = []
+        pread = file.pread
+
+        def counted(length: int, position: int) -> bytes:
+            reads.append((length, position))
+            return pread(length, position)
+
+        self.patch(file, "pread", counted)
+        places = [3, 100, 400]
+        for _ in range(20):
+            for i, offset in enumerate(places):
+                result = log.read(offset, 300)
+                data = result.data
+                assert data is not None
+                found = offsets_of(data.read())
+                self.assertEqual(found, list(range(offset, offset + len(found))))
+                self.assertEqual((result.end_offset, data.read()), (found[-1] + 1, pread(len(data), data.position)))
+                places[i] = found[-1] + 1
+        self.assertEqual([length for length, _ in reads[6:]], [327] * (len(reads) - 6))
+        self.assertLessEqual(len(reads), 6 + 60)
+
+    def test_small_reads_of_what_replaced_others(self) -> None:
+        """What is remembered of batches that were truncated does not hold for those that replaced them."""
+        log = a_log()
+        for i in range(600):
+            append_as_leader(log, batch(b"%d" % i), 0)
+        self.assertEqual(offsets_of(data_of(log.read(50, 1).data)), [50])
+        truncate_to(log, 40)
+        for i in range(600):
+            append_as_leader(log, batch(b"longer %d" % i), 1)
+        self.assertEqual(offsets_of(data_of(log.read(51, 1).data)), [51])
+        self.assertEqual(offsets_of(data_of(log.read(50, 300).data)), [50, 51, 52])

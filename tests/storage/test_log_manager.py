@@ -224,8 +224,13 @@ class LogManagerTests(SynchronousTestCase):
             append_as_leader(log, batch(), 0)
         self.assertEqual(self.successResultOf(manager.delete_records(PARTITION, 3)), 3)
         self.failureResultOf(manager.delete_records(PARTITION, 6), ApiError)
-        again = opened(self, disk.after_kill())
+        disk = disk.after_kill()
+        again = opened(self, disk)
         self.assertEqual([log.log_start_offset for log in again], [3])
+        # Before the log has the settings of its topic, too.
+        self.assertEqual(self.successResultOf(again.delete_records(PARTITION, 4)), 4)
+        again = opened(self, disk.after_kill())
+        self.assertEqual([log.log_start_offset for log in again], [4])
 
     def test_records_of_many_logs_are_deleted_together(self) -> None:
         """Deletions of records in many logs share the writes of the start offsets, and none is confirmed before its."""

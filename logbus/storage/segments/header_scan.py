@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from struct import Struct
 
 from logbus.errors import StorageError
 from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
+from logbus.records.header import LENGTH_OVERHEAD
 from logbus.storage.istorage import IFile
 
 CHUNK = 16 * 1024
 """Bytes read at a time at first; doubled while the scan goes on."""
 MAX_CHUNK = 4 * 1024 * 1024
+POSITION_FIELDS = Struct(">qi4xb6xi")
+"""``base_offset``, ``length``, ``magic`` and ``last_offset_delta`` of a header: what tells where the next batch is."""
 
 
 def scan_headers(
@@ -42,3 +46,41 @@ def scan_headers(
         # Longer reads pay for small batches only: the records of large ones would be read for nothing.
         if size > CHUNK:
             chunk = CHUNK
+
+
+def fitting_batches(
+    file: IFile,
+    start: int,
+    max_bytes: int,
+    limit: int,
+    damaged: Callable[[int, str], StorageError],
+    *,
+    at_least_one: bool,
+) -> tuple[int, int, memoryview | None] | None:
+    """
+    The whole batches from ``start``, where one begins before ``limit``, that fit into ``max_bytes``: their length, the
+    offset after them, and the bytes, unless the first one is too large. None: none fits. All is got by one read.
+
+    :param at_least_one: the first one counts however large it is.
+    :raises StorageError: there is no batch at a position.
+    """
+    data = file.pread(min(limit - start, max_bytes + POSITION_FIELDS.size), start)
+    at, last = 0, len(data) - POSITION_FIELDS.size
+    next_offset = -1
+    while at <= last:
+        base, length, magic, delta = POSITION_FIELDS.unpack_from(data, at)
+        size = length + LENGTH_OVERHEAD
+        if magic != MAGIC or size < HEADER_SIZE:
+            raise damaged(start + at, f"there is no record batch (magic {magic})")
+        if delta < 0 or size > limit - start - at:
+            raise damaged(start + at, f"a batch of {size} bytes and {delta + 1} offsets")
+        if at + size > max_bytes and (at or not at_least_one):
+            break
+        at += size
+        next_offset = base + delta + 1
+    else:
+        if at < min(limit - start, max_bytes):
+            raise damaged(start + at, "the file ends in the middle of a batch header")
+    if not at:
+        return None
+    return at, next_offset, memoryview(data)[:at] if at <= len(data) else None

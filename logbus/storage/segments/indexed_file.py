@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
 
 from attrs import define, field
 
@@ -12,11 +11,8 @@ from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader
 from logbus.storage import file_names
 from logbus.storage.filesystem.file_cache import FileCache, LazyFile
 from logbus.storage.istorage import IDisk
-from logbus.storage.segments.header_scan import CHUNK, MAX_CHUNK, scan_headers
+from logbus.storage.segments.header_scan import CHUNK, MAX_CHUNK, POSITION_FIELDS, scan_headers
 from logbus.storage.segments.indexes import IndexCorrupt, OffsetIndex, TimeIndex
-
-_SCANNED = Struct(">qi4xb6xi")
-"""Base offset, length, magic and last offset delta, from a batch's header."""
 
 
 @define(eq=False, repr=False)
@@ -183,11 +179,11 @@ class IndexedFile:
         # Like batches(), reading only what is needed of each header.
         while position < size:
             data = file.pread(chunk, position)
-            at, end = 0, min(len(data), size - position) - _SCANNED.size
+            at, end = 0, min(len(data), size - position) - POSITION_FIELDS.size
             if end < 0:
                 raise self.damaged(position, "the file ends in the middle of a batch header")
             while at <= end:
-                base, length, magic, delta = _SCANNED.unpack_from(data, at)
+                base, length, magic, delta = POSITION_FIELDS.unpack_from(data, at)
                 if expected >= 0:
                     if magic != MAGIC or base + delta != expected:
                         raise IndexCorrupt(f"entry ({relative}, {position}) points at something else")

@@ -24,6 +24,7 @@ from logbus.storage import file_names
 from logbus.storage.filesystem.cached_only import CachedOnly
 from logbus.storage.filesystem.file_cache import LazyFile
 from logbus.storage.segments.batch_ahead import BatchAhead
+from logbus.storage.segments.header_scan import fitting_batches
 from logbus.storage.segments.index_check import check_times, trusted_entry
 from logbus.storage.segments.index_rebuild import IndexRebuild
 from logbus.storage.segments.indexed_file import IndexedFile
@@ -32,6 +33,11 @@ from logbus.storage.segments.transaction_index import TransactionIndex
 
 _RECENT = 256
 """The positions of at least half that many batches at the end of the active segment are kept in memory."""
+
+_SMALL = 8 * 1024
+"""Reads of at most this many bytes end where the headers tell, not the index: the next one of that reader is found."""
+_READERS = 256
+"""The positions at which so many small reads ended are remembered: their readers will go on there."""
 
 _NONE = array("q")
 """Stands for the attributes of an active segment in other segments; never changed."""
@@ -56,6 +62,7 @@ class Segment(IndexedFile):
     :ivar _recent_last: last offsets of the newest batches, for reads at the end of the log; ``_recent_position``: where
         these batches begin.
     :ivar _recent_floor: every offset from here on is in one of them, or behind them.
+    :ivar _read_to: where batches with these offsets and later ones begin, because small reads ended before them.
     """
 
     created_ms: int = -1
@@ -66,6 +73,7 @@ class Segment(IndexedFile):
     _recent_last: array[int] = field(default=_NONE, init=False)
     _recent_position: array[int] = field(default=_NONE, init=False)
     _recent_floor: int = field(default=_NEVER, init=False)
+    _read_to: dict[int, int] = field(factory=dict, init=False)
     _log = Logger()
 
     # -- Becoming usable
@@ -277,6 +285,7 @@ class Segment(IndexedFile):
         :returns: the offset after the last remaining batch; the base offset without one.
         """
         self.drop_ahead()
+        self._read_to.clear()
         self._expect_indexes()
         position = self.find(offset)
         if position < self.size:
@@ -312,6 +321,8 @@ class Segment(IndexedFile):
             recent = self._recent_last
             i = bisect_left(recent, offset)
             return self._recent_position[i] if i < len(recent) else self.size
+        if self._read_to and (position := self._read_to.pop(offset, None)) is not None:
+            return position
         try:
             return self.search(offset)
         except IndexCorrupt as problem:
@@ -336,11 +347,25 @@ class Segment(IndexedFile):
         if length <= 0:
             return None
         if length > max_bytes:
+            if max_bytes <= _SMALL and not (self._recent_position and self._recent_position[0] <= start):
+                return self._small_slice(start, limit, max_bytes, min_one_batch)
             end, bound = self._fitting(start, limit, max_bytes, bound, min_one_batch)
             length = end - start
             if not length:
                 return None
         return FileSlice(self.log.get(), start, length), bound
+
+    def _small_slice(self, start: int, limit: int, max_bytes: int, min_one_batch: bool) -> tuple[FileSlice, int] | None:
+        """As :meth:`slice`, when there is more before ``limit``; where it ends is remembered."""
+        file = self.log.get()
+        found = fitting_batches(file, start, max_bytes, limit, self.damaged, at_least_one=min_one_batch)
+        if found is None:
+            return None
+        length, next_offset, data = found
+        if len(self._read_to) >= _READERS:
+            del self._read_to[next(iter(self._read_to))]
+        self._read_to[next_offset] = start + length
+        return FileSlice(file, start, length, data), next_offset
 
     def _fitting(self, start: int, limit: int, max_bytes: int, bound: int, min_one_batch: bool) -> tuple[int, int]:
         """
