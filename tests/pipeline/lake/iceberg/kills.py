@@ -10,14 +10,16 @@ import multiprocessing
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
 import pyiceberg.io.pyarrow  # noqa: F401 (before forks, which share it)
 from attrs import define, field
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 from logbus.pipeline.errors import ClaimLost, LakeError
@@ -29,6 +31,9 @@ from tests.pipeline.lake.iceberg.fixtures import NAME, SCHEMA, catalog_in, chang
 
 STEPS = ("files-written", "quarantine-added", "commit-begun", "metadata-written", "commit-made")
 """Of a batch; a commit is made to the quarantine, and one to the table."""
+
+REST_STEPS = tuple(each for each in STEPS if each != "metadata-written")
+"""Of these, those in the loader where a REST catalog's server writes the metadata."""
 
 DONE, LOST = 0, 3
 BATCH = 10
@@ -65,10 +70,10 @@ class _Killer:
         return call
 
 
-def load(directory: Path, end: int, point: str, times: int) -> int:
-    """Load up to an offset, unless killed before; DONE or LOST."""
+def load(directory: Path, end: int, point: str, times: int, options: Mapping[str, str]) -> int:
+    """Load up to an offset, unless killed before; DONE or LOST. The options are the catalog's."""
     killer = _Killer(point, times)
-    patches = (
+    patches: tuple[Any, ...] = (
         patch.object(tables, "write_parts", killer.around(tables.write_parts, after="files-written")),
         patch.object(quarantine, "add", killer.around(quarantine.add, after="quarantine-added")),
         patch.object(
@@ -76,9 +81,12 @@ def load(directory: Path, end: int, point: str, times: int) -> int:
             "_write_metadata",
             staticmethod(killer.around(SqlCatalog._write_metadata, after="metadata-written")),
         ),
-        patch.object(SqlCatalog, "commit_table", killer.around(SqlCatalog.commit_table, "commit-begun", "commit-made")),
+        *(
+            patch.object(kind, "commit_table", killer.around(kind.commit_table, "commit-begun", "commit-made"))
+            for kind in (SqlCatalog, RestCatalog)
+        ),
     )
-    with catalog_in(directory):
+    with catalog_in(directory, **options):
         for each in patches:
             each.start()
         table = IcebergTable.at(None, NAME, "test")
@@ -108,8 +116,8 @@ def batch(table: IcebergTable, start: int, end: int) -> None:
     table.commit(change(start, end, quarantined=len(bad)))
 
 
-def _run(directory: Path, end: int, point: str, times: int) -> None:
-    os._exit(load(directory, end, point, times))
+def _run(directory: Path, end: int, point: str, times: int, options: Mapping[str, str]) -> None:
+    os._exit(load(directory, end, point, times, options))
 
 
 @define
@@ -123,13 +131,20 @@ class Report:
     lost: int = 0
 
 
-def run(directory: Path, points: list[tuple[str, int]], chance: Random, at_once: int = 1) -> Report:
+def run(
+    directory: Path,
+    points: list[tuple[str, int]],
+    chance: Random,
+    at_once: int = 1,
+    options: Mapping[str, str] = MappingProxyType({}),
+) -> Report:
     """
     Kill a loader at each of these steps, in this order, and let a last one finish.
 
     :param at_once: how many loaders work at the same time.
+    :param options: of the catalog.
     """
-    with catalog_in(directory) as name:
+    with catalog_in(directory, **options) as name:
         catalog(name)  # SQLite's file, which two loaders cannot make at the same time.
     report = Report()
     context = multiprocessing.get_context("fork")
@@ -139,7 +154,7 @@ def run(directory: Path, points: list[tuple[str, int]], chance: Random, at_once:
     while left or running:
         while left and len(running) < at_once:
             point, times = left.pop(0)
-            process = context.Process(target=_run, args=(directory, end, point, times))
+            process = context.Process(target=_run, args=(directory, end, point, times, options))
             process.start()
             running.append((process, point))
         process, point = running.pop(chance.randrange(len(running)) if len(running) > 1 else 0)
@@ -147,17 +162,17 @@ def run(directory: Path, points: list[tuple[str, int]], chance: Random, at_once:
         assert process.exitcode in (DONE, LOST, -signal.SIGKILL), (process.exitcode, point)
         report.kills[point] += process.exitcode == -signal.SIGKILL
         report.lost += process.exitcode == LOST
-    last = context.Process(target=_run, args=(directory, end, "", 0))
+    last = context.Process(target=_run, args=(directory, end, "", 0, options))
     last.start()
     last.join(_PATIENCE)
     assert last.exitcode == DONE
-    check(directory, end)
+    check(directory, end, options)
     return report
 
 
-def check(directory: Path, end: int) -> None:
+def check(directory: Path, end: int, options: Mapping[str, str] = MappingProxyType({})) -> None:
     """Each offset is once in the table or in its quarantine, as any reader sees them."""
-    with catalog_in(directory):
+    with catalog_in(directory, **options):
         catalog = IcebergTable.at(None, NAME, "test").catalog
         good, odd = (
             sorted(catalog.load_table(name).scan().to_arrow()["offset"].to_pylist())

@@ -1,0 +1,99 @@
+"""Loads through a REST catalog: each record is there once, whichever of loader and server is killed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+pytest.importorskip("pyiceberg")
+pytest.importorskip("pyspark")
+from logbus.pipeline.errors import LakeError
+from logbus.pipeline.lake.iceberg.files import store_of
+from logbus.pipeline.lake.iceberg.table import IcebergTable
+from tests.pipeline.lake.iceberg.fixtures import NAME, SCHEMA, catalog_in, change, rows
+from tests.pipeline.lake.iceberg.kills import REST_STEPS, run
+from tests.pipeline.lake.iceberg.rest_server import FAULT, GIVEN, rest_server
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    """A server's."""
+    with rest_server(tmp_path) as found:
+        yield found
+
+
+def options(port: int) -> dict[str, str]:
+    """Of the catalog."""
+    return {"uri": f"http://127.0.0.1:{port}"}
+
+
+def offsets(table: IcebergTable) -> list[int]:
+    """Of all rows, as PyIceberg sees them."""
+    return sorted(table.catalog.load_table(NAME).scan().to_arrow()["offset"].to_pylist())
+
+
+def test_kills(tmp_path: Path, port: int) -> None:
+    """A loader is killed at each step of its first batch with a quarantine, and the next one goes on."""
+    points = [(step, 2 if step.startswith("commit") else 1) for step in REST_STEPS]
+    assert set(run(tmp_path, points, Random(1), 1, options(port)).kills) == set(REST_STEPS)
+
+
+@pytest.mark.long
+def test_many_kills(tmp_path: Path, port: int) -> None:
+    """At any step of any batch, also where two loaders fence each other."""
+    chance = Random(3)
+    points = [(chance.choice(REST_STEPS), chance.randint(1, 6)) for _ in range(100)]
+    assert run(tmp_path, points, chance, 2, options(port)).kills.total() > 50
+
+
+def test_answer_lost(tmp_path: Path) -> None:
+    """A server that dies after a commit, and before its answer, makes the load fail in one line, and loses nothing."""
+    with rest_server(tmp_path) as port, catalog_in(tmp_path, **options(port)):
+        table = IcebergTable.at(None, NAME, "test")
+        table.claim(SCHEMA.jsonValue())
+        for start in (0, 10):
+            table.stage(rows(start, start + 10))  # type: ignore[arg-type]
+            if start:
+                (tmp_path / FAULT).touch()
+                with pytest.raises(LakeError, match=r"lake\.views: .*, and the catalog does not answer"):
+                    table.commit(change(start, start + 10))
+            else:
+                table.commit(change(start, start + 10))
+    with rest_server(tmp_path) as port, catalog_in(tmp_path, **options(port)):
+        again = IcebergTable.at(None, NAME, "test")
+        assert again.state.held("views", 0).ranges == ((0, 20),)
+        assert offsets(again) == list(range(20))
+
+
+def test_others(tmp_path: Path, port: int) -> None:
+    """Another program appends by the same catalog, and the load goes on after it; two loaders fence each other."""
+    with catalog_in(tmp_path, **options(port)):
+        table = IcebergTable.at(None, NAME, "test")
+        table.claim(SCHEMA.jsonValue())
+        table.stage(rows(0, 10))  # type: ignore[arg-type]
+        table.commit(change(0, 10))
+        plain = table.catalog.load_table(NAME)
+        assert store_of(plain).properties.items() >= GIVEN.items(), "where Spark's tasks write"
+        plain.append(plain.scan().to_arrow().slice(0, 1))
+        table.stage(rows(10, 20))  # type: ignore[arg-type]
+        assert table.commit(change(10, 20)).notes
+        assert offsets(table) == [0, *range(20)]
+        assert table.catalog.list_tables("lake") == [("lake", "views")]
+
+
+def test_no_catalog(tmp_path: Path, port: int) -> None:
+    """What is no REST catalog, and a server that is not there, are each said in one line."""
+    with (
+        catalog_in(tmp_path, uri=f"http://127.0.0.1:{port}/elsewhere"),
+        pytest.raises(LakeError, match="catalog 'test'"),
+    ):
+        IcebergTable.at(None, NAME, "test")
+    with pytest.raises(HTTPError) as caught:
+        urlopen(f"http://127.0.0.1:{port}/v1/namespaces/none")
+    assert json.load(caught.value)["error"]["type"] == "NoSuchNamespaceException"
