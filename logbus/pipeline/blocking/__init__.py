@@ -13,6 +13,7 @@ Connections:
 * ``receive_buffers``: reusable buffers for large responses
 * ``brokers``: cluster metadata, coordinators and connections
 * ``retry``: retriable errors, and backoff between attempts
+* ``patience``: says of brokers that do not answer that they do not
 * ``schema_registry``: schemas from a schema registry, by HTTP
 
 Reading; responses go from the thread of ``prefetcher`` to ``range_reader``, which decodes them:

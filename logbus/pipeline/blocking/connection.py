@@ -16,6 +16,7 @@ from typing import Any
 from logbus.errors import ErrorCode, ProtocolError
 from logbus.pipeline.blocking import oauth_token, sasl, tls
 from logbus.pipeline.blocking.connection_settings import ConnectionSettings, SaslSettings
+from logbus.pipeline.blocking.patience import PATIENCE, telling
 from logbus.pipeline.blocking.receive_buffers import ReceiveBuffers
 from logbus.pipeline.blocking.retry import api_error
 from logbus.pipeline.errors import AuthenticationFailed, Disconnected, RequestTimedOut
@@ -63,6 +64,10 @@ class Connection:
         self._expires = float("inf")
         self._end: Disconnected | None = None
         deadline = time.monotonic() + settings.connect_timeout
+        with telling(f"broker {self.peer} has not answered for {PATIENCE:g} s; still trying", patience=PATIENCE):
+            self._open(settings, host, port, deadline)
+
+    def _open(self, settings: ConnectionSettings, host: str, port: int, deadline: float) -> None:
         self._socket = self._connected(settings, host, port, deadline)
         try:
             self._negotiate(deadline)

@@ -22,6 +22,7 @@ from logbus.pipeline.blocking.connection import Connection
 from logbus.pipeline.blocking.connection_pool import ConnectionPool
 from logbus.pipeline.blocking.connection_settings import ConnectionSettings
 from logbus.pipeline.blocking.partition_batches import PartitionBatches, ProducerBatch, RetryDecision
+from logbus.pipeline.blocking.patience import PATIENCE, warn
 from logbus.pipeline.blocking.produce_requests import batch_results, produce_request, version_for
 from logbus.pipeline.blocking.retry import is_retriable
 from logbus.pipeline.blocking.transactions import ProducerIdentity, add_partitions_to_txn, transaction_error
@@ -110,6 +111,7 @@ class Producer:
         self._order: deque[int] = deque()
         self._in_transaction: set[TopicPartition] = set()
         self._bytes = 0
+        self._told = False
 
     def send(self, partition: TopicPartition, body: BatchBuilder) -> None:
         """
@@ -305,6 +307,10 @@ class Producer:
     def _check_time(self, batch: ProducerBatch, now: float) -> None:
         if now - batch.created > self._delivery.timeout:
             raise self._failure(batch, batch.last_error, late=True) from batch.last_error
+        if not self._told and batch.last_error is not None and now - batch.created >= PATIENCE:
+            self._told = True
+            left = self._delivery.timeout - (now - batch.created)
+            warn(f"{batch.partition}: {batch.last_error}; still trying for {left:.0f} s")
 
     def _failure(self, batch: ProducerBatch, error: Exception | None, *, late: bool = False) -> Exception:
         if isinstance(error, ApiError) and self._identity is not None:

@@ -11,6 +11,7 @@ from attrs import define, field
 
 from logbus.errors import ApiError, error_of
 from logbus.pipeline.blocking.connection_settings import ConnectionSettings
+from logbus.pipeline.blocking.patience import PATIENCE, warn
 from logbus.pipeline.errors import Disconnected, Unreachable
 
 T = TypeVar("T")
@@ -38,7 +39,8 @@ def api_error(code: int, what: str, message: str | None = None) -> ApiError:
 @define
 class RetryTimer:
     """
-    Counts failed attempts and waits between them, with exponential backoff and jitter, until a deadline.
+    Counts failed attempts and waits between them, with exponential backoff and jitter, until a deadline. If that is
+    far, it says after five seconds what fails.
 
     :ivar attempt: failed attempts so far.
     """
@@ -47,6 +49,8 @@ class RetryTimer:
     deadline: float
     sleep: Callable[[float], None] = time.sleep
     attempt: int = field(default=0, init=False)
+    _begun: float = field(factory=time.monotonic, init=False)
+    _told: bool = field(default=False, init=False)
 
     @classmethod
     def of(cls, settings: ConnectionSettings, seconds: float | None = None) -> RetryTimer:
@@ -66,14 +70,19 @@ class RetryTimer:
         pause = min(self.settings.backoff_max, self.settings.backoff * (1 << min(self.attempt, 16)))
         pause *= random.uniform(0.8, 1.2)
         self.attempt += 1
-        if not is_retriable(error) or time.monotonic() + pause > self.deadline:
+        now = time.monotonic()
+        if not is_retriable(error) or now + pause > self.deadline:
             raise error
+        if not self._told and now - self._begun >= PATIENCE:
+            self._told = True
+            warn(f"{error}; still trying for {self.deadline - now:.0f} s")
         self.sleep(pause)
 
     def succeeded(self) -> None:
         """Reset the attempts and the deadline after a success."""
-        self.attempt = 0
-        self.deadline = time.monotonic() + self.settings.retry_timeout
+        self.attempt, self._told = 0, False
+        self._begun = time.monotonic()
+        self.deadline = self._begun + self.settings.retry_timeout
 
 
 def with_retries(settings: ConnectionSettings, ask: Callable[[], T], seconds: float | None = None) -> T:

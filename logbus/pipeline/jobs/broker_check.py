@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 
+from logbus.pipeline.blocking.patience import PATIENCE, telling, unsaid
 from logbus.pipeline.source.offset_reader import OffsetReader
 from logbus.pipeline.source.options import SourceOptions
-
-PATIENCE = 5.0
-"""Seconds without an answer after which that is told."""
 
 
 def check_topics(
@@ -33,32 +29,20 @@ def check_topics(
     try:
         where, left = _addresses(options.settings.bootstrap), options.settings.retry_timeout - patience
         then = f"; still trying for {left:g} s (--kafka default.api.timeout.ms)" if left > 0 else ""
-        with _telling(tell, f"no broker has answered for {patience:g} s at {where}{then}", patience):
+        with unsaid(), telling(f"no broker has answered for {patience:g} s at {where}{then}", tell, patience):
             offset_reader.brokers.metadata(())
         partitions = offset_reader.partitions(offset_reader.topics(() if is_new else None))
         if not is_new:
             return None
         named = _addresses((each.host, each.port) for each in offset_reader.brokers.nodes.values())
         silence = f"{where} has answered that the brokers are at {named}, and from there no answer has come for"
-        with _telling(tell, f"{silence} {patience:g} s{then}; see the brokers' advertised.listeners", patience):
+        advice = f"{silence} {patience:g} s{then}; see the brokers' advertised.listeners"
+        with unsaid(), telling(advice, tell, patience):
             starts = offset_reader.resolve(options.starting, partitions, ending=False)
             ends = offset_reader.resolve(options.ending, partitions, ending=True)
         return sum(max(0, ends[each] - start) for each, start in starts.items())
     finally:
         offset_reader.brokers.release()
-
-
-@contextmanager
-def _telling(tell: Callable[[str], None], sentence: str, patience: float) -> Iterator[None]:
-    """A context that is left when brokers have answered, or none has until the time is over; the sentence tells."""
-    # A thread, since an attempt may itself wait for longer, such as for a host that drops packets.
-    timer = threading.Timer(patience, tell, [sentence])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _addresses(pairs: Iterable[tuple[str, int]]) -> str:

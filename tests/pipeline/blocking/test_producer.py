@@ -13,6 +13,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.client.cluster.topic_metadata import TopicMetadata
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
+from logbus.pipeline.blocking import patience
+from logbus.pipeline.blocking import producer as producer_module
 from logbus.pipeline.blocking.producer import DeliverySettings, Producer
 from logbus.pipeline.blocking.transactions import ProducerIdentity, init_producer_id
 from logbus.pipeline.errors import DeliveryFailed, ProducerFenced, RequestTimedOut, TransactionLost
@@ -224,6 +226,14 @@ class ProducerTests(SynchronousTestCase):
             error = self.assertRaises(DeliveryFailed, produce, leaders, DeliverySettings(timeout=0.3), count=1)
             self.assertLess(time.monotonic() - begun, 3)
             self.assertRegex(str(error), r"t-0: .*0\.3 s \(kafka\.delivery\.timeout\.ms\).*NOT_ENOUGH_REPLICAS")
+
+    def test_a_wait_is_told(self) -> None:
+        """What cannot be sent for some seconds is told once, with the reason, while the time is not up."""
+        with mock.patch.object(producer_module, "PATIENCE", 0.0), self.assertLogs(patience.__name__) as said:
+            self.test_time_is_up()
+        (line,) = (each.getMessage() for each in said.records)
+        self.assertIn("t-0", line)
+        self.assertIn("; still trying for ", line)
 
     def test_retries_are_counted(self) -> None:
         """The other way to say for how long to try."""
