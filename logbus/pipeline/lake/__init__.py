@@ -8,7 +8,10 @@ A job claims a table, stages files, and commits them together with their offsets
 * ``load_state``: what loads know of a table: offsets, schema, batches; as JSON
 * ``parquet_table``: a table of Parquet files with a commit log, as jobs use it with Spark
 * ``delta_table``: a Delta Lake table, as jobs use it with Spark
-* ``delta_log``: its claims and commits, by delta-rs
+* ``delta_log``: its claims and commits
+* ``delta_writes``: single commits, by delta-rs
+* ``delta_files``: files of it that are read and written here
+* ``delta_quarantine``: the table beside it of records that cannot be read
 * ``delta_actions``: what its log says of files and of our commits
 * ``table``: its directory: claims, commits, snapshots
 * ``commit_log``: its commits and the state they result in, as JSON

@@ -28,36 +28,32 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
 from logbus.pipeline.errors import ClaimLost, LakeError
+from logbus.pipeline.lake import delta_writes
 from logbus.pipeline.lake.delta_actions import (
     CLAIM_ID,
-    KIND,
     NOWHERE,
     STATE_ID,
-    STATES,
     AddedFile,
     DeltaState,
     Position,
     Quarantined,
     foreign_changes,
-    unknown_type,
 )
-from logbus.pipeline.lake.file_system import LocalFileSystem
+from logbus.pipeline.lake.delta_files import DeltaFiles
+from logbus.pipeline.lake.delta_quarantine import DeltaQuarantine, unsettled
+from logbus.pipeline.lake.delta_writes import failures, properties_of, storage_options
 from logbus.pipeline.lake.layout import QUARANTINE
 from logbus.pipeline.lake.load_state import LoadChange, LoadState
-from logbus.pipeline.lake.object_store import ArrowStore, store_options
-from logbus.pipeline.lake.schema_evolution import has_more, merged_schema
+from logbus.pipeline.lake.object_store import ArrowStore
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
-
-KEEP = 20
-"""States before the last that are kept, for readers that are under way."""
 
 _ATTEMPTS = 100
 """Of a commit, while other programs commit."""
@@ -65,36 +61,10 @@ _ATTEMPTS = 100
 _FAILURES = 5
 """Of a claim, one after the other, for which no other program's commit is the reason."""
 
-_HISTORY = 100
-"""Versions that are looked through for other programs' changes."""
-
 
 def now_ms() -> int:
     """Milliseconds since 1970."""
     return int(time.time() * 1000)
-
-
-def storage_options(url: str, given: Mapping[str, str]) -> dict[str, str]:
-    """
-    The options of a store as delta-rs takes them.
-
-    :raise LakeError: no store is known for the URL's scheme.
-    :raise OptionError: an option is none of the store's.
-    """
-    options = store_options(url, given)
-    if endpoint := options.pop("AWS_ENDPOINT_URL_S3", "") or options.get("AWS_ENDPOINT_URL", ""):
-        options["AWS_ENDPOINT_URL"] = endpoint
-        if endpoint.startswith("http:"):
-            options["AWS_ALLOW_HTTP"] = "true"
-    if options.get("AZURE_STORAGE_ENDPOINT", "").startswith("http:"):
-        options["AZURE_ALLOW_HTTP"] = "true"
-    if emulator := options.pop("STORAGE_EMULATOR_HOST", ""):
-        address = emulator if "://" in emulator else f"http://{emulator}"
-        account = {"gcs_base_url": address, "disable_oauth": True}
-        account |= dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
-        options["GOOGLE_SERVICE_ACCOUNT_KEY"] = json.dumps(account)
-        options["GOOGLE_ALLOW_HTTP"] = "true"
-    return options
 
 
 @define(eq=False)
@@ -120,7 +90,8 @@ class DeltaLog:
     claimed: int = field(default=0, init=False)
     _options: dict[str, str] = field(init=False, repr=False)
     _table: DeltaTable | None = field(default=None, init=False)
-    _settled: Position = field(default=NOWHERE, init=False)
+    _files: DeltaFiles = field(init=False)
+    _odd: DeltaQuarantine = field(init=False)
     _commits: int = field(default=0, init=False)
     _noted: int = field(default=-1, init=False)
     """The version up to which other programs' changes have been told of."""
@@ -130,9 +101,11 @@ class DeltaLog:
             raise LakeError(f"{self.url!r} cannot be the name of a Delta Lake table: delta-rs takes % for an escape")
         self._options = storage_options(self.url, self.given)
         self.store = ArrowStore(self.url, self.given)
+        self._files = DeltaFiles(self.store)
         self.state = _EMPTY
         if (local := self.store.local_root()) is not None:
             self.url = str(local)
+        self._odd = DeltaQuarantine(f"{self.url}/{QUARANTINE}", self._options, self._clock)
 
     @property
     def table(self) -> DeltaTable | None:
@@ -170,7 +143,7 @@ class DeltaLog:
             if position in (self.position, NOWHERE):
                 return self.load_state()
             try:
-                self.state = DeltaState.from_json(f"{self.url}/{position.path}", self._read(position.path))
+                self.state = DeltaState.from_json(f"{self.url}/{position.path}", self._files.read(position.path))
                 self.position = position
             except FileNotFoundError as e:
                 # Another job may have deleted it after some more commits.
@@ -216,7 +189,7 @@ class DeltaLog:
 
         :raise LakeError: the table has other partition columns, or Delta Lake has no such type.
         """
-        failures = 0
+        in_vain = 0
         for _ in range(_ATTEMPTS):
             self.refresh()
             if self._table is None:
@@ -228,14 +201,14 @@ class DeltaLog:
                     continue
                 return ()
             claim = self._claims() + 1
-            notes = foreign_changes(self.url, self._history(self._table.version()))
+            notes = foreign_changes(self.url, self._files.history(self._table.version()))
             try:
-                made = self._append([], self._properties("claim", {CLAIM_ID: claim}))
-            except _failures() as e:
+                made = self._append([], properties_of("claim", {CLAIM_ID: claim}))
+            except failures() as e:
                 before = self._table.version()
                 self._look()
-                failures = failures + 1 if self._table.version() == before else 0
-                if failures == _FAILURES:
+                in_vain = in_vain + 1 if self._table.version() == before else 0
+                if in_vain == _FAILURES:
                     raise LakeError(f"{self.url} cannot be claimed: {e}") from e
                 continue
             self.claimed, self._commits = claim, 0
@@ -245,27 +218,6 @@ class DeltaLog:
                 self._settle()
                 return notes
         raise LakeError(f"{self.url} cannot be claimed, since other programs go on committing to it")
-
-    def _create(self, schema: Any, directories: Sequence[str]) -> None:
-        from deltalake.transaction import create_table_with_add_actions
-
-        try:
-            create_table_with_add_actions(
-                self.url,
-                delta_schema(self.url, schema),
-                [],
-                mode="error",
-                partition_by=list(directories),
-                storage_options=self._options,
-                commit_properties=self._properties("claim", {CLAIM_ID: 1}),
-            )
-        except _failures() as e:
-            self.refresh()
-            if self._table is None:
-                raise
-            raise ClaimLost(f"{self.url}: another job has created the table") from e
-        self.claimed, self._commits, self._noted = 1, 0, 0
-        self.refresh()
 
     def commit(
         self,
@@ -298,9 +250,9 @@ class DeltaLog:
         )
         self._commits += 1  # No attempt overwrites the state of another.
         position = Position(self.claimed, self._commits)
-        self._write(position.path, after.as_json())
+        self._files.write(position.path, after.as_json())
         kind = "loss" if change.lost else "load"
-        properties = self._properties(
+        properties = properties_of(
             kind,
             {CLAIM_ID: self.claimed, STATE_ID: position.version},
             {"logbus.records": change.records, "logbus.quarantined": change.quarantined},
@@ -309,7 +261,7 @@ class DeltaLog:
             try:
                 self._widen(change.schema)
                 made = self._append(added, properties)
-            except _failures() as e:
+            except failures() as e:
                 if self._is_made(position, e):
                     made = self._table.version()
                     break
@@ -317,12 +269,12 @@ class DeltaLog:
             break
         else:
             raise LakeError(f"{self.url}: other programs commit to it all the time; nothing was committed")
-        notes = foreign_changes(self.url, self._history(made - 1, self._noted), self._noted)
+        notes = foreign_changes(self.url, self._files.history(made - 1, self._noted), self._noted)
         self._noted = made
         self.state, self.position = after, position
-        self._sync()
+        self._files.sync(made)
         self._settle()
-        self._clean_up()
+        self._files.clean_up(position)
         return notes
 
     def _is_made(self, position: Position, error: Exception) -> bool:
@@ -351,150 +303,49 @@ class DeltaLog:
                 "one table, and the later one goes on"
             )
 
+    def _create(self, schema: Any, directories: Sequence[str]) -> None:
+        try:
+            delta_writes.create(self.url, self._options, schema, directories, properties_of("claim", {CLAIM_ID: 1}))
+        except failures() as e:
+            self.refresh()
+            if self._table is None:
+                raise
+            raise ClaimLost(f"{self.url}: another job has created the table") from e
+        self.claimed, self._commits, self._noted = 1, 0, 0
+        self.refresh()
+
     def _widen(self, schema: Any) -> None:
         """
         Add columns and fields of the new rows' schema to the table.
 
         :raise LakeError: a column would change its type.
         """
-        from deltalake import Field
-
-        if schema is None:
-            return
         assert self._table is not None
-        now = self.schema
-        wanted = merged_schema(self.url, now, schema)
-        known = {each["name"]: each for each in now["fields"]}
-        more = [each for each in wanted["fields"] if has_more(known.get(each["name"]), each)]
-        if not more:
-            return
-        delta_schema(self.url, {**wanted, "fields": more})
-        self._table.alter.add_columns(
-            [Field.from_json(json.dumps(_nullable(each))) for each in more],
-            commit_properties=self._properties("schema", {CLAIM_ID: self.claimed}),
-        )
-        self._look()
-        self._check_claim()
+        if schema is not None and delta_writes.widen(
+            self.url, self._table, schema, properties_of("schema", {CLAIM_ID: self.claimed})
+        ):
+            self._look()
+            self._check_claim()
 
     def _append(self, added: Sequence[AddedFile], properties: CommitProperties) -> int:
         """Commit files; the version that this made."""
         assert self._table is not None
         made = self._table.version() + 1
-        _append_to(self._table, added, properties, self._clock())
+        delta_writes.append(self._table, added, properties, self._clock())
         self._look()
         return made
 
-    def _properties(
-        self, kind: str, transactions: Mapping[str, int], more: Mapping[str, Any] | None = None
-    ) -> CommitProperties:
-        from deltalake import CommitProperties, Transaction
-
-        return CommitProperties(
-            custom_metadata={KIND: kind, **(more or {})},
-            max_commit_retries=0,
-            app_transactions=[Transaction(name, version) for name, version in transactions.items()],
-        )
-
     def quarantine(self) -> DeltaTable | None:
         """The quarantine's table; None: there is none yet."""
-        from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
-
-        try:
-            return DeltaTable(f"{self.url}/{QUARANTINE}", storage_options=self._options)
-        except TableNotFoundError:
-            return None
+        return self._odd.table()
 
     def unsettled(self, table: DeltaTable | None) -> Sequence[AddedFile]:
         """The files of the last commit that the quarantine does not have yet."""
-        done = None if table is None else table.transaction_version(STATE_ID)
-        return self.state.quarantined.files if done is None or done < self.position.version else ()
+        return unsettled(table, self.state.quarantined, self.position)
 
     def _settle(self) -> None:
         """Commit the last commit's quarantined files to the quarantine; it can be repeated, by any job."""
-        if self._settled == self.position or not (odd := self.state.quarantined).files:
-            self._settled = self.position
-            return
-        from deltalake import Field
-        from deltalake.transaction import create_table_with_add_actions
-
-        url = f"{self.url}/{QUARANTINE}"
-        properties = self._properties("load", {STATE_ID: self.position.version})
-        for attempt in range(_ATTEMPTS):
-            table = self.quarantine()
-            if not self.unsettled(table):
-                break
-            try:
-                if table is None:
-                    create_table_with_add_actions(
-                        url,
-                        delta_schema(url, odd.schema),
-                        [_action(each, self._clock()) for each in odd.files],
-                        mode="error",
-                        partition_by=list(odd.directories),
-                        storage_options=self._options,
-                        commit_properties=properties,
-                    )
-                else:
-                    now = json.loads(table.schema().to_json())
-                    known = {each["name"]: each for each in now["fields"]}
-                    wanted = merged_schema(url, now, odd.schema)["fields"]
-                    if more := [each for each in wanted if has_more(known.get(each["name"]), each)]:
-                        fields = [Field.from_json(json.dumps(_nullable(each))) for each in more]
-                        table.alter.add_columns(fields, commit_properties=self._properties("schema", {}))
-                        table.update_incremental()
-                    _append_to(table, odd.files, properties, self._clock())
-            except _failures():
-                if attempt == _ATTEMPTS - 1:
-                    raise
-        self._settled = self.position
-
-    def _history(self, last: int, after: int = -1) -> Iterator[dict[str, Any]]:
-        """
-        What the log says of versions, newest first, as far as it is kept; delta-rs' own reads many more of them.
-
-        :param last: the first one;  ``after``: the one behind the last.
-        """
-        for version in range(last, max(after, last - _HISTORY), -1):
-            try:
-                lines = self._read(f"_delta_log/{version:020}.json").splitlines()
-            except FileNotFoundError:
-                return
-            infos = [info for line in lines if (info := json.loads(line).get("commitInfo")) is not None]
-            yield {**(infos[0] if infos else {}), "version": version}
-
-    def _read(self, path: str) -> bytes:
-        with self.store.file_system().open_input_stream(f"{self.store.root()}/{path}") as file:
-            return bytes(file.read())
-
-    def _write(self, path: str, content: bytes) -> None:
-        files, target = self.store.file_system(), f"{self.store.root()}/{path}"
-        if self.store.local_root() is not None:
-            files.create_dir(target.rpartition("/")[0])
-        with files.open_output_stream(target) as file:
-            file.write(content)
-        if (root := self.store.local_root()) is not None:
-            LocalFileSystem(root).sync([path])
-
-    def _sync(self) -> None:
-        """Flush the last version of a local table to disk."""
-        if (root := self.store.local_root()) is not None and self._table is not None:
-            LocalFileSystem(root).sync([f"_delta_log/{self._table.version():020}.json"])
-
-    def _clean_up(self) -> None:
-        """Delete old states, every :data:`KEEP` commits."""
-        from pyarrow import fs
-
-        if self.position.commit % KEEP:
-            return
-        files = self.store.file_system()
-        found = files.get_file_info(fs.FileSelector(f"{self.store.root()}/{STATES}", allow_not_found=True))
-        last = self.position.path.rpartition("/")[2]
-        for each in sorted(each.base_name for each in found if each.base_name < last)[:-KEEP]:
-            try:
-                files.delete_file(f"{self.store.root()}/{STATES}/{each}")
-            except FileNotFoundError:
-                pass
+        self._odd.settle(self.state.quarantined, self.position)
 
 
 def _names(directories: Sequence[str] | None) -> str:
@@ -502,54 +353,3 @@ def _names(directories: Sequence[str] | None) -> str:
 
 
 _EMPTY = DeltaState(load=LoadState(), quarantined=Quarantined())
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    """What a commit may fail with though it may have been made."""
-    from deltalake.exceptions import DeltaError
-
-    return DeltaError, OSError
-
-
-def _append_to(table: DeltaTable, added: Sequence[AddedFile], properties: CommitProperties, now_ms: int) -> None:
-    table.create_write_transaction(
-        [_action(each, now_ms) for each in added],
-        "append",
-        table.schema(),
-        partition_by=table.metadata().partition_columns,
-        commit_properties=properties,
-    )
-
-
-def _action(file: AddedFile, now_ms: int) -> Any:
-    from deltalake.transaction import AddAction
-
-    return AddAction(file.path, file.size, dict(file.partition), now_ms, True, file.statistics)
-
-
-def delta_schema(url: str, schema: Any) -> Any:
-    """
-    A schema in Spark's JSON as a ``deltalake.Schema``; all columns may be null.
-
-    :raise LakeError: Delta Lake lacks a type; it names the column.
-    """
-    from deltalake import Field, Schema
-
-    for each in schema["fields"]:
-        if unknown := unknown_type(each["type"]):
-            raise LakeError(f"{url}: Delta Lake has no type for column {each['name']!r}, which is {unknown}")
-    return Schema([Field.from_json(json.dumps(_nullable(each))) for each in schema["fields"]])
-
-
-def _nullable(each: Any) -> Any:
-    """A field that may be null, as are its own: older rows may lack it."""
-    return {**each, "nullable": True, "metadata": {}, "type": _nullable_type(each["type"])}
-
-
-def _nullable_type(kind: Any) -> Any:
-    if not isinstance(kind, dict):
-        return kind
-    made = {key: _nullable_type(value) for key, value in kind.items()}
-    if kind["type"] == "struct":
-        made["fields"] = [_nullable(each) for each in kind["fields"]]
-    return {key: True if key in ("containsNull", "valueContainsNull") else value for key, value in made.items()}

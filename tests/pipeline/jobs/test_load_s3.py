@@ -14,7 +14,7 @@ import duckdb
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
-from logbus.pipeline.lake.delta_log import storage_options
+from logbus.pipeline.lake.delta_writes import storage_options
 from logbus.pipeline.lake.formats import table_at
 from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker

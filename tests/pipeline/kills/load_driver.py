@@ -84,9 +84,10 @@ def _have_points_of_delta() -> None:
     from deltalake import DeltaTable
     from deltalake.table import TableOptimizer
 
+    from logbus.pipeline.lake.delta_files import DeltaFiles
     from logbus.pipeline.lake.delta_log import DeltaLog
 
-    commit, write, settle = DeltaLog.commit, DeltaLog._write, DeltaLog._settle
+    commit, write, settle = DeltaLog.commit, DeltaFiles.write, DeltaLog._settle
     append, claim, compact = DeltaTable.create_write_transaction, DeltaLog.claim, TableOptimizer.compact
 
     def committing(self: Any, *arguments: Any) -> Any:
@@ -119,7 +120,7 @@ def _have_points_of_delta() -> None:
 
     for owner, name, function in (
         (DeltaLog, "commit", committing),
-        (DeltaLog, "_write", writing),
+        (DeltaFiles, "write", writing),
         (DeltaLog, "_settle", settling),
         (DeltaLog, "claim", claiming),
         (DeltaTable, "create_write_transaction", appending),

@@ -21,8 +21,9 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import create_table_with_add_actions
 
 from logbus.pipeline.errors import ClaimLost, LakeError, OptionError
-from logbus.pipeline.lake import delta_log
+from logbus.pipeline.lake import delta_files, delta_log, delta_writes
 from logbus.pipeline.lake.delta_actions import KIND, STATES, AddedFile, Quarantined
+from logbus.pipeline.lake.delta_files import DeltaFiles
 from logbus.pipeline.lake.delta_log import DeltaLog
 from logbus.pipeline.lake.load_state import LoadChange, TopicOffsets
 from logbus.pipeline.lake.object_store import ArrowStore
@@ -106,7 +107,7 @@ def killed_after(left: int) -> Iterator[list[int]]:
     with (
         patch.object(DeltaTable, "create_write_transaction", mortal(DeltaTable.create_write_transaction)),
         patch("deltalake.transaction.create_table_with_add_actions", mortal(create_table_with_add_actions)),
-        patch.object(DeltaLog, "_write", mortal(DeltaLog._write)),
+        patch.object(DeltaFiles, "write", mortal(DeltaFiles.write)),
     ):
         yield done
 
@@ -171,13 +172,13 @@ class DeltaLogTests(TestCase):
     def test_claimed_between_the_look_and_the_commit(self) -> None:
         """The version that the earlier job would make is taken."""
         early = self.opened()
-        write = DeltaLog._write
+        write = DeltaFiles.write
 
-        def overtaken(log: DeltaLog, path: str, content: bytes) -> None:
-            write(log, path, content)
+        def overtaken(files: DeltaFiles, path: str, content: bytes) -> None:
+            write(files, path, content)
             self.opened()
 
-        with patch.object(DeltaLog, "_write", overtaken), self.assertRaisesRegex(ClaimLost, "claim 2 was made after"):
+        with patch.object(DeltaFiles, "write", overtaken), self.assertRaisesRegex(ClaimLost, "claim 2 was made after"):
             load(early, 0, 2)
         self.assertEqual(seen(self.root), [])
 
@@ -245,16 +246,16 @@ class DeltaLogTests(TestCase):
         log = self.opened()
         load(log, 0, 4)
         load(log, 4, 8)
-        write = DeltaLog._write
+        write = DeltaFiles.write
 
-        def disturbed(log: DeltaLog, path: str, content: bytes) -> None:
-            write(log, path, content)
+        def disturbed(files: DeltaFiles, path: str, content: bytes) -> None:
+            write(files, path, content)
             other = DeltaTable(str(self.root))
             other.optimize.compact()
             other.vacuum(0, dry_run=False, enforce_retention_duration=False)
             other.delete("offset = 0")
 
-        with patch.object(DeltaLog, "_write", disturbed):
+        with patch.object(DeltaFiles, "write", disturbed):
             notes = load(log, 8, 12)
         self.assertEqual(len(notes), 1, notes)
         self.assertRegex(notes[0], r"version \d+ is another program's DELETE: the rows stay as that left them")
@@ -279,7 +280,7 @@ class DeltaLogTests(TestCase):
         """The offsets outlive the versions that committed them; old states are deleted."""
         log = self.opened()
         DeltaTable(str(self.root)).alter.set_table_properties({"delta.checkpointInterval": "10"})
-        for start in range(2 * delta_log.KEEP + 5):
+        for start in range(2 * delta_files.KEEP + 5):
             load(log, start, start + 1)
         logs = self.root / "_delta_log"
         last = json.loads((logs / "_last_checkpoint").read_text())["version"]
@@ -287,9 +288,9 @@ class DeltaLogTests(TestCase):
         for each in logs.glob("*.json"):
             if int(each.stem) <= last:
                 each.unlink()
-        self.assertLess(len(list((self.root / STATES).iterdir())), 2 * delta_log.KEEP + 1)
+        self.assertLess(len(list((self.root / STATES).iterdir())), 2 * delta_files.KEEP + 1)
         again = self.opened()
-        self.assertEqual(again.load_state().held("t", 0), OffsetSet.of((0, 2 * delta_log.KEEP + 5)))
+        self.assertEqual(again.load_state().held("t", 0), OffsetSet.of((0, 2 * delta_files.KEEP + 5)))
         load(again, 45, 47)
         self.assertEqual(seen(self.root), list(range(0, 47, 2)))
 
@@ -393,7 +394,7 @@ class ObjectStoreTests(TestCase):
                 log.commit(LoadChange(offsets=offsets(9, 10)), written_to(log.store, [9]))
             self.assertEqual(late.load_state().held("t", 0), OffsetSet.of((0, 2)))
             for place, expected in ((url, [0, 1]), (f"{url}/_quarantine", [100, 101])):
-                found = DeltaTable(place, storage_options=delta_log.storage_options(place, server.options))
+                found = DeltaTable(place, storage_options=delta_writes.storage_options(place, server.options))
                 self.assertEqual(sorted(found.to_pyarrow_table()["offset"].to_pylist()), expected)
             self.assertGreater(server.failed, 5)
 

@@ -15,7 +15,8 @@ from deltalake import DeltaTable
 
 from logbus.pipeline.errors import ClaimLost
 from logbus.pipeline.lake.delta_actions import Quarantined
-from logbus.pipeline.lake.delta_log import DeltaLog, storage_options
+from logbus.pipeline.lake.delta_log import DeltaLog
+from logbus.pipeline.lake.delta_writes import storage_options
 from logbus.pipeline.lake.iceberg.table import IcebergTable
 from logbus.pipeline.lake.load_state import LoadChange
 from logbus.pipeline.lake.object_store import ArrowStore
