@@ -28,7 +28,7 @@ from logbus.testing import Broker
 from tests.certificates import Authority
 
 LOGBUS = Path(sys.executable).with_name("logbus")
-SECONDS = 60.0
+SECONDS = 120.0
 PASSWORD = "only for tests"
 
 

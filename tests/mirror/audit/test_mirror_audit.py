@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 
 from logbus.client import Producer, TransactionAborted
 from logbus.client.admin.admin_client import AdminClient
+from logbus.errors import LogbusError
 from logbus.mirror.audit.audit_options import AuditOptions
 from logbus.mirror.audit.mirror_audit import MirrorAudit
 from logbus.mirror.audit.partition_report import MirrorVerdict, PartitionReport
@@ -32,7 +34,7 @@ class AuditCase(MirrorCase):
         """Audit the flow from ``a`` to ``b``, or another one."""
         flow = MirrorOptions(source=source, target=target, heartbeat_interval=0, **mirror)
         made = MirrorAudit(self.clients[source], self.clients[target], flow, options or AuditOptions(), wait)
-        found: list[PartitionReport] = self.result(Deferred.fromCoroutine(made.run()), 30)
+        found: list[PartitionReport] = self.result(Deferred.fromCoroutine(made.run()), 60)
         return found
 
     def only(self, **options: Any) -> PartitionReport:
@@ -150,6 +152,35 @@ class MirroredTests(AuditCase):
         self.mirror_all("b", "a", naming="identity")
         found = self.only(naming="identity", source="b", target="a")
         self.assertEqual((found.verdict, found.source, found.copy), (MirrorVerdict.COMPLETE, 30, 30))
+
+
+class KilledTests(AuditCase):
+    """Both directions, while brokers and mirrors are killed."""
+
+    def test_under_kills(self) -> None:
+        """Whatever is killed, and when: in the end each record was copied once, in order, both ways."""
+        random, flows = Random(1), [("a", "b"), ("b", "a")]
+        for name in "ab":
+            self.create(name, "orders")
+        running = {flow: self.mirror(*flow, refresh_interval=2.0) for flow in flows}
+        for number in range(8):
+            for name in "ab":
+                self.send(name, "orders", [b"%d" % (10 * number + n) for n in range(10)])
+            self.settle(random.random())
+            if number % 2:
+                name = random.choice("ab")
+                self.clusters[name].kill(0)
+                self.settle(random.random() * 3)
+                self.clusters[name].boot(0)
+                self.settle(2)
+            else:
+                flow = random.choice(flows)
+                running[flow].ended.addErrback(lambda failure: failure.trap(CancelledError, LogbusError))
+                running[flow].ended.cancel()
+                running[flow] = self.mirror(*flow, refresh_interval=2.0)
+        for source, target in flows:
+            found = self.only(wait=20, source=source, target=target)
+            self.assertEqual((found.verdict, found.source), (MirrorVerdict.COMPLETE, 80))
 
 
 class OtherMirrorTests(AuditCase):

@@ -1,0 +1,215 @@
+"""
+Two clusters of three brokers mirror each other, while brokers of both and the mirrors are killed.
+
+    python -m tests.faults.mirror_soak --seconds 60 --seed 1
+
+In the end ``logbus audit mirror`` proves both mirrors complete; it tells what was done. The status is 1 if a record is
+missing, repeated, foreign or in another order, or if one that was acknowledged cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+from confluent_kafka import Producer
+
+from logbus.testing.cluster import Cluster
+from tests.faults.conftest import FAULTY_CONFIG
+from tests.faults.nemesis import Nemesis
+from tests.faults.traffic import create
+
+LOGBUS = Path(sys.executable).with_name("logbus")
+PARTITIONS = 3
+TOPIC = "orders"
+SECONDS = 180.0
+PAUSE = 0.01
+
+
+class Writer(threading.Thread):
+    """
+    Writes numbers to a cluster until it is told to end.
+
+    :ivar acknowledged: the number of records that were.
+    """
+
+    def __init__(self, bootstrap: str, name: str) -> None:
+        super().__init__(name=f"writer {name}", daemon=True)
+        shared: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, "message.timeout.ms": 600_000}
+        self.plain = Producer({**shared, "enable.idempotence": True, "linger.ms": 5})
+        self.acknowledged = 0
+        self.failures: list[str] = []
+        self._over = threading.Event()
+        self._number = 0
+
+    def run(self) -> None:
+        while not self._over.wait(PAUSE):
+            for partition in range(PARTITIONS):
+                self._number += 1
+                self.plain.produce(TOPIC, b"%d" % self._number, b"%d" % (self._number % 7), partition, self._delivered)
+            self.plain.poll(0)
+            if len(self.plain) > 10_000:
+                self.plain.flush(1)
+        if left := self.plain.flush(SECONDS):
+            self.failures.append(f"{left} records were not acknowledged in {SECONDS:g} s")
+
+    def _delivered(self, error: object, message: object) -> None:
+        if error is None:
+            self.acknowledged += 1
+        else:
+            self.failures.append(str(error))
+
+    def end(self) -> None:
+        """Have all acknowledged."""
+        self._over.set()
+        self.join(SECONDS + 10)
+
+
+class Flow:
+    """A mirror in a process of its own, which is killed and started again."""
+
+    def __init__(self, source: Cluster, target: Cluster, names: tuple[str, str], home: Path) -> None:
+        here, there = names
+        self.sides = ["--from", source.bootstrap, "--from-name", here, "--to", target.bootstrap, "--to-name", there]
+        self.name, self._log = f"{here}-to-{there}", home / f"{here}-to-{there}.log"
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        quick = ["--interval", "0.3", "--refresh-interval", "2", "--timeout", "10", "--topics", TOPIC]
+        with self._log.open("ab") as log:
+            return subprocess.Popen([LOGBUS, "mirror", *self.sides, *quick], stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """As by a crash; and begin again."""
+        assert self._process.poll() is None, self.said
+        self._process.kill()
+        self._process.wait()
+        self._process = self._start()
+
+    def audit(self) -> list[dict[str, Any]]:
+        """
+        What the audit says of each partition, once everything was copied.
+
+        :raises AssertionError: it is not complete.
+        """
+        command = [LOGBUS, "audit", "mirror", *self.sides, "--topics", TOPIC, "--wait", str(SECONDS), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=3 * SECONDS, check=False)
+        assert done.returncode == 0, f"{self.name}: {done.stderr} {done.stdout}\n{self.said}"
+        found: list[dict[str, Any]] = json.loads(done.stdout)
+        return found
+
+    @property
+    def said(self) -> str:
+        """The mirror's lines."""
+        return self._log.read_text()
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+
+class MirrorSoak:
+    """
+    Two clusters, the writers, and the mirrors.
+
+    :ivar injected: what was done, and how often.
+    """
+
+    def __init__(self, home: Path, seed: int) -> None:
+        self.clusters = [Cluster(config=FAULTY_CONFIG) for _ in range(2)]
+        self.injected: Counter[str] = Counter()
+        self._home, self._random = home, random.Random(seed)
+        self.writers: list[Writer] = []
+        self.flows: list[Flow] = []
+
+    def __enter__(self) -> Self:
+        try:
+            for cluster in self.clusters:
+                cluster.start()
+                create(cluster, TOPIC, PARTITIONS)
+            first, second = self.clusters
+            self.writers = [Writer(each.bootstrap, str(number)) for number, each in enumerate(self.clusters)]
+            for each in self.writers:
+                each.start()
+            self.flows = [
+                Flow(first, second, ("paris", "rome"), self._home),
+                Flow(second, first, ("rome", "paris"), self._home),
+            ]
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for flow in self.flows:
+            flow.stop()
+        for cluster in self.clusters:
+            cluster.close()
+
+    def trouble(self, seconds: float) -> None:
+        """Kill something, and again, for a time, and one of each kind at least; everything runs in the end."""
+        until, nemeses = time.monotonic() + seconds, [Nemesis(each) for each in self.clusters]
+        first = self._random.sample(range(3), 3)
+        while first or time.monotonic() < until:
+            side = first.pop() if first else self._random.randrange(3)
+            if side < 2:
+                broker = self._random.choice(self.clusters[side].brokers)
+                with nemeses[side].killed(broker):
+                    time.sleep(self._random.uniform(0.0, 2.0))
+                self.injected[f"broker of {('paris', 'rome')[side]}"] += 1
+            else:
+                flow = self._random.choice(self.flows)
+                flow.kill()
+                self.injected[f"mirror {flow.name}"] += 1
+            time.sleep(self._random.uniform(0.2, 1.5))
+
+    def prove(self) -> list[int]:
+        """
+        End the writers, and have both mirrors proved complete.
+
+        :returns: the records that were copied, by flow.
+        :raises AssertionError: something is wrong.
+        """
+        for each in self.writers:
+            each.end()
+            assert not each.failures, each.failures[:3]
+        copied = []
+        for writer, flow in zip(self.writers, self.flows, strict=True):
+            found = flow.audit()
+            records = sum(each["source"] for each in found)
+            # All partitions, nothing deleted meanwhile; an idempotent producer repeats nothing.
+            assert [each["partition"] for each in found] == list(range(PARTITIONS))
+            assert records == writer.acknowledged, (records, writer.acknowledged)
+            copied.append(records)
+        return copied
+
+
+def main() -> int:
+    """Run it for a time."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with TemporaryDirectory() as home, MirrorSoak(Path(home), options.seed) as soak:
+        soak.trouble(options.seconds)
+        try:
+            copied = soak.prove()
+        except AssertionError as e:
+            print(e)
+            return 1
+        print(f"killed {dict(soak.injected)}; {sum(copied)} records were copied exactly once, in order")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
