@@ -7,18 +7,31 @@ What those in other languages need comes from their registries, by their own too
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
 
 import pytest
+
+from logbus.testing import Broker
+from logbus.testing.held_ports import HeldPorts
+from logbus.testing.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 CACHE = Path(os.environ.get("LOGBUS_SAMPLES_CACHE", "~/.cache/logbus-samples")).expanduser()
 """What a build leaves for the next one, where a language has no cache of its own for that."""
 SECONDS = 540
+SEARCHED = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+"""Where a shell finds the programs that are installed beside this Python."""
 
 
 @pytest.fixture
@@ -68,6 +81,79 @@ def pytest_of(project: Path) -> str:
     return run(project, sys.executable, "-m", "pytest", "-q", "--tb=short", *settings)
 
 
+def documented(project: str) -> list[str]:
+    """The commands that the gallery has one type in the folder of a project."""
+    lines = iter((ROOT / "docs" / "howto" / "gallery.rst").read_text().splitlines())
+    assert f"    $ cd tests/samples/{project}" in lines
+    typed = itertools.takewhile(lambda line: line.startswith("    "), lines)
+    return [line.removeprefix("    $ ") for line in typed if line.startswith("    $ ")]
+
+
+def serve(project: Path, command: str) -> None:
+    """
+    Start a service as the gallery says, in the folder that it says; order something, and stop it.
+
+    :param command: for a shell.
+    """
+    assert command in documented(project.name)
+    held = HeldPorts()
+    with Broker({"num.partitions": 3}) as broker, contextlib.closing(held), (project / "log").open("w+") as log:
+        broker.admin.create_topic("orders")
+        port = str(held.free("127.0.0.1"))
+        process = subprocess.Popen(
+            ["sh", "-c", f"exec env {command}"],
+            cwd=project,
+            # uvicorn has its options from the environment by names of its own.
+            env={**os.environ, "PATH": SEARCHED, "KAFKA": broker.bootstrap, "PORT": port, "UVICORN_PORT": port},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+
+        def asked(method: str, path: str) -> Any:
+            if process.poll() is not None:
+                raise AssertionError(f"it has ended with status {process.returncode}")
+            try:
+                with urlopen(Request(f"http://127.0.0.1:{port}{path}", method=method), timeout=60) as response:
+                    return response.read() and response.status
+            except ConnectionError:
+                return None
+            except URLError as e:
+                if isinstance(e.reason, ConnectionError):
+                    return None
+                raise
+
+        try:
+            wait_until(lambda: asked("GET", "/counts"), "an answer of the service")
+            for item in ("tea", "cake", "tea"):
+                assert asked("POST", f"/orders/{item}") == 201
+            broker.wait_no_lag("counting", "orders")
+            with urlopen(f"http://127.0.0.1:{port}/counts", timeout=60) as response:
+                assert json.load(response) == {"tea": 2, "cake": 1}
+            process.terminate()
+            # uvicorn ends by the signal once it has stopped in order.
+            assert process.wait(60) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+        except BaseException as e:
+            log.seek(0)
+            pytest.fail(f"{command}: {e!r}\n{log.read()[-8000:]}", pytrace=False)
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize(
+    ("project", "command"),
+    [
+        ("twisted_service", "PYTHONPATH=. twistd -ny shop.tac"),
+        ("fastapi_logbus", "uvicorn main:app"),
+        ("fastapi_aiokafka", "uvicorn main:app"),
+    ],
+)
+def test_served(samples: Path, project: str, command: str) -> None:
+    """The services in Python, started by the commands of the gallery."""
+    serve(samples / project, command)
+
+
 def test_twisted(samples: Path) -> None:
     """A service of Twisted with the client of logbus, by trial."""
     printed = run(samples / "twisted_service", sys.executable, "-m", "twisted.trial", "test_shop")
@@ -103,6 +189,7 @@ def test_node(samples: Path) -> None:
         lacking(f"Node.js {version} is too old: it has no fetch; the helper needs 18")
     run(samples / "node", "npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--prefer-offline")
     assert "# pass 4" in run(samples / "node", "node", "--test", "--test-reporter=tap")
+    serve(samples / "node", "npm start")
 
 
 def test_java(samples: Path) -> None:

@@ -11,4 +11,5 @@ from shop import Shop
 application = Application("shop")
 shop = Shop(reactor, os.environ.get("KAFKA", "127.0.0.1:9092"))
 shop.setServiceParent(application)
-service("tcp:8000:interface=127.0.0.1", shop.site).setServiceParent(application)
+port = os.environ.get("PORT", "8000")
+service(f"tcp:{port}:interface=127.0.0.1", shop.site).setServiceParent(application)
