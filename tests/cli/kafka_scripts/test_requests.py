@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -244,7 +245,7 @@ class OthersTest(SynchronousTestCase):
 
     def test_plans(self) -> None:
         """A plan as Kafka's command prints it is read again, with its directories; others are refused."""
-        path = self.mktemp()
+        path = f"{self.enterContext(TemporaryDirectory())}/plan"
 
         def plan(text: str) -> object:
             Path(path).write_text(text)
@@ -279,7 +280,7 @@ class OthersTest(SynchronousTestCase):
 
     def test_generated_plans(self) -> None:
         """Topics and brokers of the plan to make."""
-        path = self.mktemp()
+        path = f"{self.enterContext(TemporaryDirectory())}/plan"
         Path(path).write_text('{"version": 1, "topics": [{"topic": "x"}, {"topic": "y"}]}')
         self.assertEqual(reassign.topics_to_move(path), ["x", "y"])
         self.assertEqual(reassign.broker_list("0, 2"), [0, 2])
