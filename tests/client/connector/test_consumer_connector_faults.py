@@ -20,6 +20,8 @@ Fault = Callable[[Group, FaultyStore], None]
 
 REBALANCED = 6.0
 STEP = 0.25
+MAX_WAIT = 2.0
+"""Seconds that a broker may take for a fetch: not fetches are under test, and they are most of the work."""
 
 
 def killed(group: Group, store: FaultyStore) -> None:
@@ -77,7 +79,7 @@ class FaultAtAnyRequestTests(SynchronousTestCase):
         for partition in range(4):
             group.brokers.topics["t"][partition].put(b"1", b"2")
         for number, name in enumerate("abc"):
-            reader = group.reader(name, seconds=0.1)
+            reader = group.reader(name, seconds=0.1, max_wait=MAX_WAIT)
             if number == victim and fault is not None:
                 reader.store.fault = at, lambda store: fault(group, store)
             reader.read({"t": 2})
@@ -98,6 +100,7 @@ class FaultAtAnyRequestTests(SynchronousTestCase):
         self.assertEqual([each.errors for each in alive], [[] for _ in alive])
         self.assertEqual([group.committed("t", partition) for partition in range(4)], [3, 3, 3, 3])
         group.stop()
+        group.settle(MAX_WAIT, MAX_WAIT)
         if len(alive) == 3:
             self.assertEqual(group.clock.getDelayedCalls(), [])
         return made
