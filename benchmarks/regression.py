@@ -8,7 +8,8 @@ Compares the cost of single requests and of bulk with floors, in the same run, a
 * Bulk produce, to a bare CRC and write of the same batches; bulk fetch, to a bare sendfile of the same bytes.
 
 Ends with status 1 if a ratio is worse than that in ``benchmarks/regression.json`` by more than the share allowed.
-Broker and floor take turns, and CPU is compared, so it may run on a machine with other work; but quiet is better.
+Broker and floor take turns, CPU is compared, and processors are kept from sleeping, so it may run on a machine with
+other work; but quiet is better.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Any, Final
 import attrs
 from crc32c import crc32c
 
+from benchmarks.awake_processors import awake
 from benchmarks.compare import wire
 from benchmarks.compare.cells import FULL, Cell
 from benchmarks.compare.native_programs import Programs, build, compile_program
@@ -230,10 +232,11 @@ def main() -> int:
         running: Running = start(Logbus(), Path(name) / "broker")
         try:
             server = Server(running.port, running.pid)
-            for found in measure(running.admin, server, Path(name), options.cells, options.rounds, options.seconds):
-                findings.append(found)
-                then = f"{recorded[found.name]:5.2f}" if found.name in recorded else "  new"
-                print(f"{found.name:14} {found.ratio:5.2f} recorded {then}  {found.text}", flush=True)
+            with awake():
+                for found in measure(running.admin, server, Path(name), options.cells, options.rounds, options.seconds):
+                    findings.append(found)
+                    then = f"{recorded[found.name]:5.2f}" if found.name in recorded else "  new"
+                    print(f"{found.name:14} {found.ratio:5.2f} recorded {then}  {found.text}", flush=True)
         finally:
             running.stop()
     if options.record:

@@ -6,11 +6,13 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 from unittest import skipUnless
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from benchmarks.awake_processors import awake
 from benchmarks.compare import native_programs, wire
 from benchmarks.compare.cells import Cell
 from benchmarks.compare.workloads import prepare
@@ -35,6 +37,18 @@ class WorseTests(SynchronousTestCase):
     def test_piece_of_python(self) -> None:
         """The piece of Python takes some time."""
         self.assertTrue(0 < python_time() < 1e4)
+
+
+class AwakeTests(SynchronousTestCase):
+    """Processes that keep processors awake."""
+
+    def test_as_many_as_processors(self) -> None:
+        """One for each, and none afterwards."""
+        children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+        before = children.read_text().split()
+        with awake():
+            self.assertEqual(len(children.read_text().split()) - len(before), len(os.sched_getaffinity(0)))
+        self.assertEqual(children.read_text().split(), before)
 
 
 @skipUnless(shutil.which("cc"), "no C compiler")
