@@ -37,8 +37,10 @@ from logbus.testing.inspected import Inspected
 from logbus.testing.network_proxy import EVERYBODY, NetworkProxy, Way
 from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.settings import Setting, as_texts
+from logbus.testing.snapshots import ClusterSnapshot
 from logbus.testing.temporary import temporary_directory
 from logbus.testing.zookeeper import ZooKeeper, ZooKeeperFailed
+from logbus.testing.zookeeper_copy import read_nodes, write_nodes
 from logbus.testing.zookeeper_view import ZooKeeperView
 
 T = TypeVar("T")
@@ -185,6 +187,7 @@ class Cluster(ClusterRoles[ClusterBroker], Inspected, Closable):
             raise ValueError(f"{len(racks)} racks for {brokers} brokers")
         self.timeout = timeout
         self._resets = 0
+        self._closed = False
         self._temporary = data_dir is None
         factor = str(min(3, brokers))
         shared = {
@@ -230,15 +233,66 @@ class Cluster(ClusterRoles[ClusterBroker], Inspected, Closable):
 
         :raise BrokerFailed: a broker did not start.
         """
-        self.network.mend()
+        self._require_started("reset")
+        self._kill_all()
         for broker in self.brokers:
-            if broker.running:
-                # Nothing of it is wanted any more: a crash is quicker than an orderly end.
-                broker.kill()
             shutil.rmtree(broker.data_dir, ignore_errors=True)
+        self._start_on(None)
+
+    def snapshot(self) -> ClusterSnapshot:
+        """
+        The data of all brokers and the metadata as they are now, for :meth:`restore`.
+
+        The brokers are ended for it, as a crash does, and all are started again: clients connect again, and all cuts
+        have ended.
+
+        :raise BrokerFailed: the cluster was never started, or is closed; a broker did not start.
+        """
+        self._require_started("snapshot")
+        for broker in self.running:
+            # Otherwise those that end later take over from those that end first.
+            broker.freeze()
+        rows = read_nodes(self.zookeeper.connect, self._chroot, self.timeout)
+        self._kill_all()
+        made = ClusterSnapshot([broker.data_dir for broker in self.brokers], rows, max(row.mzxid for row in rows))
+        self._start_on(made)
+        return made
+
+    def restore(self, snapshot: ClusterSnapshot) -> None:
+        """
+        Have the data and the metadata of a snapshot in place of the cluster's own, on the same addresses. Partitions
+        may have other leaders than they had.
+
+        :raise BrokerFailed: the snapshot is closed, or of another number of brokers; a broker did not start.
+        """
+        if not isinstance(snapshot, ClusterSnapshot):
+            raise TypeError(f"restore: {snapshot!r} is none: expected what Cluster.snapshot() gives")
+        snapshot.require(len(self.brokers))
+        self._require_started("restore")
+        self._kill_all()
+        snapshot.write_to([broker.data_dir for broker in self.brokers])
+        self._start_on(snapshot)
+
+    def _require_started(self, what: str) -> None:
+        if self._closed:
+            raise BrokerFailed(f"{what}: the cluster is closed, and gave up its ports and data; make another one")
+        if not hasattr(self, "tree"):
+            raise BrokerFailed(f"{what}: the cluster was not started")
+
+    def _kill_all(self) -> None:
+        self._close_inspector()
+        self.network.mend()
+        for broker in self.running:
+            # Nothing of it is wanted any more: a crash is quicker than an orderly end.
+            broker.kill()
+
+    def _start_on(self, snapshot: ClusterSnapshot | None) -> None:
+        """Start with what a snapshot has, or anew."""
         self.tree.close()
         # A place of its own in ZooKeeper: the sessions of those killed still have their nodes in the old one.
         self._resets += 1
+        if snapshot is not None:
+            write_nodes(self.zookeeper.connect, self._chroot, snapshot.rows, self.timeout)
         self._launch()
         self._wait_ready()
 
@@ -261,6 +315,7 @@ class Cluster(ClusterRoles[ClusterBroker], Inspected, Closable):
     def close(self) -> None:
         """Stop everything, and remove temporary data."""
         atexit.unregister(self.close)
+        self._closed = True
         try:
             self._close_inspector()
             self.network.mend()

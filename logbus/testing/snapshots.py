@@ -72,7 +72,8 @@ class Snapshot:
 
 class ClusterSnapshot:
     """
-    The data of a cluster at one moment, until it is closed or forgotten; what :meth:`.LocalCluster.snapshot` gives.
+    The data of a cluster at one moment, until it is closed or forgotten; what ``LocalCluster.snapshot`` and
+    ``Cluster.snapshot`` give.
 
     :ivar rows: the nodes of the metadata store that no session owned.
     :ivar zxid: the number of its last transaction.

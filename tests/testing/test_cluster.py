@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from unittest.mock import patch
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from logbus.testing import Cluster
+from logbus.testing import BrokerFailed, Cluster
 from logbus.testing.cluster_roles import known_brokers
 from logbus.testing.waiting import WaitTimedOut
 from logbus.testing.zookeeper import ZooKeeperFailed
@@ -117,3 +118,36 @@ def test_without_zookeeper() -> None:
         with pytest.raises(ZooKeeperFailed, match="apt-get install default-jre-headless"), cluster:
             pass
     assert not cluster.brokers[0].data_dir.parent.exists()
+
+
+@pytest.mark.long
+def test_reset_and_snapshots(cluster: Cluster) -> None:
+    """A cluster begins where it was when a snapshot was taken: records, topics, brokers, on the same addresses."""
+
+    def write(*values: bytes) -> None:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        for value in values:
+            producer.produce("kept", value)
+        assert producer.flush(SECONDS) == 0
+
+    create(cluster, "kept", 1)
+    write(b"1", b"2")
+    before = cluster.bootstrap
+    cluster.brokers[0].cut_off()
+    with cluster.snapshot() as snapshot:
+        assert cluster.bootstrap == before
+        create(cluster, "dropped", 1)
+        write(b"3")
+        cluster.brokers[2].kill()
+        cluster.restore(snapshot)
+        assert cluster.bootstrap == before
+        assert [record.value for record in cluster.read("kept")] == [b"1", b"2"]
+        assert "dropped" not in cluster.admin.topics()
+        write(b"4")
+        assert [record.value for record in cluster.read("kept")] == [b"1", b"2", b"4"]
+    with pytest.raises(BrokerFailed, match="the snapshot is closed; take another one"):
+        cluster.restore(snapshot)
+    with pytest.raises(TypeError, match=r"restore: 'x' is none: expected what Cluster\.snapshot\(\) gives"):
+        cluster.restore("x")  # type: ignore[arg-type]
+    with pytest.raises(BrokerFailed, match="snapshot: the cluster was not started"):
+        Cluster(1).snapshot()
