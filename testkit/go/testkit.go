@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -322,6 +323,16 @@ func (s *Server) HangTransaction(ctx context.Context, topic string, partition in
 	body := map[string]any{"topic": topic, "partition": partition}
 	err := s.Control(ctx, http.MethodPost, "/transactions", body, &answer)
 	return answer.ID, err
+}
+
+// ForceRebalance has all members of a group of the classic protocol join again.
+func (s *Server) ForceRebalance(ctx context.Context, group string) error {
+	return s.Control(ctx, http.MethodPost, "/groups/"+url.PathEscape(group)+"/rebalance", nil, nil)
+}
+
+// FenceProducer aborts the transaction of an id, and fences its producer: what that does next fails.
+func (s *Server) FenceProducer(ctx context.Context, transactionalID string) error {
+	return s.Control(ctx, http.MethodPost, "/producers/"+url.PathEscape(transactionalID)+"/fence", nil, nil)
 }
 
 // Advance lets time pass for the brokers, without waiting.

@@ -65,6 +65,8 @@ export class TestServer {
   expireSession(id: number): Promise<void>
   moveLeader(topic: string, partition?: number, to?: number): Promise<number>
   hangTransaction(topic: string, partition?: number): Promise<string>
+  forceRebalance(group: string): Promise<void>
+  fenceProducer(transactionalId: string): Promise<void>
   advance(seconds: number): Promise<void>
   control(method: string, path: string, body?: unknown): Promise<any>
 }

@@ -158,6 +158,14 @@ export class TestServer {
     return (await this.control('POST', '/transactions', { topic, partition })).transactional_id
   }
 
+  /** Has all members of a group of the classic protocol join again. */
+  forceRebalance(group) { return this.control('POST', `/groups/${encodeURIComponent(group)}/rebalance`) }
+
+  /** Aborts the transaction of an id, and fences its producer: what that does next fails. */
+  fenceProducer(transactionalId) {
+    return this.control('POST', `/producers/${encodeURIComponent(transactionalId)}/fence`)
+  }
+
   /** Lets time pass for the brokers, without waiting. */
   advance(seconds) { return this.control('POST', '/time/advance', { seconds }) }
 

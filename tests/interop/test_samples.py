@@ -188,7 +188,7 @@ def test_node(samples: Path) -> None:
     if version < 18:
         lacking(f"Node.js {version} is too old: it has no fetch; the helper needs 18")
     run(samples / "node", "npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--prefer-offline")
-    assert "# pass 4" in run(samples / "node", "node", "--test", "--test-reporter=tap")
+    assert "# pass 6" in run(samples / "node", "node", "--test", "--test-reporter=tap")
     serve(samples / "node", "npm start")
 
 
@@ -197,7 +197,7 @@ def test_java(samples: Path) -> None:
     need("javac", "default-jdk-headless")
     need("mvn", "maven")
     printed = run(samples / "java", "mvn", "--batch-mode", "test")
-    assert "Tests run: 3, Failures: 0, Errors: 0, Skipped: 0" in printed
+    assert "Tests run: 5, Failures: 0, Errors: 0, Skipped: 0" in printed
 
 
 @pytest.mark.long
@@ -217,4 +217,4 @@ def test_rust(samples: Path) -> None:
     need("cargo", "cargo")
     CACHE.mkdir(parents=True, exist_ok=True)
     printed = run(samples / "rust", "cargo", "test", CARGO_TARGET_DIR=str(CACHE / "cargo"))
-    assert "test result: ok. 3 passed" in printed
+    assert "test result: ok. 4 passed" in printed

@@ -199,6 +199,16 @@ impl Server {
         Ok(answer["transactional_id"].as_str().unwrap_or_default().to_owned())
     }
 
+    /// Has all members of a group of the classic protocol join again.
+    pub fn force_rebalance(&self, group: &str) -> Result<(), Error> {
+        self.control("POST", &format!("/groups/{}/rebalance", escaped(group)), None).map(drop)
+    }
+
+    /// Aborts the transaction of an id, and fences its producer: what that does next fails.
+    pub fn fence_producer(&self, transactional_id: &str) -> Result<(), Error> {
+        self.control("POST", &format!("/producers/{}/fence", escaped(transactional_id)), None).map(drop)
+    }
+
     /// Lets time pass for the brokers, without waiting.
     pub fn advance(&self, time: Duration) -> Result<(), Error> {
         self.control("POST", "/time/advance", Some(&json!({ "seconds": time.as_secs_f64() }))).map(drop)
@@ -264,6 +274,12 @@ fn launch(options: &Options, file: &Path, errors: &Path) -> Result<Child, String
     let errors = fs::File::create(errors).map_err(|e| e.to_string())?;
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(errors);
     command.spawn().map_err(|e| format!("{program}: {e}; install logbus, or set LOGBUS_COMMAND"))
+}
+
+/// A segment of a path.
+fn escaped(segment: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    segment.bytes().map(|byte| if plain(byte) { char::from(byte).into() } else { format!("%{byte:02X}") }).collect()
 }
 
 /// Sends a request, and reads the answer until the connection ends.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	testkit "github.com/logbus/logbus/testkit/go"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // open starts a shop on a topic of three partitions, and its web server.
@@ -131,6 +132,49 @@ func TestOrderSurvivesBroker(t *testing.T) {
 	}
 	if found := counts(ctx, t, shop, url, 1); found["tea"] != 1 {
 		t.Fatal(found)
+	}
+}
+
+func TestGroupBeginsAnew(t *testing.T) {
+	ctx := minutes(t)
+	server := testkit.Run(t, testkit.Options{})
+	shop, url := open(ctx, t, server)
+	place(t, url, "tea")
+	counts(ctx, t, shop, url, 1)
+	if err := server.ForceRebalance(ctx, "counting"); err != nil {
+		t.Fatal(err)
+	}
+	// The member joins again, and nothing is counted twice.
+	place(t, url, "tea")
+	if found := counts(ctx, t, shop, url, 2); found["tea"] != 2 {
+		t.Fatal(found)
+	}
+	if err := server.ForceRebalance(ctx, "no such group"); err == nil {
+		t.Fatal("there is no such group")
+	}
+}
+
+func TestProducerIsFenced(t *testing.T) {
+	ctx := minutes(t)
+	server := testkit.Run(t, testkit.Options{})
+	open(ctx, t, server)
+	client, err := kgo.NewClient(kgo.SeedBrokers(server.Bootstrap...), kgo.TransactionalID("till 1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	record := &kgo.Record{Topic: "orders", Value: []byte("{\"item\": \"tea\"}")}
+	if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.FenceProducer(ctx, "till 1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.EndTransaction(ctx, kgo.TryCommit); err == nil {
+		t.Fatal("a fenced producer has committed")
 	}
 }
 

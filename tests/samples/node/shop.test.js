@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { after, afterEach, before, beforeEach, test } from 'node:test'
+import { Kafka, logLevel } from 'kafkajs'
 import { TestServer } from 'logbus-testkit'
 import { Shop } from './shop.js'
 
@@ -49,6 +50,27 @@ test('a broker restarts', async () => {
   await order('tea')
   await server.restartBroker(0)
   assert.equal((await order('tea')).offset, 1)
+})
+
+test('the group begins anew', async () => {
+  await order('tea')
+  await counted({ tea: 1 })
+  await server.forceRebalance('counting')
+  // The member joins again, and nothing is counted twice.
+  await server.requests({ api: 'JoinGroup', count: 2, timeout: 60 })
+  await order('tea')
+  await counted({ tea: 2 })
+})
+
+test('a producer is fenced', async () => {
+  const kafka = new Kafka({ brokers: server.brokers, logLevel: logLevel.NOTHING })
+  const producer = kafka.producer({ transactionalId: 'till 1', maxInFlightRequests: 1, idempotent: true })
+  await producer.connect()
+  const sale = await producer.transaction()
+  await sale.send({ topic: 'orders', messages: [{ value: '{"item": "tea"}' }] })
+  await server.fenceProducer('till 1')
+  await assert.rejects(sale.commit())
+  await producer.disconnect()
 })
 
 test('a wrong setting is told', async () => {

@@ -50,6 +50,16 @@ async fn a_producer_tries_again() {
 }
 
 #[test]
+fn a_transaction_is_left_open() {
+    let server = Server::start(&Options::default()).unwrap();
+    server.create_topic("orders", 1, 1).unwrap();
+    let id = server.hang_transaction("orders", 0).unwrap();
+    server.fence_producer(&id).unwrap();
+    let error = server.force_rebalance("no such group").unwrap_err().to_string();
+    assert!(error.contains("no such group"), "{error}");
+}
+
+#[test]
 fn a_wrong_setting_is_told() {
     let settings = vec![("num.partitions".to_owned(), "none".to_owned())];
     let error = Server::start(&Options { settings, ..Options::default() }).err().unwrap().to_string();

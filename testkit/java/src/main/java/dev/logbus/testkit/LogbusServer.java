@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.net.HttpURLConnection;
 import java.net.URI;
+import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -257,9 +258,23 @@ public final class LogbusServer implements AutoCloseable {
         return (String) control("POST", "/transactions", asked).get("transactional_id");
     }
 
+    /** Have all members of a group of the classic protocol join again. */
+    public void forceRebalance(String group) {
+        control("POST", "/groups/" + escaped(group) + "/rebalance", null);
+    }
+
+    /** Abort the transaction of an id, and fence its producer: what that does next fails. */
+    public void fenceProducer(String transactionalId) {
+        control("POST", "/producers/" + escaped(transactionalId) + "/fence", null);
+    }
+
     /** Let time pass for the brokers, without waiting. */
     public void advance(Duration time) {
         control("POST", "/time/advance", Map.of("seconds", time.toMillis() / 1000.0));
+    }
+
+    private static String escaped(String segment) {
+        return URLEncoder.encode(segment, StandardCharsets.UTF_8).replace("+", "%20");
     }
 
     private void change(int id, String what) {

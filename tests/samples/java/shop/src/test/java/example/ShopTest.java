@@ -13,6 +13,10 @@ import java.net.http.HttpResponse;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.serialization.StringSerializer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
@@ -46,6 +50,35 @@ class ShopTest {
             assertEquals(1, server.faultHits(fault, 1, PATIENCE));
             assertEquals("{\"partition\": 0, \"offset\": 1}", order(shop, "tea").body());
             assertEquals(2, shop.awaitCounted(2, PATIENCE));
+        }
+    }
+
+    @Test
+    void groupBeginsAnew(LogbusServer server) throws Exception {
+        server.createTopic("orders", 1, 1);
+        try (Shop shop = new Shop(server.bootstrap(), 0)) {
+            order(shop, "tea");
+            assertEquals(1, shop.awaitCounted(1, PATIENCE));
+            // The member joins again, and nothing is counted twice.
+            server.forceRebalance("counting");
+            order(shop, "tea");
+            assertEquals(2, shop.awaitCounted(2, PATIENCE));
+        }
+    }
+
+    @Test
+    void producerIsFenced(LogbusServer server) {
+        server.createTopic("orders", 1, 1);
+        Map<String, Object> settings =
+                Map.of("bootstrap.servers", server.bootstrap(), "transactional.id", "till 1", "acks", "all");
+        try (KafkaProducer<String, String> till =
+                new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
+            till.initTransactions();
+            till.beginTransaction();
+            till.send(new ProducerRecord<>("orders", "tea"));
+            till.flush();
+            server.fenceProducer("till 1");
+            assertThrows(KafkaException.class, till::commitTransaction);
         }
     }
 
