@@ -49,6 +49,10 @@ class Throttler:
         """Do not count the time since ``since`` as work: it was spent waiting."""
         self._begun += self.timers.clock.seconds() - since
 
+    def worked(self, seconds: float) -> None:
+        """Count work that was done meanwhile in a thread."""
+        self._begun -= seconds
+
     def moved(self, size: int) -> None:
         """Count bytes that were read or written."""
         self._owed += size * self.sharing() / self.bytes_per_second

@@ -7,7 +7,7 @@ ones, are processed in Python.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from attrs import define, field
@@ -21,7 +21,7 @@ from logbus.storage.istorage import IFile
 from logbus.storage.segments.segment import Segment
 from logbus.storage.segments.transaction_index import AbortedTransactionSet
 
-CHUNK = 1024 * 1024 if IS_COMPILED else 64 * 1024
+CHUNK = 256 * 1024 if IS_COMPILED else 64 * 1024
 """Bytes read at a time, unless a batch is larger; in Python a thread takes turns with the reactor."""
 _LARGEST = 2**31 - 1
 """Upper bound of a segment's bytes: positions in its index are 32-bit numbers."""
@@ -44,29 +44,32 @@ class Processed(NamedTuple):
 
     :ivar position: behind its last whole batch, in the file.
     :ivar read: bytes read; ``written``: bytes written.
+    :ivar seconds: how long it was processed, reading not included.
     """
 
     position: int
     read: int
     written: int
+    seconds: float
 
 
-def process_chunk(file: IFile, position: int, end: int, work: ChunkWork) -> Processed:
+def process_chunk(file: IFile, position: int, end: int, work: ChunkWork, seconds: Callable[[], float]) -> Processed:
     """
     Read whole batches from a position on, at least one, and process them.
 
     :param end: bytes of the file that belong to the segment.
+    :param seconds: a clock.
     :raises DecodeError: there is none at the position, or a damaged one.
     """
     data = file.pread(min(CHUNK, end - position), position)
-    read, header = len(data), read_header(data)
+    header = read_header(data)
     if header.size > len(data):
-        data = file.pread(min(header.size, end - position), position)
-        read += len(data)
+        data += file.pread(min(header.size, end - position) - len(data), position + len(data))
     if not HEADER_SIZE <= header.size <= len(data):
         raise DecodeError(f"{file.path}: there is no record batch at byte {position}")
+    begun = seconds()
     used, written = work.process(data)
-    return Processed(position + used, read, written)
+    return Processed(position + used, len(data), written, seconds() - begun)
 
 
 @define(eq=False)

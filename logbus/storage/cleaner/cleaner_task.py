@@ -2,7 +2,7 @@
 Cleans one log once (Kafka: Cleaner): maps the keys of the dirty section to their last offsets, rewrites segments with
 the records that stay, and replaces the old segments.
 
-A thread reads and processes a megabyte at a time (:mod:`logbus.storage.cleaner.chunks`); between two of them the
+A thread reads and processes 256 KB at a time (:mod:`logbus.storage.cleaner.chunks`); between two of them the
 reactor checks that the log is as it was, and that the cleaner may go on.
 """
 
@@ -14,7 +14,7 @@ from attrs import define, field
 
 from logbus.storage.cleaner.chunks import CHUNK, ChunkWork, KeysPass, RewritePass, append_batches, process_chunk
 from logbus.storage.cleaner.compaction import Compaction
-from logbus.storage.cleaner.implementations import IS_COMPILED, OffsetMap
+from logbus.storage.cleaner.implementations import OffsetMap
 from logbus.storage.cleaner.log_to_clean import LogToClean, SegmentGroup
 from logbus.storage.cleaner.offset_map import ENTRY_SIZE
 from logbus.storage.istorage import IOPool
@@ -175,16 +175,18 @@ class CleanerTask:
 
         :raises DecodeError: there is no batch, or a damaged one.
         """
-        file, length = segment.log.get(), min(CHUNK, segment.size - position)
+        file, length, clock = segment.log.get(), min(CHUNK, segment.size - position), self.throttler.timers.clock
         if length <= SMALL and file.is_cold(position, length) is False:
             # Handing it to a thread costs more than doing it here.
-            done = process_chunk(file, position, segment.size, work)
+            done = process_chunk(file, position, segment.size, work, clock.seconds)
         else:
-            asked = self.throttler.timers.clock.seconds()
-            done = await self.log.disk.submit(IOPool.CLEAN, process_chunk, file, position, segment.size, work)
-            if IS_COMPILED:
-                # In Python the thread takes the reactor's time, too.
-                self.throttler.waited(asked)
+            asked = clock.seconds()
+            done = await self.log.disk.submit(
+                IOPool.CLEAN, process_chunk, file, position, segment.size, work, clock.seconds
+            )
+            # Work in a thread is followed by pauses, too: producers would wait for processors, and the device.
+            self.throttler.waited(asked)
+            self.throttler.worked(done.seconds)
         self.read_bytes += done.read
         self.throttler.moved(done.read + done.written)
         self._check(needed)

@@ -72,7 +72,7 @@ def add_batches(
     end = -1
     while True:
         position, reached = keys.put_batches(data, position, start)
-        end = max(end, reached)
+        end = end if reached < 0 else reached
         # What is left there takes some Python: one batch, then the compiled loop goes on.
         left = next(iter_batches(data, position), None)
         if left is None:
