@@ -113,9 +113,6 @@ def session(
     if master is not None and master.startswith("local["):
         # Spark's default of 200 is for clusters: on one machine most of the time would go to empty tasks.
         defaults["spark.sql.shuffle.partitions"] = "8"
-        # Rows pass between Java and Python by a socket file, which costs the kernel half of what TCP does. Not on
-        # clusters, where the path of a container's directory may be too long for one.
-        defaults["spark.python.unix.domain.socket.enabled"] = "true"
     home = None if _runs_already() else lean_home(os.environ, master or given.get("spark.master", ""), given)
     defaults |= _cheap_start(given, java, is_short, class_archive, home)
     if quiet and not os.environ.get("LOGBUS_DEBUG"):
