@@ -22,9 +22,14 @@ from twisted.internet.testing import MemoryReactorClock
 from benchmarks.compare import wire
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.replication.partition import Partition
+from logbus.cluster.replication.purgatory import Purgatory
 from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
+from logbus.cluster.replication.replica_reader import ReplicaReader
 from logbus.handlers.coalesced_produce import CoalescedProduceHandlers
 from logbus.handlers.current_leaders import CurrentLeaders
+from logbus.handlers.fetch import FetchHandlers
+from logbus.handlers.fetch_contexts import FetchContexts
+from logbus.handlers.fetch_sessions import FetchSessionCache
 from logbus.handlers.produce import ProduceHandlers
 from logbus.handlers.produce_appender import ProduceAppender
 from logbus.handlers.produce_errors import ProduceErrors
@@ -35,6 +40,7 @@ from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.net.factory import KafkaServerFactory
 from logbus.net.shared_resources import SharedResources
 from logbus.net.transport import ServerPort, ServerTransport
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.filesystem.disk import Disk
 from logbus.storage.log import Log
 
@@ -43,14 +49,22 @@ SOME = 200
 
 
 class EndlessSocket:
-    """Always has the same bytes to read, and takes what is sent."""
+    """
+    Always has the same bytes to read, and takes what is sent.
+
+    :ivar offset_at: where the bytes have the offset of a Fetch, which grows by 3 with each, up to ``last``.
+    """
 
     def __init__(self) -> None:
         self.received = b""
         self.sent = 0
+        self.offset_at = self.offset = self.last = 0
 
     def recv_into(self, room: memoryview) -> int:
         room[: len(self.received)] = self.received
+        if self.offset_at:
+            room[self.offset_at : self.offset_at + 8] = self.offset.to_bytes(8, "big")
+            self.offset = self.offset + 3 if self.offset < self.last else 0
         return len(self.received)
 
     def send(self, data: bytes, flags: int = 0) -> int:
@@ -88,9 +102,16 @@ def connection(log: Log, reactor: Any) -> tuple[ServerTransport, EndlessSocket]:
     appender, errors = ProduceAppender(replicas, metadata, reactor, time.time), ProduceErrors(CurrentLeaders(metadata))
     router.add(ProduceHandlers(appender, replicas, reactor, errors, verification))
     router.add(CoalescedProduceHandlers(appender, errors))
+    contexts = FetchContexts(replicas, metadata, FetchSessionCache(replicas, reactor.seconds, random.Random(0), 1000))
+    reader = ReplicaReader(replicas, Purgatory(reactor))
+    router.add(FetchHandlers(reader, replicas, metadata, CurrentLeaders(metadata), contexts, 50 << 20))
     sock = EndlessSocket()
     factory = KafkaServerFactory(
-        router.served, router, SharedResources(reactor), coalesced_router=router.serve_coalesced
+        router.served,
+        router,
+        SharedResources(reactor),
+        coalesced_router=router.serve_coalesced,
+        repeated_router=router.serve_repeated,
     )
     protocol: Any = factory.buildProtocol(IPv4Address("TCP", "127.0.0.1", 1))
     transport = ServerTransport(sock, protocol, ("127.0.0.1", 1), ServerPort(0, factory), 1, reactor)
@@ -122,6 +143,15 @@ def main() -> None:
         for requests in (1, 16):
             sock.received = frame * requests
             print(f"produce 100 B, {requests:2} in a read  {quickest(transport, requests):5.1f} µs")
+    with tempfile.TemporaryDirectory() as root:
+        log = a_log(root, reactor)
+        for _ in range(6000):
+            append_as_leader(log, wire.record_batch(3, 1000).data, 0)
+        transport, sock = connection(log, reactor)
+        fetch = wire.fetch_request("bench", [0], partition_max_bytes=4096)
+        # The entry begins with the partition and a leader's epoch.
+        sock.received, sock.offset_at, sock.last = fetch.data, fetch.entries_at + 8, 3 * 5000
+        print(f"fetch of 4 KB              {quickest(transport, 1):5.1f} µs")
         if not log.log_end_offset or not sock.sent:
             sys.exit("nothing was written or answered")
 

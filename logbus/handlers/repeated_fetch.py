@@ -75,9 +75,11 @@ class RepeatedFetches:
 
     def fetch(self, context: RequestContext, request: RepeatedFetch) -> Parts | Deferred[Parts] | None:
         """The encoded response, or a Deferred of it; None, without any effect: the request must be decoded."""
-        if self._quotas.fetch.is_active or self._contexts.sessions.dirty_count(request.session_id) >= MANY_PARTITIONS:
+        template, contexts, session_id = request.template, self._contexts, request.session_id
+        if self._quotas.fetch.is_active or (
+            session_id and contexts.sessions.dirty_count(session_id) >= MANY_PARTITIONS
+        ):
             return None
-        template, contexts = request.template, self._contexts
         prepared: _Prepared = template.prepared or self._prepare(template)
         topic = template.topic
         if prepared.topic_id is not None and not (topic := contexts.topic_name(prepared.topic_id)):
@@ -99,10 +101,10 @@ class RepeatedFetches:
             topic_key=template.topic_key,
         )
         session: FetchSession | None = None
-        if request.session_id:
+        if session_id:
             try:
                 session = contexts.resume(
-                    request.session_id, request.session_epoch, (partition,), by_id=version >= TOPIC_ID_VERSION
+                    session_id, request.session_epoch, (partition,), by_id=version >= TOPIC_ID_VERSION
                 )
             except ApiError as e:
                 self._errors.count(FETCH, e.code)

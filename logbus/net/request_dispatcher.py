@@ -32,7 +32,7 @@ from logbus.quotas.quota_managers import QuotaManagers
 from logbus.records.file_slice import Parts
 from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request, ServerConnection
-from logbus.wire.fetch_template import FETCH, FetchTemplateCache, RepeatedFetch
+from logbus.wire.fetch_template import FETCH, FetchTemplate, FetchTemplateCache, RepeatedFetch
 from logbus.wire.frame_buffer import PREFIX, FrameBuffer
 from logbus.wire.message_release import arrays_of, release_in_steps
 from logbus.wire.request_template import CoalescedProduce, RequestTemplate, TemplateCache
@@ -123,6 +123,8 @@ class RequestDispatcher:
     # None until a Produce request was recognized as one that will be repeated.
     _coalesced_router: CoalescedProduceRouter | None = field(default=None, init=False)
     _template: RequestTemplate | None = field(default=None, init=False)
+    # Of the last Fetch that was recognized.
+    _fetch_template: FetchTemplate | None = field(default=None, init=False)
     _blocker: ResponseSlot | None = field(default=None, init=False)
     # A Produce that waits before it is served, for what, when it was received, since when it waits, and the small
     # requests served until then.
@@ -329,7 +331,12 @@ class RequestDispatcher:
 
     def _recognize(self, frame: memoryview) -> RepeatedFetch | None:
         """The Fetch in a frame, if it repeats an earlier one."""
-        return self._routing.fetch_templates.recognize(frame) if self._fetches_repeat else None
+        if not self._fetches_repeat:
+            return None
+        fetch = self._routing.fetch_templates.recognize(frame, self._fetch_template)
+        if fetch is not None:
+            self._fetch_template = fetch.template
+        return fetch
 
     def _learn(self, request: Request, frame: memoryview) -> RepeatedFetch | None:
         """Remember a Fetch, so that it is recognized from now on; None: it is none that will be repeated."""

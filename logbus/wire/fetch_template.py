@@ -85,6 +85,8 @@ class FetchTemplate:
         "_before_session",
         "_before_topic",
         "_pack",
+        "_places",
+        "_repeated",
         "_tag",
         "_tail",
         "api_version",
@@ -98,8 +100,10 @@ class FetchTemplate:
         "topic_key",
     )
 
-    def __init__(self, request: Request, client_id: str) -> None:
+    def __init__(self, request: Request, client_id: str, frame: memoryview, layout: _Layout) -> None:
         message: FetchRequest = request.message
+        self._places = layout
+        self._repeated = _pieces(frame, layout)
         topic = message.topics[0]
         version = self.api_version = request.api_version
         self.client_id = client_id
@@ -124,6 +128,17 @@ class FetchTemplate:
         after = zeros[at + width : len(zeros) - len(self._tail) - (1 if flexible else 4)]
         self._after = after
         self._pack = Struct(f">{width // 8}q{len(after)}s").pack
+
+    def request(self, frame: memoryview) -> RepeatedFetch | None:
+        """The request in a frame, if it differs in the numbers only, and neither opens nor closes a session."""
+        session, place = self._places
+        if _pieces(frame, self._places) != self._repeated:
+            return None
+        session_id, epoch = _read_session(frame, session) if session else (0, -1)
+        offset = _read_offset(frame, place)[0]
+        if offset < 0 or not _continues(session_id, epoch):
+            return None
+        return RepeatedFetch(self, _read_head(frame)[1], session_id, epoch, offset)
 
     def _example(self, number: int) -> bytes:
         data = PartitionData(
@@ -153,6 +168,8 @@ class FetchTemplate:
         numbers += uvarint(length + 1) if self._tail else _pack_length(length)
         if records is None:
             return [numbers + self._tail]
+        if records.data is not None:
+            return [b"".join((numbers, records.data, self._tail))]
         return [numbers, records, self._tail] if self._tail else [numbers, records]
 
     def response(self, correlation_id: int, session_id: int, found: Parts, size: int) -> Parts:
@@ -203,7 +220,7 @@ class FetchTemplateCache:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int, bytes], FetchTemplate] = {}
+        self._known: dict[tuple[_Layout, tuple[bytes, bytes, bytes]], FetchTemplate] = {}
 
     def learn(self, request: Request, frame: memoryview) -> bool:
         """Add the template of a decoded Fetch request, if it is a usual one; returns whether it is."""
@@ -233,22 +250,22 @@ class FetchTemplateCache:
             return False
         if len(self._known) >= MAX_TEMPLATES:
             self._known.clear()
-        self._known[_key(frame, layout)] = FetchTemplate(request, client_id)
+        self._known[layout, _pieces(frame, layout)] = FetchTemplate(request, client_id, frame, layout)
         return True
 
-    def recognize(self, frame: memoryview) -> RepeatedFetch | None:
-        """The request in a frame, if it matches a template."""
+    def recognize(self, frame: memoryview, last: FetchTemplate | None = None) -> RepeatedFetch | None:
+        """
+        The request in a frame, if it matches a template.
+
+        :param last: what the connection's last one matched, which is looked at first.
+        """
+        if last is not None and (request := last.request(frame)) is not None:
+            return request
         layout = _layout(frame)
         if layout is None:
             return None
-        template = self._known.get(_key(frame, layout))
-        if template is None:
-            return None
-        session_id, epoch = _read_session(frame, layout.session) if layout.session else (0, -1)
-        offset = _read_offset(frame, layout.offset)[0]
-        if offset < 0 or not _continues(session_id, epoch):
-            return None
-        return RepeatedFetch(template, _read_head(frame)[1], session_id, epoch, offset)
+        template = self._known.get((layout, _pieces(frame, layout)))
+        return None if template is None else template.request(frame)
 
 
 def _continues(session_id: int, epoch: int) -> bool:
@@ -256,12 +273,13 @@ def _continues(session_id: int, epoch: int) -> bool:
     return epoch > 0 if session_id else epoch == -1
 
 
-def _key(frame: memoryview, layout: _Layout) -> tuple[int, int, bytes]:
-    """All bytes but those of the numbers."""
+def _pieces(frame: memoryview, layout: _Layout) -> tuple[bytes, bytes, bytes]:
+    """All bytes but those of the numbers: up to the first, between them, and behind them."""
     session, offset = layout
+    data = bytes(frame)
     end = session or offset
     begin = session + _SESSION if session else offset
-    return session, offset, b"".join((frame[:4], frame[_AFTER_ID:end], frame[begin:offset], frame[offset + _OFFSET :]))
+    return data[:4] + data[_AFTER_ID:end], data[begin:offset], data[offset + _OFFSET :]
 
 
 def _layout(frame: memoryview) -> _Layout | None:

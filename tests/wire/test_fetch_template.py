@@ -51,9 +51,13 @@ class FetchTemplateTests(SynchronousTestCase):
         return known
 
     def found(self, known: FetchTemplateCache, data: memoryview) -> RepeatedFetch:
-        """The request, which is known."""
+        """The request, which is known; as its connection's next one, too."""
         request = known.recognize(data)
         assert request is not None
+        again = known.recognize(data, request.template)
+        assert again is not None
+        for name in RepeatedFetch.__slots__:
+            self.assertEqual(getattr(again, name), getattr(request, name))
         return request
 
     @given(st.integers(FIRST, LAST), st.text(max_size=20), st.text(min_size=1, max_size=30), st.integers(0, 1), NUMBERS)
@@ -84,6 +88,7 @@ class FetchTemplateTests(SynchronousTestCase):
         for version in range(FIRST, LAST + 1):
             data = frame(fetch(version, 7), version)
             known = self.learned(data)
+            last = self.found(known, data).template
             same = frame(fetch(version, ~7), version, ~1)
             if version >= 7:
                 same = frame(fetch(version, ~7, session_id=~0, session_epoch=~-1), version, ~1)
@@ -93,16 +98,19 @@ class FetchTemplateTests(SynchronousTestCase):
                 numbers = data[at] != same[at]
                 if not numbers:
                     self.assertIs(known.recognize(changed), None, (version, at))
+                    self.assertIs(known.recognize(changed, last), None, (version, at))
             self.assertIsNot(known.recognize(data), None)
             for cut in range(len(data)):
-                self.assertIs(known.recognize(data[:cut]), None)
-            self.assertIs(known.recognize(memoryview(bytes(data) + b"\0")), None)
+                self.assertIs(known.recognize(data[:cut], last), None)
+            self.assertIs(known.recognize(memoryview(bytes(data) + b"\0"), last), None)
 
     @given(st.binary(max_size=80), st.integers(0, 20), st.integers(0, 3))
     def test_garbage(self, data: bytes, version: int, key: int) -> None:
         """Whatever comes is not recognized, and does no harm."""
         head = key.to_bytes(2, "big") + version.to_bytes(2, "big")
-        self.assertIs(self.learned(frame(fetch(12), 12)).recognize(memoryview(head + data)), None)
+        usual = frame(fetch(12), 12)
+        known = self.learned(usual)
+        self.assertIs(known.recognize(memoryview(head + data), self.found(known, usual).template), None)
 
     def test_not_learned(self) -> None:
         """Unusual requests: of followers, of no or two partitions, with a null client id or an unusual encoding."""
@@ -161,5 +169,13 @@ class FetchTemplateTests(SynchronousTestCase):
         found = template.found(high_watermark, stable, start, records)
         parts = template.response(77, session_id, found, total_length(found))
         self.assertEqual(parts, expected)
+        if records is not None and records.length < 1000:
+            # Those that were read already go out as one piece.
+            data = memoryview(b"x" * records.length)
+            [whole] = template.found(high_watermark, stable, start, FileSlice(io.BytesIO(), 5, records.length, data))
+            self.assertEqual(
+                template.response(77, session_id, [whole], len(whole)),
+                [b"".join(bytes(data) if isinstance(part, FileSlice) else part for part in expected)],
+            )
         head = 9 if version >= FLEXIBLE else 8
         self.assertEqual(template.unusual(77, message), [expected[0][:head], expected[0][head:], *expected[1:]])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from typing import cast
+from typing import Any
 
 from attrs import define, field
 
@@ -60,7 +60,7 @@ class PageCache:
         :raises OSError: the bytes cannot be read.
         """
         if self.can_tell:
-            data = bytearray(length)
+            data: Any = bytearray(length)
             try:
                 count = os.preadv(fd, (data,), position, _NOWAIT)
             except OSError as error:
@@ -73,7 +73,7 @@ class PageCache:
                     return None
                 del data[count:]
                 # It serves as bytes do: it is read, and not kept. A copy would take as long as the read.
-                return cast(bytes, data)
+                return data  # type: ignore[no-any-return]
         return os.pread(fd, length, position)
 
 
