@@ -39,6 +39,9 @@ _SYNCS = 16
 _IDLE = 0.01
 """Seconds that an open transaction waits for more records when all that there was is copied."""
 
+_SLOW = 10.0
+"""Seconds beyond its time after which it is said that a transaction does not end."""
+
 _LASTING = frozenset(
     {
         *ADVICE,
@@ -138,6 +141,7 @@ class CopySession:
         if fetched is None:
             return
         passed: dict[TopicPartition, int] = {}
+        watching = clock.callLater(self.options.interval + _SLOW, self._say_slow)
         try:
             size = await self._transact(fetched, began, passed)
         except (CopyFailed, TransactionAborted) as e:
@@ -149,11 +153,21 @@ class CopySession:
                 self.status.problem("transactions", f"a transaction was aborted, and is tried again: {why or e}")
             await sleep(clock, self.target.backoff.before(self._failures))
             return
+        finally:
+            if watching.active():
+                watching.cancel()
         self._failures = 0
         self.status.solved("transactions")
         self.status.solved("session")
         if self.options.rate is not None:
             await self._pause(began + size / self.options.rate - clock.seconds())
+
+    def _say_slow(self) -> None:
+        self.status.problem(
+            "transactions",
+            f"the target {self.options.target} has not taken the records of a transaction for {_SLOW:g} s: it is away, "
+            "full, or slow; still trying",
+        )
 
     async def _transact(self, fetched: Fetched | None, began: float, passed: dict[TopicPartition, int]) -> int:
         """

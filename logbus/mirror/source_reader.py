@@ -110,6 +110,9 @@ class SourceReader:
             position = self._beginning(each)
             if position is not None:
                 new[each] = position
+            else:
+                # What is read of it now are records of another topic.
+                self._fetcher.remove([each])
         gone = present - set(partitions)
         self._fetcher.remove(gone)
         for each in gone:

@@ -163,7 +163,14 @@ class TopicSync:
                 changes[Resource(ResourceType.TOPIC, copy)] = change
             else:
                 self.status.solved(f"settings of {copy}")
-        for resource, error in (await admin.alter_configs(changes)).items() if changes else ():
+        try:
+            answers = await admin.alter_configs(changes) if changes else {}
+        except ApiError as e:
+            if e.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            self.status.problem("settings", f"changes of settings are not copied: {e}; --no-sync-settings leaves them")
+            return
+        for resource, error in answers.items():
             if error is None:
                 self.status.solved(f"settings of {resource.name}")
                 what = ", ".join(f"{name}={value}" for name, value in changes[resource].items())

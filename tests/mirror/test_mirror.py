@@ -228,6 +228,20 @@ class TopicTests(MirrorCase):
         self.settle(15)
         self.assertEqual(self.values("b", "a.orders"), [b"new"] * 20)
 
+    def test_topic_created_anew_and_noticed_first(self) -> None:
+        """Nothing of the new topic is copied, either, if that is noticed before it has records."""
+        self.create("a", "orders")
+        self.send("a", "orders", NUMBERS[:10])
+        mirror = self.mirror("a", "b", refresh_interval=1.0)
+        self.settle(3)
+        self.result(AdminClient(self.clients["a"]).delete_topics(["orders"]))
+        self.create("a", "orders")
+        self.settle(5)
+        self.assertEqual(self.lines(mirror, "delete a.orders at the target"), 1)
+        self.send("a", "orders", [b"new"] * 20)
+        self.settle(5)
+        self.assertEqual(self.values("b", "a.orders"), NUMBERS[:10])
+
     def test_copy_created_anew(self) -> None:
         """A copy that was deleted at the target is made from the beginning."""
         self.create("a", "orders")

@@ -24,6 +24,10 @@ from logbus.wire.messages.configs import (
     IncrementalAlterConfigsResponse,
 )
 
+_DESCRIBE_CONFIGS = 32
+_DOCUMENTED = 3
+"""The version from which on settings are explained."""
+
 
 class ResourceType(IntEnum):
     """The types of resources that have settings."""
@@ -161,7 +165,8 @@ class ConfigAdmin:
                     DescribeConfigsResource(resource_type=each.type, resource_name=each.name, configuration_keys=names)
                     for each in group
                 ],
-                include_documentation=names is None,
+                # Brokers before Kafka 2.6 do not send it.
+                include_documentation=names is None and channel.version(_DESCRIBE_CONFIGS) >= _DOCUMENTED,
                 include_synonyms=synonyms,
             )
             response: DescribeConfigsResponse = await channel.request(request)
