@@ -37,6 +37,7 @@ Used by these:
 * :mod:`~logbus.testing.network_proxy`: a network between brokers that can be cut.
 * :mod:`~logbus.testing.zookeeper_view`: reads ZooKeeper, and waits for changes there.
 * :mod:`~logbus.testing.zookeeper_copy`: copies what a cluster has in ZooKeeper.
+* :mod:`~logbus.testing.arguments`: checks what tests give brokers and clusters.
 * :mod:`~logbus.testing.placement`: where a broker listens, and what it tells its clients.
 * :mod:`~logbus.testing.held_ports`: ports that stay a test's own.
 * :mod:`~logbus.testing.closable`: what a test starts and closes in a ``with`` block.

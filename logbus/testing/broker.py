@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, Self
 
+from logbus.testing.arguments import broker_arguments, not_placed
 from logbus.testing.broker_process import BrokerFailed, BrokerProcess
 from logbus.testing.broker_thread import BrokerThread
 from logbus.testing.closable import Closable
@@ -95,11 +96,15 @@ class Broker(Inspected, Controlled, Logged, Closable):
         timeout: float = 120.0,
     ) -> None:
         super().__init__()
+        broker_arguments(users, data_dir, timeout, as_version, in_process=in_process, controlled=controlled)
+        if placement is not None and not isinstance(placement, Placement):
+            raise TypeError(f"placement: {placement!r} is none: expected Placement(...), of logbus.testing.placement")
         if as_version is not None:
             release_table(as_version)
         self.as_version = as_version
         self.placement = placement or Placement()
         self.config: dict[str, Setting] = {**TEST_CONFIG, **_logins(users or {}), **as_texts(config or {})}
+        not_placed(self.config)
         self.in_process = in_process and self.config.get("workers", "1") == "1"
         self.controlled = controlled or self.in_process
         self.timeout = timeout

@@ -29,6 +29,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
+from logbus.client import validators as check
+from logbus.testing.arguments import cluster_arguments
 from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
 from logbus.testing.broker_process import BrokerFailed, BrokerProcess, local_listener
 from logbus.testing.closable import Closable
@@ -183,8 +185,8 @@ class Cluster(ClusterRoles[ClusterBroker], Inspected, Closable):
         data_dir: str | Path | None = None,
         timeout: float = 120.0,
     ) -> None:
-        if racks is not None and len(racks) != brokers:
-            raise ValueError(f"{len(racks)} racks for {brokers} brokers")
+        cluster_arguments(brokers, racks, timeout)
+        check.integer("zookeepers", zookeepers, 1, 9)
         self.timeout = timeout
         self._resets = 0
         self._closed = False

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from logbus.client import validators as check
 from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.control.channel_lines import ControlAddress
 from logbus.testing.disk_filling import DiskFilling, FullDisk
@@ -112,7 +113,9 @@ class Controlled(ABC):
         with the same id.
 
         :raise ApiError: it could not.
+        :raise InvalidOption: this is no id.
         """
+        check.text("transactional_id", transactional_id)
         self.admin.run(lambda client: client.terminate_transaction(transactional_id))
 
     def force_rebalance(self, group_id: str) -> None:
@@ -121,6 +124,7 @@ class Controlled(ABC):
 
         :raise BrokerFailed: it has no such group with members, does not run, or was made with ``controlled=False``.
         """
+        check.text("group_id", group_id)
         self._require_running("force_rebalance")
         done = False
         if self._channel is not None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from logbus.client import validators as check
 from logbus.testing.inspector import Inspector
 from logbus.testing.reactor_thread import ReactorThread
 
@@ -65,6 +66,7 @@ class Inspected(ABC):
         :param last: only those of so many last offsets of each partition.
         """
         __tracebackhide__ = True
+        check.text("topic", topic)
         from logbus.testing.topic_reader import read_topic
 
         return self._inspector().run(lambda cluster: read_topic(cluster, topic, isolation, partition, last), timeout)
@@ -97,6 +99,8 @@ class Inspected(ABC):
         :raise WaitTimedOut: there were fewer.
         """
         __tracebackhide__ = True
+        check.text("topic", topic)
+        check.integer("count", count, 0)
         from logbus.testing.topic_reader import wait_readable
 
         return self._inspector().run(

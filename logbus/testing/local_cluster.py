@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from logbus.metastore.tree import Row, Tree
+from logbus.testing.arguments import cluster_arguments
 from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
 from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.broker_thread import BrokerThread
@@ -160,10 +161,7 @@ class LocalCluster(ClusterRoles[LocalBroker], Inspected, Closable):
     ) -> None:
         from logbus.metastore.memory_store import MemoryEnsemble
 
-        if isinstance(brokers, bool) or not isinstance(brokers, int) or brokers < 1:
-            raise ValueError(f"brokers={brokers!r}: expected a number from 1 on")
-        if racks is not None and len(racks) != brokers:
-            raise ValueError(f"{len(racks)} racks for {brokers} brokers")
+        cluster_arguments(brokers, racks, timeout)
         given = as_texts(config or {})
         for name in ("broker.id", "workers", "zookeeper.connect"):
             if name in given:

@@ -115,9 +115,9 @@ def test_a_wait_that_times_out(cluster: LocalCluster) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"brokers": 0}, "brokers=0: expected a number from 1 on"),
-        ({"brokers": "3"}, "brokers='3': expected a number from 1 on"),
-        ({"racks": ["a"]}, "1 racks for 3 brokers"),
+        ({"brokers": 0}, "brokers is 0; it is an integer from 1 to 100"),
+        ({"brokers": "3"}, "brokers is '3'; it is an integer from 1 to 100"),
+        ({"racks": ["a"]}, "racks has 1 racks for 3 brokers"),
         ({"config": {"broker.id": 7}}, "broker.id is not for a cluster in one process"),
     ],
 )

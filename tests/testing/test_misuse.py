@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from logbus.testing import Broker, BrokerFailed, LocalCluster
+from logbus.testing import Broker, BrokerFailed, Cluster, LocalCluster
 
 SECONDS = 60
 
@@ -168,3 +170,52 @@ def test_time_is_up_while_it_imports(tmp_path: Path) -> None:
     assert line.startswith("the broker was not ready after 0.05 s")
     assert done.stderr == ""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"users": "bob"}, "users is 'bob'; it is a dict of passwords by name, such as {'bob': 'secret'}"),
+        ({"users": {"bob": None}}, "users: the password of bob is None; it is a text"),
+        ({"timeout": "1m"}, "timeout is '1m'; it is a number of seconds, more than 0"),
+        ({"timeout": 0}, "timeout is 0; it is a number of seconds, more than 0"),
+        ({"data_dir": 3}, "data_dir is 3; it is a path, or None"),
+        ({"as_version": 3.9}, "as_version is 3.9; it is a text such as '3.9', or None"),
+        ({"in_process": "no"}, "in_process is 'no'; it can be True or False"),
+        ({"controlled": None}, "controlled is None; it can be True or False"),
+        ({"placement": "x"}, "placement: 'x' is none: expected Placement(...), of logbus.testing.placement"),
+        ({"config": {"listeners": "A://:1"}}, "config: listeners is not for a broker of tests"),
+    ],
+)
+def test_wrong_arguments(options: dict[str, Any], words: str) -> None:
+    """Nothing is made of them."""
+    with pytest.raises((TypeError, ValueError)) as refusal:
+        Broker(**options)
+    assert words in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"brokers": -1}, "brokers is -1; it is an integer from 1 to 100"),
+        ({"zookeepers": "3"}, "zookeepers is '3'; it is an integer from 1 to 9"),
+        ({"brokers": 1, "racks": "a"}, "racks is 'a'; it is a list with the rack of each broker"),
+    ],
+)
+def test_wrong_clusters(options: dict[str, Any], words: str) -> None:
+    """The same of clusters of processes."""
+    with pytest.raises(ValueError, match=re.escape(words)):
+        Cluster(**options)
+
+
+def test_wrong_questions(broker: Broker) -> None:
+    """What a test asks for is checked before it is sent."""
+    for call, words in (
+        (lambda: broker.read(3), "topic is 3"),  # type: ignore[arg-type]
+        (lambda: broker.wait_readable("t", -3), "count is -3"),
+        (lambda: broker.fence_producer(3), "transactional_id is 3"),  # type: ignore[arg-type]
+        (lambda: broker.force_rebalance(""), "group_id is ''"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
