@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from logbus.testing.broker_process import BrokerFailed
+
+LEAST_ROOM = 1 << 20
+"""Bytes without which a broker would not start; it would wait for room."""
 
 
 def temporary_directory(prefix: str) -> Path:
@@ -19,6 +24,10 @@ def temporary_directory(prefix: str) -> Path:
     except OSError as e:
         # None of the usual ones can be written: full, read-only or missing.
         raise BrokerFailed(f"no temporary directory: {e.strerror}; set TMPDIR") from None
+    with suppress(OSError):
+        left = shutil.disk_usage(place).free
+        if left < LEAST_ROOM:
+            raise BrokerFailed(f"{place} has room for {left >> 10} KiB, too little for a broker: set TMPDIR")
     try:
         return Path(tempfile.mkdtemp(prefix=prefix, dir=place))
     except OSError as e:

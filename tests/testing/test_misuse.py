@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -170,6 +171,14 @@ def test_time_is_up_while_it_imports(tmp_path: Path) -> None:
     assert line.startswith("the broker was not ready after 0.05 s")
     assert done.stderr == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A temporary directory that is almost full is told at once; a broker would wait for room."""
+    usage = shutil.disk_usage(tempfile.gettempdir())
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=40_000))
+    refused(Broker, "has room for 39 KiB, too little for a broker: set TMPDIR")
+    refused(lambda: LocalCluster(1), "has room for 39 KiB")
 
 
 @pytest.mark.parametrize(
