@@ -5,7 +5,8 @@ Measures what a mirror copies a second, beside one consumer and one producer, an
 
 Both clusters are one logbus broker each. Records have 1 KB; librdkafka wrote them in batches of ``--batch-bytes``.
 The pair is a loop of librdkafka's consumer and producer in one process, which neither keeps its place in the source nor
-writes in transactions. Everything runs on this machine, so all take their share of it.
+writes in transactions. The mirrors are measured while they run, from a fifth of the records on until all are there, so
+that their start, which is slow for a JVM, does not count. Everything runs on this machine, so all take their share.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from attrs import frozen
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -29,6 +31,8 @@ from benchmarks.compare.systems import Logbus, Running, start
 RECORD = os.urandom(500) + bytes(500)
 PARTITIONS = 4
 SECONDS = 300
+FROM = 0.2
+"""The share of the records from which on a mirror is measured."""
 CACHE = Path(os.environ.get("LOGBUS_JARS", "~/.cache/logbus-benchmarks")).expanduser()
 
 
@@ -72,22 +76,65 @@ def pair(source: str, target: str, count: int) -> None:
     consumer.close()
 
 
-def mirror(source: str, target: str, count: int) -> None:
-    """``logbus mirror``."""
-    command = ["mirror", "--from", source, "--from-name", "a", "--to", target, "--to-name", "b", "--until-end"]
-    done = subprocess.run(
-        [Path(sys.executable).with_name("logbus"), *command],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-    assert f"copied {count} records" in done.stdout, done.stdout
-    print(done.stdout, end="")
+@frozen
+class Pace:
+    """
+    How fast a mirror is, once it runs.
+
+    :ivar rate: records a second.
+    :ivar cpu: seconds of CPU of its process for each of these seconds.
+    """
+
+    rate: float
+    cpu: float
 
 
-def mirror_maker(source: str, target: str, count: int, directory: Path) -> None:
-    """MirrorMaker 2 with its defaults, until the target has all records."""
+def cpu_seconds(pid: int) -> float:
+    """What a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def paced(command: Sequence[str | Path], target: str, topic: str, count: int, log: Path) -> Pace:
+    """Run a mirror until the target has all records; its pace from :data:`FROM` of them on."""
+    with log.open("w") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+    watcher = Consumer({"bootstrap.servers": target, "group.id": "watcher"})
+    first: tuple[float, int, float] | None = None
+    ends = 0
+    try:
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline and process.poll() is None:
+            try:
+                partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+                ends = sum(watcher.get_watermark_offsets(each, 10, cached=False)[1] for each in partitions)
+            except KafkaException:
+                ends = 0  # There is no such topic yet.
+            now, cpu = time.monotonic(), cpu_seconds(process.pid)
+            if first is None and ends >= FROM * count:
+                first = now, ends, cpu
+            if ends >= count:
+                assert first is not None
+                began, had, used = first
+                if had >= (1 + FROM) / 2 * count:
+                    raise SystemExit(f"{topic}: {had} of {count} records came at once; take more --megabytes")
+                return Pace((ends - had) / (now - began), (cpu - used) / (now - began))
+            time.sleep(0.05)
+        raise SystemExit(f"{topic}: {ends} of {count} records were copied: {log}\n{log.read_text()[-2000:]}")
+    finally:
+        process.kill()
+        process.wait()
+        watcher.close()
+
+
+def mirror(source: str, target: str, name: str) -> list[str | Path]:
+    """The command of ``logbus mirror``, as it runs all the time."""
+    sides = ["--from", source, "--from-name", name, "--to", target, "--to-name", "b", "--topics", "orders"]
+    return [Path(sys.executable).with_name("logbus"), "mirror", *sides]
+
+
+def mirror_maker(source: str, target: str, directory: Path) -> list[str | Path]:
+    """The command of MirrorMaker 2 with its defaults."""
     jars = mirror_maker_jars(KAFKA_VERSION, CACHE)
     properties = directory / "mm2.properties"
     properties.write_text(
@@ -97,35 +144,21 @@ def mirror_maker(source: str, target: str, count: int, directory: Path) -> None:
         "offset.storage.replication.factor=1\nstatus.storage.replication.factor=1\n"
         "config.storage.replication.factor=1\ntasks.max=2\ndedicated.mode.enable.internal.rest=false\n"
     )
-    log = (directory / "mm2.log").open("w")
-    command = ["java", "-Xmx1g", "-cp", f"{jars}/*", "org.apache.kafka.connect.mirror.MirrorMaker", str(properties)]
-    process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-    watcher = Consumer({"bootstrap.servers": target, "group.id": "watcher"})
-    try:
-        deadline = time.monotonic() + SECONDS
-        while time.monotonic() < deadline and process.poll() is None:
-            ends = 0
-            for number in range(PARTITIONS):
-                try:
-                    ends += watcher.get_watermark_offsets(TopicPartition("mm.orders", number), 10, cached=False)[1]
-                except Exception:
-                    break
-            if ends >= count:
-                return
-            time.sleep(0.1)
-        raise SystemExit(f"MirrorMaker copied {ends} of {count} records: {directory / 'mm2.log'}")
-    finally:
-        process.kill()
-        process.wait()
-        watcher.close()
-        log.close()
+    return ["java", "-Xmx1g", "-cp", f"{jars}/*", "org.apache.kafka.connect.mirror.MirrorMaker", properties]
 
 
-def timed(what: str, megabytes: float, work: Callable[[], None], waited: float = 0.0) -> float:
+def shown(what: str, pace: Pace) -> float:
+    """Print a pace; returns megabytes a second."""
+    megabytes = pace.rate * len(RECORD) / 1e6
+    print(f"{what:<32} {megabytes:7.1f} MB/s  {pace.cpu:5.2f} CPUs  {megabytes / pace.cpu:6.1f} MB/s a CPU", flush=True)
+    return megabytes
+
+
+def timed(what: str, megabytes: float, work: Callable[[], None]) -> float:
     """Print how fast something is; returns megabytes a second."""
     began = time.perf_counter()
     work()
-    seconds = time.perf_counter() - began - waited
+    seconds = time.perf_counter() - began
     print(f"{what:<32} {megabytes / seconds:7.1f} MB/s  {seconds:6.1f} s", flush=True)
     return megabytes / seconds
 
@@ -144,14 +177,12 @@ def main() -> None:
         try:
             fill(source, count, options.batch_bytes)
             reached = timed("a consumer and a producer", options.megabytes, lambda: pair(source, target, count))
-            ours = timed("logbus mirror, with its start", options.megabytes, lambda: mirror(source, target, count))
+            log = Path(home) / "mirror.log"
+            ours = shown("logbus mirror", paced(mirror(source, target, "a"), target, "a.orders", count, log))
             print(f"the mirror reaches {ours / reached:.0%} of the pair")
             if not options.no_mirror_maker:
-                theirs = timed(
-                    "MirrorMaker 2, with its start",
-                    options.megabytes,
-                    lambda: mirror_maker(source, target, count, Path(home)),
-                )
+                command = mirror_maker(source, target, Path(home))
+                theirs = shown("MirrorMaker 2", paced(command, target, "mm.orders", count, log))
                 print(f"the mirror reaches {ours / theirs:.0%} of MirrorMaker 2")
         finally:
             for each in brokers:
