@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,12 @@ def send_small(port: int, rate: float) -> None:
     import threading
 
     over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+
+    def wait() -> None:
+        sys.stdin.read()
+        over.set()
+
+    threading.Thread(target=wait, daemon=True).start()
     request, buffer = wire.produce_request(SMALL, {0: wire.record_batch(1, 1000)}, 1), bytearray(4096)
     found = []
     with socket.create_connection(("127.0.0.1", port)) as sock:
@@ -130,7 +136,7 @@ def main() -> None:
                 if options.no_cleaner:
                     time.sleep(2)
                 else:
-                    wait_until(lambda before=before: cleaned(directory) != before, "a cleaning", 60)
+                    wait_until(partial(is_after, directory, before), "a cleaning", 60)
                 spans.append((begun, time.monotonic()))
                 admin.set_topic(COMPACTED, **{"min.cleanable.dirty.ratio": "1.0"})
                 time.sleep(max(2, spans[-1][1] - spans[-1][0]))
@@ -144,6 +150,11 @@ def main() -> None:
         print(f"cleanings of {sum(high - low for low, high in spans) / len(spans):.1f} s")
         print(f"without: {len(beside)} requests, ms: {quantiles(beside)}")
         print(f"during:  {len(during)} requests, ms: {quantiles(during)}", flush=True)
+
+
+def is_after(directory: Path, before: bytes) -> bool:
+    """Whether there was a cleaning since."""
+    return cleaned(directory) != before
 
 
 def cleaned(directory: Path) -> bytes:

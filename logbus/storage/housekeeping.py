@@ -7,7 +7,7 @@ An idle log costs a glance at each retention check; all other work is requested 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from operator import length_hint
 
 from attrs import define, field
@@ -32,6 +32,10 @@ _SECONDS_PER_TURN = 0.005
 """the time after which others have their turn: an idle log costs a glance, one with expired segments a new file."""
 _SECONDS_WHILE_CROWDED = 0.02
 """Delay after a log that lost segments while more files are open than should be: syncs are to catch up."""
+_SEGMENTS_PER_TURN = 100
+"""Segments of one log that are deleted in one turn: the files of each are renamed."""
+_FILES_PER_OPERATION = 100
+"""Files that the background thread removes before others have their turn."""
 _TREES_PER_TURN = 200
 """Directories whose removal is begun in one turn."""
 _CHECKPOINT_DELAY_MS = 1000
@@ -135,9 +139,10 @@ class Housekeeping:
         self.timers.call_later(log.config.file_delete_delay_ms / 1000, lambda: self._remove(log.disk, paths))
 
     def _remove(self, disk: IDisk, paths: list[str]) -> None:
-        for path in paths:
+        for begin in range(0, len(paths), _FILES_PER_OPERATION):
             if disk.failure is None:
-                self._watch(disk.submit(IOPool.BACKGROUND, disk.unlink, path), "deletion")
+                removed = paths[begin : begin + _FILES_PER_OPERATION]
+                self._watch(disk.submit(IOPool.BACKGROUND, _unlink_all, disk, removed), "deletion")
 
     def remove_trees_later(self, disk: IDisk, paths: list[str], delay_ms: int) -> None:
         """Remove whole directories after a while."""
@@ -195,16 +200,20 @@ class Housekeeping:
         now_ms = self.steady_now_ms()
         logs = [log for directory in self._directories if directory.is_online for log in directory.logs.values()]
         turns = iter(logs)
+        unfinished: list[Log] = []
 
         def turn() -> None:
             ends, delay = self._clock.seconds() + _SECONDS_PER_TURN, 0.0
-            for log in islice(turns, _LOGS_PER_TURN):
-                if self._delete_expired(log, now_ms) and log.files.is_crowded:
+            for log in chain((unfinished.pop(),) if unfinished else (), islice(turns, _LOGS_PER_TURN)):
+                count = self._delete_expired(log, now_ms)
+                if count == _SEGMENTS_PER_TURN:
+                    unfinished.append(log)
+                if count and log.files.is_crowded:
                     delay = _SECONDS_WHILE_CROWDED
                     break
-                if self._clock.seconds() > ends:
+                if unfinished or self._clock.seconds() > ends:
                     break
-            if self._running and length_hint(turns):
+            if self._running and (unfinished or length_hint(turns)):
                 self.timers.call_later(delay, turn)
 
         turn()
@@ -215,7 +224,7 @@ class Housekeeping:
             return 0
         try:
             log.high_watermark = self._high_watermark_of(log)
-            return delete_expired(log, self._policy, now_ms)
+            return delete_expired(log, self._policy, now_ms, _SEGMENTS_PER_TURN)
         except (ApiError, StorageError) as error:
             self._log.warn("{partition}: retention failed: {error}", partition=log.partition, error=str(error))
             return 0
@@ -267,3 +276,9 @@ class Housekeeping:
             self._refused.discard(what)
 
         work.addCallbacks(done, failed)
+
+
+def _unlink_all(disk: IDisk, paths: Sequence[str]) -> None:
+    """Remove files. Runs in an I/O thread; those that are left after an error are removed at the next start."""
+    for path in paths:
+        disk.unlink(path)

@@ -6,6 +6,7 @@ Files leave the log at once by a rename, and are removed later, since readers ma
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from twisted.logger import Logger
@@ -29,16 +30,17 @@ ALL_KINDS = (*SEGMENT_KINDS, file_names.SNAPSHOT)
 _log = Logger()
 
 
-def delete_expired(log: Log, policy: IDeletePolicy, now_ms: int) -> int:
+def delete_expired(log: Log, policy: IDeletePolicy, now_ms: int, most: int = sys.maxsize) -> int:
     """
     Remove the oldest segments that a policy selects, but none that reaches the high watermark.
 
-    :returns: the number of segments removed.
+    :param most: segments that are removed at once: renaming the files of a thousand blocks the reactor for 40 ms.
+    :returns: the number of segments removed; if it is ``most``, there may be more.
     :raises ApiError: the active segment must be rolled first, and there is no space for a new one.
     """
     if log.config.remote_storage_enable:
-        return _delete_local(log, policy, now_ms)
-    count = deletable(log, policy, now_ms)
+        return _delete_local(log, policy, now_ms, most)
+    count = min(deletable(log, policy, now_ms), most)
     if not count:
         return 0
     if count == len(log.segments):
@@ -56,7 +58,7 @@ def delete_expired(log: Log, policy: IDeletePolicy, now_ms: int) -> int:
     return count
 
 
-def _delete_local(log: Log, policy: IDeletePolicy, now_ms: int) -> int:
+def _delete_local(log: Log, policy: IDeletePolicy, now_ms: int, most: int) -> int:
     """
     Remove the oldest local segments of a log with remote storage that are there, or before the log start offset. The
     log start offset stays; without its checkpoint a crash would make the first segment the log's start.
@@ -64,7 +66,7 @@ def _delete_local(log: Log, policy: IDeletePolicy, now_ms: int) -> int:
     if not log.is_start_saved:
         return 0
     count = deletable(local_view(log, 0 if log.remote is None else log.remote.copied_end), policy, now_ms)
-    count = min(count, len(log.segments) - 1)
+    count = min(count, len(log.segments) - 1, most)
     if count:
         gone, log.segments = log.segments[:count], log.segments[count:]
         _log.info(

@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from logbus.config.topic_config import TopicConfig
+from logbus.model import TopicPartition
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IDeletePolicy
 from logbus.storage.log import Log
@@ -18,6 +19,7 @@ from logbus.testing.simulation.environment.memory_disk import MemoryDisk, no_spa
 from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_log, a_manager, batch
 
 SIZE = len(batch(b"x"))
+OTHER = TopicPartition("others", 0)
 
 
 def three_segments(**config: Any) -> Log:
@@ -62,6 +64,26 @@ class HousekeepingTests(SynchronousTestCase):
         self.assertTrue(any(name.endswith(".deleted") for name in self.disk.names("orders-0")))
         self.pass_time(61)
         self.assertFalse(any(name.endswith(".deleted") for name in self.disk.names("orders-0")))
+
+    def test_many_segments(self) -> None:
+        """A log loses a hundred segments a turn, and all that are due in the end; other logs go on with theirs."""
+        log = self.managed()
+        other = self.successResultOf(self.manager.create(OTHER, None, log.config))
+        for each in log, other:
+            for _ in range(250):
+                append_as_leader(each, batch(b"x", timestamp=int(NOW_S * 1000)), 0)
+                each.roll()
+            each.high_watermark = each.log_end_offset
+        self.wall += 1200
+        before = len(log.segments)
+        self.manager.housekeeping._believed_at -= 1200
+        self.manager.housekeeping.check_retention()
+        self.assertEqual((len(log.segments), log.log_start_offset > 0), (before - 100, True))
+        self.clock.pump([0] * 10)
+        self.assertEqual([(len(each.segments), each.log_start_offset) for each in (log, other)], [(1, 255), (1, 250)])
+        self.clock.pump([61, 0])
+        for name in "orders-0", "others-0":
+            self.assertFalse(any(file.endswith(".deleted") for file in self.disk.names(name)))
 
     def test_jumping_clock(self) -> None:
         """A wall clock that jumps a month ahead deletes nothing, and is logged once."""
