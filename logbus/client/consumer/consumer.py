@@ -521,13 +521,13 @@ def _group_options(group_id: str | None, client_rack: str | None, options: dict[
 
     :raises TypeError: there is no such option, or no group.
     """
+    unknown = sorted(options.keys() - {each.name for each in fields(GroupOptions)})
+    if unknown:
+        raise TypeError(f"a consumer has no option {', '.join(unknown)}")
     if group_id is None:
         if options:
             raise TypeError(f"without a group_id there is no use for {', '.join(sorted(options))}")
         return None
-    unknown = sorted(options.keys() - {each.name for each in fields(GroupOptions)})
-    if unknown:
-        raise TypeError(f"a consumer has no option {', '.join(unknown)}")
     found = GroupOptions(group_id, **{"client_rack": client_rack, **options})
     from logbus.client.membership.assignors import assignors_by_name
 

@@ -7,6 +7,7 @@ The producer and its buffer:
 * ``producer_options``: ProducerOptions: its options, checked
 * ``producer_record``: ProducerRecord, RecordMetadata, and errors of sending
 * ``record_builder``: RecordBuilder: calls interceptors and serializers
+* ``record_diagnosis``: says what is wrong with a record that cannot be encoded; pure
 * ``buffer_pool``: BufferPool: bounds memory; records that wait for room or for metadata
 * ``backpressure``: Backpressure: makes callers wait
 * ``record_router``: RecordRouter: finds the queue of a record's partition

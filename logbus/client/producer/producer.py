@@ -42,6 +42,7 @@ from logbus.client.producer.producer_record import (
 )
 from logbus.client.producer.record_accumulator import BatchOutcome, ProducerBatch, RecordAccumulator
 from logbus.client.producer.record_builder import RecordBuilder
+from logbus.client.producer.record_diagnosis import diagnosed
 from logbus.client.producer.record_router import RecordRouter
 from logbus.client.producer.sender import Sender
 from logbus.client.serializers import Serializer
@@ -259,13 +260,15 @@ class Producer:
             try:
                 batch, index = self._put(known, value, key, timestamp, partition, headers)
             except Exception as e:
-                self._delivery_reports.refuse(sent, e, RecordMetadata(topic, -1, -1, timestamp))
+                error = diagnosed(e, value, key, partition, timestamp, headers)
+                self._delivery_reports.refuse(sent, error, RecordMetadata(topic, -1, -1, timestamp))
                 return
             batch.wait_for(index, timestamp, sent)
             self._buffer_pool.buffered += PER_SEND
             return
         record = ProducerRecord(topic, value, key, partition, timestamp, headers)
         try:
+            check.text("the topic", topic)
             record = self._record_builder.on_send(record)
             self._check_open()
             self._buffer_pool.take(record, sent)
@@ -430,7 +433,7 @@ class Producer:
         try:
             batch, index = self._put(topic, value, key, timestamp, partition, headers)
         except Exception as e:
-            self._refuse(record, sent, e)
+            self._refuse(record, sent, diagnosed(e, value, key, partition, timestamp, headers))
         else:
             batch.wait_for(index, timestamp, sent)
             self._buffer_pool.buffered += PER_SEND
