@@ -5,6 +5,7 @@ the mirror is killed now and then.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -114,6 +115,21 @@ def finish(process: subprocess.Popen[str]) -> str:
     return said
 
 
+def audit(source: str, target: str) -> int:
+    """The records that the audit has proved to be the same on both sides."""
+    (a, there), (b, here) = source.split("="), target.split("=")
+    command = ["audit", "mirror", "--from", there, "--from-name", a, "--to", here, "--to-name", b, "--json"]
+    done = subprocess.run(
+        [LOGBUS, *command, "--naming", "identity", "--topics", "orders"],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return sum(each["source"] for each in json.loads(done.stdout))
+
+
 def read(bootstrap: str, partition: int) -> list[bytes | None]:
     """All committed values of a partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True})
@@ -181,6 +197,7 @@ def test_there_and_back(kafka: str, logbus: str) -> None:
     for partition, values in first.items():
         assert read(kafka, partition) == values
         assert read(logbus, partition) == values
+    assert audit(f"kafka={kafka}", f"new={logbus}") == sum(map(len, first.values()))
 
     # Consumers and producers move.
     rest = consume(logbus)
@@ -199,3 +216,4 @@ def test_there_and_back(kafka: str, logbus: str) -> None:
     assert "not copied" not in said
     for partition, values in first.items():
         assert read(kafka, partition) == values + second[partition]
+    assert audit(f"new={logbus}", f"kafka={kafka}") == sum(map(len, [*first.values(), *second.values()]))
