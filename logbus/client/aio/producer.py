@@ -65,6 +65,7 @@ class Producer(Client):
         self._delivery = _Delivery if self._core.transactional_id is None else _TransactionalDelivery
         self._room = self._core.room
         self._send_for = self._core.send_for
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def metrics(self) -> ProducerMetrics:
@@ -95,6 +96,7 @@ class Producer(Client):
         :param timestamp: milliseconds since 1970; default: now.
         :returns: a future of the record's place. Cancelling it does not take the record back, unless its topic is still
             being looked up.
+        :raises RuntimeError: another event loop runs than the one in which the producer was first used.
         :raises ApiError: (in the future, as all of these) the topic or partition does not exist, or the broker rejects
             the record.
         :raises DeliveryFailed: the record could not be written in time, or the producer is closed.
@@ -104,6 +106,9 @@ class Producer(Client):
         while (room := self._room()) is not None:
             await outcome(room)
         sent = self._delivery()
+        if sent.get_loop() is not self._loop:
+            # The first record, or one of a loop, in another thread, that would never hear of its outcome.
+            self._loop = self._cluster.loop
         self._send_for(sent, topic, value, key, partition, timestamp, headers)
         return sent
 

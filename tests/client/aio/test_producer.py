@@ -168,6 +168,20 @@ def test_shared_cluster(bootstrap: str, topic: str) -> None:
     run(work())
 
 
+def test_other_thread(bootstrap: str, topic: str) -> None:
+    """A record sent from the loop of another thread is refused: nobody there would hear of its outcome."""
+
+    async def work() -> None:
+        await make(bootstrap, topic)
+        async with Producer(bootstrap) as producer:
+            await producer.send_and_wait(topic, b"")
+            with pytest.raises(RuntimeError, match="another event loop"):
+                await asyncio.to_thread(asyncio.run, producer.send(topic, b""))
+            assert (await producer.send_and_wait(topic, b"")).offset == 1
+
+    run(work())
+
+
 def test_made_before_the_loop(bootstrap: str, topic: str) -> None:
     """A client can be made before there is a loop, and says so if it is used in another one later."""
     producer = Producer(bootstrap)
