@@ -198,6 +198,15 @@ METADATA_STORE_AWAY = ConditionKind(
     "supervisor, which has the store; the broker connects again by itself.",
     "the store",
 )
+REMOTE_STORAGE_AWAY = ConditionKind(
+    "remote-storage-away",
+    _WARNING,
+    "The object store of tiered storage fails: what only it has cannot be read, and local disks fill up.",
+    "The message has the store's answer: look at the store, the network, the credentials and the bucket; the broker "
+    "tries again by itself, at least once a minute.",
+    "the store",
+    is_logged=False,
+)
 CERTIFICATE_ENDS = ConditionKind(
     "certificate-ends",
     _WARNING,
@@ -274,6 +283,7 @@ KINDS = (
     PARTITIONS_OFFLINE,
     PARTITIONS_UNDER_MIN_ISR,
     METADATA_STORE_AWAY,
+    REMOTE_STORAGE_AWAY,
     CERTIFICATE_ENDS,
     CLOCK_JUMPED,
     REACTOR_LATE,

@@ -48,6 +48,7 @@ from logbus.broker.condition_sources import (
     LogSources,
     PartitionSources,
     RefusalSource,
+    RemoteStorageSource,
     StoreSource,
     sources_of,
 )
@@ -196,6 +197,7 @@ class Broker(OrderedService):
                 LogSources(self.logs),
                 PartitionSources(self.broker_id, self.member.metadata, self.replication.replicas),
                 StoreSource(self.member.store, bool(config.get(keys.ZOOKEEPER_CONNECT))),
+                RemoteStorageSource(self.remote_logs.trouble),
                 CertificateSource(self.security, wall_clock),
                 ClockSource(reactor.seconds, wall_clock),
                 LatenessSource(reactor.seconds, self.ticks.take_longest),

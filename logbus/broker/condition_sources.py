@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 from logbus import conditions as kinds
 from logbus.broker.security import BrokerSecurity
 from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.remote_log.store_trouble import StoreTrouble
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.conditions import ConditionKind, Finding
 from logbus.metastore.imetastore import IMetadataStore
@@ -139,6 +140,21 @@ class StoreSource:
 
 
 @frozen
+class RemoteStorageSource:
+    """
+    Whether the object store works.
+
+    :ivar trouble: None: there is none.
+    """
+
+    trouble: StoreTrouble | None
+
+    def away(self) -> Iterator[Finding | None]:
+        if self.trouble is not None and self.trouble.failures:
+            yield Finding(self.trouble.where, self.trouble.error)
+
+
+@frozen
 class CertificateSource:
     """
     Certificates of listeners that end soon.
@@ -259,6 +275,7 @@ def sources_of(
     logs: LogSources,
     partitions: PartitionSources,
     store: StoreSource,
+    remote: RemoteStorageSource,
     certificates: CertificateSource,
     clock: ClockSource,
     lateness: LatenessSource,
@@ -275,6 +292,7 @@ def sources_of(
         kinds.PARTITIONS_OFFLINE: partitions.offline,
         kinds.PARTITIONS_UNDER_MIN_ISR: partitions.under_min_isr,
         kinds.METADATA_STORE_AWAY: store.away,
+        kinds.REMOTE_STORAGE_AWAY: remote.away,
         kinds.CERTIFICATE_ENDS: certificates.ending,
         kinds.CLOCK_JUMPED: clock.jumped,
         kinds.REACTOR_LATE: lateness.late,

@@ -49,6 +49,11 @@ class RemoteLogs:
     _pools: tuple[ThreadPool, ...] = ()
     _reactor: Any = None
 
+    @property
+    def trouble(self) -> StoreTrouble | None:
+        """Whether the store works; None: there is none."""
+        return None if self.manager is None else self.manager.trouble
+
     def start(self) -> None:
         """Begin to copy and to delete."""
         for pool in self._pools:

@@ -13,11 +13,12 @@ class StoreTrouble:
     """
     Whether the store works.
 
-    :ivar failures: in a row.
+    :ivar failures: in a row; ``error``: the last one's.
     """
 
     where: str
     failures: int = field(default=0, init=False)
+    error: str = field(default="", init=False)
     _log = Logger()
 
     def note(self, error: RemoteStorageError | None) -> None:
@@ -30,6 +31,7 @@ class StoreTrouble:
                     error=error,
                 )
             self.failures += 1
+            self.error = str(error)
         elif self.failures:
             self._log.info("remote storage at {where} works again", where=self.where)
             self.failures = 0
