@@ -35,6 +35,9 @@ from logbus.testing import Broker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_COUNTS = 5
+"""Of live objects for a sample, of which the least counts: a batch that is under way has up to 250 MB more."""
+
 _BATCH = re.compile(r"batch (\d+):")
 
 
@@ -52,7 +55,8 @@ class Samples:
         if found is None or int(found[1]) % self.every:
             return
         pages = int(Path("/proc/self/statm").read_text().split()[1])
-        self.taken.append((int(found[1]), pages * 4096 / 1e6, live_bytes(self.spark) / 1e6))
+        live = min(live_bytes(self.spark) for _ in range(_COUNTS))
+        self.taken.append((int(found[1]), pages * 4096 / 1e6, live / 1e6))
         print("batch {:5}: Python {:.1f} MB, live in Java {:.1f} MB".format(*self.taken[-1]), flush=True)
 
 
