@@ -114,6 +114,15 @@ class FsspecStorage(RemoteStorage):
                 raise ObjectMissing(f"{self.where}/{name} is missing") from None
             return data
 
+    def open_file(self, name: str) -> int | None:
+        if not self._is_local:
+            return None
+        with self._errors("read", name):
+            try:
+                return os.open(self._path(name), os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                raise ObjectMissing(f"{self.where}/{name} is missing") from None
+
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
             with self._errors("deleted", name), suppress(FileNotFoundError):

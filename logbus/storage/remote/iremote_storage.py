@@ -42,6 +42,14 @@ class RemoteStorage(Protocol):
         :raise RemoteStorageError: it cannot be read now.
         """
 
+    def open_file(self, name: str) -> int | None:
+        """
+        A descriptor of an object that is a file of this machine, for the caller to close; None: it is none.
+
+        :raise ObjectMissing, RemoteStorageError: as :meth:`read`.
+        """
+        return None
+
     def delete(self, names: Iterable[str]) -> None:
         """
         Delete objects; missing ones are ignored.

@@ -126,7 +126,9 @@ class RemoteReader:
                 if after > bound or (after_batch - start > max_bytes and not (min_one and at == start)):
                     break
                 end, next_offset = after_batch, after
-            return (FileSlice(window.file, start, end - start), next_offset) if end > start else None
+            if end == start:
+                return None
+            return FileSlice(window.file, window.file_position + start, end - start), next_offset
         return None if table is None else (None, segment.end_offset)
 
     def table(self, segment: RemoteLogSegment) -> ChunkTable | None:
@@ -199,7 +201,7 @@ class RemoteReader:
                     f"{self._storage.where}/{name} is damaged: the CRC of its bytes {table.positions[i]} to "
                     f"{table.end(i)} does not match (offsets from {table.base_offsets[i]} on)"
                 )
-        return Window.of(start, data)
+        return Window.of(start, data, self._storage.open_file(name))
 
     # Indexes.
 

@@ -1,8 +1,9 @@
 """
 Windows of remote segments in memory: some chunks each, the least recently used of which go first.
 
-A window is an anonymous file (memfd), so that its bytes are sent like those of a log, by ``sendfile``. It is released
-with the last slice of it, even if it has left the cache before.
+A window is an anonymous file (memfd), so that its bytes are sent like those of a log, by ``sendfile``; one of a store
+in a directory is sent from the object itself. It is released with the last slice of it, even if it has left the cache
+before.
 """
 
 from __future__ import annotations
@@ -28,15 +29,25 @@ class WindowKey(NamedTuple):
 
 
 class WindowFile:
-    """The bytes of a window, in an open file without a name."""
+    """
+    The open file that the bytes of a window are sent from.
+
+    :param fd: closed with this object.
+    """
 
     __slots__ = ("_fd",)
 
-    def __init__(self, data: bytes) -> None:
-        self._fd = _anonymous_file()
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    @classmethod
+    def holding(cls, data: bytes) -> WindowFile:
+        """One without a name, that has these bytes."""
+        file = cls(_anonymous_file())
         view = memoryview(data)
         while view:
-            view = view[os.write(self._fd, view) :]
+            view = view[os.write(file._fd, view) :]
+        return file
 
     def mapped(self) -> memoryview:
         """The bytes, which are those of the file."""
@@ -47,8 +58,7 @@ class WindowFile:
         return self._fd
 
     def __del__(self) -> None:
-        if hasattr(self, "_fd"):
-            os.close(self._fd)
+        os.close(self._fd)
 
 
 def _anonymous_file() -> int:
@@ -66,16 +76,25 @@ class Window:
 
     :ivar position: of its first byte, in the segment.
     :ivar file: its bytes, to be sent; ``data``: the same, to find batches in.
+    :ivar file_position: of its first byte, in the file.
     """
 
     position: int
     file: WindowFile
     data: memoryview
+    file_position: int = 0
 
     @classmethod
-    def of(cls, position: int, data: bytes) -> Window:
-        """A window of some bytes, at least one."""
-        file = WindowFile(data)
+    def of(cls, position: int, data: bytes, segment_file: int | None = None) -> Window:
+        """
+        A window of some bytes, at least one.
+
+        :param segment_file: the whole segment, if it is an open file. It is not mapped: should somebody truncate it, a
+            response ends there, but the process does not.
+        """
+        if segment_file is not None:
+            return cls(position, WindowFile(segment_file), memoryview(data), position)
+        file = WindowFile.holding(data)
         return cls(position, file, file.mapped())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from unittest.mock import patch
 
@@ -22,17 +23,24 @@ def test_a_directory(tmp_path: Path) -> None:
     assert store.read("t-0/a.log") == b"abcdefg"
     assert store.read("t-0/a.log", 2, 5) == b"cde"
     assert store.read("t-0/a.log", 5, 99) == b"fg"
+    descriptor = store.open_file("t-0/a.log")
+    assert descriptor is not None
+    assert os.pread(descriptor, 9, 1) == b"bcdefg"
+    os.close(descriptor)
     assert sorted(store.names("t-0")) == ["a.log", "b.log"]
     assert list(store.names("t-1")) == []
     store.delete(["t-0/a.log", "t-0/a.log"])
     with pytest.raises(ObjectMissing, match=r"t-0/a\.log is missing"):
         store.read("t-0/a.log")
+    with pytest.raises(ObjectMissing, match=r"t-0/a\.log is missing"):
+        store.open_file("t-0/a.log")
 
 
 def test_a_store_that_does_not_work(tmp_path: Path) -> None:
     """What a file system raises becomes one line that names the object."""
     (tmp_path / "store").write_text("a file")
     store = FsspecStorage.open(f"file://{tmp_path}/store", {})
+    assert FsspecStorage.open("memory://store", {}).open_file("t-0/a.log") is None
     with pytest.raises(RemoteStorageError, match=r"store/t-0/a\.log cannot be written: .*"):
         store.write("t-0/a.log", (b"abc",))
 
