@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from uuid import UUID
 
 import pytest
@@ -53,7 +54,9 @@ class WindowCacheTests(SynchronousTestCase):
 
     def test_a_segment_that_is_a_file(self) -> None:
         """Its bytes are sent from there; should it be truncated, they end early."""
-        path = self.mktemp()
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        path = f"{directory.name}/segment.log"
         with open(path, "wb") as file:
             file.write(b"0123456789")
         descriptor = os.open(path, os.O_RDONLY)
