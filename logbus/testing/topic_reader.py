@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from logbus.client.consumer.partition_position import Isolation
 
 POLL_SECONDS = 0.02
+RETRY_SECONDS = 30.0
+"""How long an error that may pass is waited out, as of a leader that is loading what it needs."""
 HELD_SECONDS = 0.25
 """How long a broker holds a fetch without records; it answers earlier when one arrives."""
 
@@ -60,10 +62,23 @@ class TopicReader:
         return records
 
     async def read_range(self, which: TopicPartition, position: int, end: int) -> list[ConsumerRecord]:
-        """The records of a partition from an offset up to another, without that."""
+        """
+        The records of a partition from an offset up to another, without that.
+
+        :raise ApiError: they cannot be read, or not for a while.
+        """
         records: list[ConsumerRecord] = []
+        seconds, failing = self._cluster.reactor.seconds, 0.0
         while position < end:
-            fetched = await self._simple.fetch(which.topic, which.partition, position)
+            try:
+                fetched = await self._simple.fetch(which.topic, which.partition, position)
+            except ApiError as error:
+                failing = failing or seconds()
+                if not is_retriable(error) or seconds() - failing >= RETRY_SECONDS:
+                    raise
+                await sleep(self._cluster.reactor, POLL_SECONDS)
+                continue
+            failing = 0.0
             records += [record for record in fetched.records if record.offset < end]
             if fetched.next_offset <= position:
                 # A follower that became the leader has less than was asked for, for a moment.

@@ -166,3 +166,15 @@ def test_users_and_restarts(in_process: bool) -> None:
     assert set(threading.enumerate()) <= threads
     with pytest.raises(BrokerFailed, match="the broker is closed"):
         broker.read("kept")
+
+
+def test_errors_that_pass() -> None:
+    """A partition whose records cannot be read for a moment is waited for; other errors come at once."""
+    with Broker() as broker:
+        broker.admin.create_topic("t", 1)
+        write(broker, "t", b"1")
+        with broker.faults.fail("Fetch", error="KAFKA_STORAGE_ERROR", times=40) as fault:
+            assert [record.value for record in broker.read("t")] == [b"1"]
+        assert fault.hits == 40
+        with broker.faults.fail("Fetch", error="TOPIC_AUTHORIZATION_FAILED"), pytest.raises(ApiError, match="AUTHORIZ"):
+            broker.read("t")
