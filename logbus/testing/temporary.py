@@ -25,8 +25,9 @@ def temporary_directory(prefix: str) -> Path:
         # None of the usual ones can be written: full, read-only or missing.
         raise BrokerFailed(f"no temporary directory: {e.strerror}; set TMPDIR") from None
     with suppress(OSError):
-        left = shutil.disk_usage(place).free
-        if left < LEAST_ROOM:
+        total, _, left = shutil.disk_usage(place)
+        # A file system that holds no files, such as /proc, has no size at all.
+        if total and left < LEAST_ROOM:
             raise BrokerFailed(f"{place} has room for {left >> 10} KiB, too little for a broker: set TMPDIR")
     try:
         return Path(tempfile.mkdtemp(prefix=prefix, dir=place))
