@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 from attrs import frozen
 from twisted.internet.defer import CancelledError, Deferred
 
+from logbus.cli.client_security import security_of_file
 from logbus.cli.output import Progress, quantity
 from logbus.cli.runner import CommandFailed, run
 from logbus.client.cluster.cluster import Cluster
@@ -57,6 +59,21 @@ class MirrorSides:
     source: Side
     target: Side
     timeout: float
+
+    @classmethod
+    def of(
+        cls, source: str, from_config: Path | None, target: str, to_config: Path | None, timeout: float
+    ) -> MirrorSides:
+        """
+        The clusters that the options of a command name.
+
+        :raises click.BadParameter: as :func:`.security_of_file`.
+        """
+        return cls(
+            Side(source, security_of_file(from_config, "--from-config")),
+            Side(target, security_of_file(to_config, "--to-config")),
+            timeout,
+        )
 
 
 def run_mirror(sides: MirrorSides, options: MirrorOptions, metrics_port: int | None) -> MirrorStatus:

@@ -20,14 +20,29 @@ def bootstrap_options(command: F) -> F:
     """Add the options ``--bootstrap``, ``--timeout``, ``--command-config`` and ``-X``."""
     from logbus.cli.client_security import security_options
 
-    command = click.option(
+    return bootstrap_option(checked_addresses)(timeout_option(security_options(command)))
+
+
+def timeout_option(command: F) -> F:
+    """Add the option ``--timeout``."""
+    return click.option(
         "--timeout",
         type=click.FloatRange(min=0.001),
         default=30.0,
         show_default=True,
         help="Seconds to wait for a response.",
-    )(security_options(command))
-    return bootstrap_option(checked_addresses)(command)
+    )(command)
+
+
+def naming_option(command: F) -> F:
+    """Add the option ``--naming``, of mirrors."""
+    return click.option(
+        "--naming",
+        type=click.Choice(["prefix", "identity"]),
+        default="prefix",
+        show_default=True,
+        help="Whether copies are named ALIAS.orders, or orders.",
+    )(command)
 
 
 def bootstrap_option(check: Callable[[click.Context, click.Parameter, str], str] | None = None) -> Callable[[F], F]:

@@ -56,3 +56,8 @@ def split_expressions(text: str) -> list[str]:
         else:
             current += letter
     return [each for each in [*found, current.strip()] if each]
+
+
+def all_expressions(lists: Iterable[str]) -> list[str]:
+    """The expressions of all lists; see :func:`split_expressions`."""
+    return [each for text in lists for each in split_expressions(text)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logbus.cli.options import checked_addresses, json_option, timestamp_ms
+from logbus.cli.options import checked_addresses, json_option, naming_option, timeout_option, timestamp_ms
 from logbus.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -36,13 +36,7 @@ if TYPE_CHECKING:
     "--from-name", metavar="ALIAS", default="source", show_default=True, help="As it was given to 'logbus mirror'."
 )
 @click.option("--to-name", metavar="ALIAS", default="target", show_default=True, help="Likewise.")
-@click.option(
-    "--naming",
-    type=click.Choice(["prefix", "identity"]),
-    default="prefix",
-    show_default=True,
-    help="Whether copies are named ALIAS.orders, or orders.",
-)
+@naming_option
 @click.option(
     "--topics",
     "-t",
@@ -84,13 +78,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="The same for the cluster with the copies.",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.001),
-    default=30.0,
-    show_default=True,
-    help="Seconds to wait for a response.",
-)
+@timeout_option
 @json_option
 def audit_mirror(
     source: str,
@@ -122,16 +110,12 @@ def audit_mirror(
       logbus audit mirror --from paris:9092 --from-name paris --to rome:9092 --to-name rome
       logbus audit mirror --from old:9092 --to new:9092 --naming identity --since 2024-05-01T00:00 --json
     """
-    from logbus.cli.client_security import security_of_file
-    from logbus.cli.mirror_run import MirrorSides, Side, run_audit
+    from logbus.cli.mirror_run import MirrorSides, run_audit
     from logbus.cli.runner import CommandFailed
     from logbus.errors import ConfigError
     from logbus.mirror.audit.audit_options import AuditOptions
     from logbus.mirror.mirror_options import MirrorOptions
-    from logbus.mirror.name_filter import TOPICS_EXCLUDED, NameFilter, split_expressions
-
-    def expressions(given: tuple[str, ...]) -> list[str]:
-        return [one for each in given for one in split_expressions(each)]
+    from logbus.mirror.name_filter import TOPICS_EXCLUDED, NameFilter, all_expressions
 
     options = AuditOptions(
         window_ms=max(1, int(window * 1000)),
@@ -144,16 +128,12 @@ def audit_mirror(
             source=from_name,
             target=to_name,
             naming=naming,
-            topics=NameFilter(expressions(topics) or [".*"], [*TOPICS_EXCLUDED, *expressions(exclude)]),
+            topics=NameFilter(all_expressions(topics) or [".*"], [*TOPICS_EXCLUDED, *all_expressions(exclude)]),
             heartbeat_interval=0,
         )
     except ConfigError as e:
         raise click.UsageError(str(e)) from None
-    sides = MirrorSides(
-        Side(source, security_of_file(from_config, "--from-config")),
-        Side(target, security_of_file(to_config, "--to-config")),
-        timeout,
-    )
+    sides = MirrorSides.of(source, from_config, target, to_config, timeout)
     found = run_audit(sides, mirror, options, wait)
     if as_json:
         print_json([_as_json(each) for each in found])

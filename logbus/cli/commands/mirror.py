@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from logbus.cli.options import checked_addresses
+from logbus.cli.options import checked_addresses, naming_option, timeout_option
 
 
 @click.command()
@@ -49,13 +49,7 @@ from logbus.cli.options import checked_addresses
     "all]",
 )
 @click.option("--exclude", "-x", multiple=True, metavar="REGEX", help="Topics not to copy; likewise.")
-@click.option(
-    "--naming",
-    type=click.Choice(["prefix", "identity"]),
-    default="prefix",
-    show_default=True,
-    help="Whether copies are named ALIAS.orders, or orders.",
-)
+@naming_option
 @click.option(
     "--groups",
     "-g",
@@ -140,13 +134,7 @@ from logbus.cli.options import checked_addresses
     type=click.IntRange(0, 65535),
     help="Serve metrics for Prometheus on this port of 127.0.0.1, as /metrics.",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.001),
-    default=30.0,
-    show_default=True,
-    help="Seconds to wait for a response.",
-)
+@timeout_option
 def mirror(
     source: str,
     target: str,
@@ -185,23 +173,19 @@ def mirror(
       logbus mirror --from old:9092 --to new:9092 --naming identity --topics 'orders,bills-.*' --sync-groups
       logbus mirror --from old:9092 --to new:9092 --naming identity --until-end
     """
-    from logbus.cli.client_security import security_of_file
-    from logbus.cli.mirror_run import MirrorSides, Side, run_mirror
+    from logbus.cli.mirror_run import MirrorSides, run_mirror
     from logbus.cli.runner import CommandFailed
     from logbus.errors import ConfigError
     from logbus.mirror.mirror_options import MirrorOptions
-    from logbus.mirror.name_filter import GROUPS_EXCLUDED, TOPICS_EXCLUDED, NameFilter, split_expressions
-
-    def expressions(given: tuple[str, ...]) -> list[str]:
-        return [one for each in given for one in split_expressions(each)]
+    from logbus.mirror.name_filter import GROUPS_EXCLUDED, TOPICS_EXCLUDED, NameFilter, all_expressions
 
     try:
         options = MirrorOptions(
             source=from_name,
             target=to_name,
             naming=naming,
-            topics=NameFilter(expressions(topics) or [".*"], [*TOPICS_EXCLUDED, *expressions(exclude)]),
-            groups=NameFilter(expressions(groups) or [".*"], () if groups else GROUPS_EXCLUDED),
+            topics=NameFilter(all_expressions(topics) or [".*"], [*TOPICS_EXCLUDED, *all_expressions(exclude)]),
+            groups=NameFilter(all_expressions(groups) or [".*"], () if groups else GROUPS_EXCLUDED),
             sync_groups=sync_groups,
             sync_settings=not no_sync_settings,
             sync_acls=sync_acls,
@@ -217,11 +201,7 @@ def mirror(
         )
     except ConfigError as e:
         raise click.UsageError(str(e)) from None
-    sides = MirrorSides(
-        Side(source, security_of_file(from_config, "--from-config")),
-        Side(target, security_of_file(to_config, "--to-config")),
-        timeout,
-    )
+    sides = MirrorSides.of(source, from_config, target, to_config, timeout)
     status = run_mirror(sides, options, metrics_port)
     if status.problems:
         raise CommandFailed("not everything was copied: " + "; ".join(status.problems.values()))
