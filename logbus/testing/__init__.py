@@ -31,6 +31,7 @@ Used by these:
 * :mod:`~logbus.testing.offset_clock`: a clock that can be put forward.
 * :mod:`~logbus.testing.private_reactor`: reactors for threads of tests.
 * :mod:`~logbus.testing.cluster_roles`: leaders, followers and controllers of a cluster, and waits for them.
+* :mod:`~logbus.testing.resettable_cluster`: clusters that begin anew, or with a snapshot.
 * :mod:`~logbus.testing.waiting`: waits for what has no event.
 * :mod:`~logbus.testing.store_view`: reads a metadata store in memory, and waits for changes there.
 * :mod:`~logbus.testing.broker_links`: the connections between brokers in one process, which can be cut.

@@ -33,11 +33,9 @@ from logbus.client import validators as check
 from logbus.testing.arguments import cluster_arguments
 from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
 from logbus.testing.broker_process import BrokerFailed, BrokerProcess, local_listener
-from logbus.testing.closable import Closable
-from logbus.testing.cluster_roles import ClusterRoles
-from logbus.testing.inspected import Inspected
 from logbus.testing.network_proxy import EVERYBODY, NetworkProxy, Way
 from logbus.testing.reactor_thread import ReactorThread
+from logbus.testing.resettable_cluster import ResettableCluster
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.snapshots import ClusterSnapshot
 from logbus.testing.temporary import temporary_directory
@@ -159,7 +157,7 @@ class ClusterBroker(Broker):
         return f"<logbus.testing.ClusterBroker {self.id} {where}>"
 
 
-class Cluster(ClusterRoles[ClusterBroker], Inspected, Closable):
+class Cluster(ResettableCluster[ClusterBroker]):
     """
     :param brokers: how many; their ids count from 0.
     :param config: settings of all of them, by Kafka's names: texts, numbers, bools, or lists of them.
@@ -189,7 +187,6 @@ class Cluster(ClusterRoles[ClusterBroker], Inspected, Closable):
         check.integer("zookeepers", zookeepers, 1, 9)
         self.timeout = timeout
         self._resets = 0
-        self._closed = False
         self._temporary = data_dir is None
         factor = str(min(3, brokers))
         shared = {
@@ -229,18 +226,6 @@ class Cluster(ClusterRoles[ClusterBroker], Inspected, Closable):
         self._wait_ready()
         return self
 
-    def reset(self) -> None:
-        """
-        Begin anew on the same addresses: all brokers run, without data and metadata; all cuts have ended.
-
-        :raise BrokerFailed: a broker did not start.
-        """
-        self._require_started("reset")
-        self._kill_all()
-        for broker in self.brokers:
-            shutil.rmtree(broker.data_dir, ignore_errors=True)
-        self._start_on(None)
-
     def snapshot(self) -> ClusterSnapshot:
         """
         The data of all brokers and the metadata as they are now, for :meth:`restore`.
@@ -259,27 +244,6 @@ class Cluster(ClusterRoles[ClusterBroker], Inspected, Closable):
         made = ClusterSnapshot([broker.data_dir for broker in self.brokers], rows, max(row.mzxid for row in rows))
         self._start_on(made)
         return made
-
-    def restore(self, snapshot: ClusterSnapshot) -> None:
-        """
-        Have the data and the metadata of a snapshot in place of the cluster's own, on the same addresses. Partitions
-        may have other leaders than they had.
-
-        :raise BrokerFailed: the snapshot is closed, or of another number of brokers; a broker did not start.
-        """
-        if not isinstance(snapshot, ClusterSnapshot):
-            raise TypeError(f"restore: {snapshot!r} is none: expected what Cluster.snapshot() gives")
-        snapshot.require(len(self.brokers))
-        self._require_started("restore")
-        self._kill_all()
-        snapshot.write_to([broker.data_dir for broker in self.brokers])
-        self._start_on(snapshot)
-
-    def _require_started(self, what: str) -> None:
-        if self._closed:
-            raise BrokerFailed(f"{what}: the cluster is closed, and gave up its ports and data; make another one")
-        if not hasattr(self, "tree"):
-            raise BrokerFailed(f"{what}: the cluster was not started")
 
     def _kill_all(self) -> None:
         self._close_inspector()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from logbus.metastore.cluster_znodes import ControllerZnode
@@ -25,6 +26,7 @@ class NumberedBroker(Protocol):
     """A broker of a cluster."""
 
     id: int
+    data_dir: Path
 
     @property
     def bootstrap(self) -> str: ...

@@ -28,10 +28,8 @@ from logbus.testing.arguments import cluster_arguments
 from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
 from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.broker_thread import BrokerThread
-from logbus.testing.closable import Closable
-from logbus.testing.cluster_roles import ClusterRoles
-from logbus.testing.inspected import Inspected
 from logbus.testing.reactor_thread import ReactorThread
+from logbus.testing.resettable_cluster import ResettableCluster
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.snapshots import ClusterSnapshot
 from logbus.testing.store_view import MemoryView
@@ -138,7 +136,7 @@ class LocalBroker(Broker):
         return f"<logbus.testing.LocalBroker {self.id} {where}>"
 
 
-class LocalCluster(ClusterRoles[LocalBroker], Inspected, Closable):
+class LocalCluster(ResettableCluster[LocalBroker]):
     """
     :param brokers: how many; their ids count from 0.
     :param config: settings of all of them, as :class:`~logbus.testing.broker.Broker` has them.
@@ -167,7 +165,6 @@ class LocalCluster(ClusterRoles[LocalBroker], Inspected, Closable):
             if name in given:
                 raise ValueError(f"{name} is not for a cluster in one process: it numbers its brokers from 0 on")
         self.timeout = timeout
-        self._closed = False
         self._pid = os.getpid()
         factor = str(min(3, brokers))
         shared = {
@@ -218,18 +215,6 @@ class LocalCluster(ClusterRoles[LocalBroker], Inspected, Closable):
             raise BrokerFailed("the cluster does not run here; start it first")
         return self.bootstrap, {}, self.thread
 
-    def reset(self) -> None:
-        """
-        Begin anew on the same addresses: all brokers run, without data and metadata.
-
-        :raise BrokerFailed: a broker did not start.
-        """
-        self._require_started("reset")
-        self._kill_all()
-        for broker in self.brokers:
-            shutil.rmtree(broker.data_dir, ignore_errors=True)
-        self._start_on(None)
-
     def snapshot(self) -> ClusterSnapshot:
         """
         The data of all brokers and the metadata as they are now, for :meth:`restore`.
@@ -246,27 +231,6 @@ class LocalCluster(ClusterRoles[LocalBroker], Inspected, Closable):
         made = ClusterSnapshot([broker.data_dir for broker in self.brokers], *tree)
         self._start_on(made)
         return made
-
-    def restore(self, snapshot: ClusterSnapshot) -> None:
-        """
-        Have the data and the metadata of a snapshot in place of the cluster's own, on the same addresses. Partitions
-        may have other leaders than they had.
-
-        :raise BrokerFailed: the snapshot is closed, or of another number of brokers; a broker did not start.
-        """
-        if not isinstance(snapshot, ClusterSnapshot):
-            raise TypeError(f"restore: {snapshot!r} is none: expected what LocalCluster.snapshot() gives")
-        snapshot.require(len(self.brokers))
-        self._require_started("restore")
-        self._kill_all()
-        snapshot.write_to([broker.data_dir for broker in self.brokers])
-        self._start_on(snapshot)
-
-    def _require_started(self, what: str) -> None:
-        if self._closed:
-            raise BrokerFailed(f"{what}: the cluster is closed, and gave up its ports and data; make another one")
-        if not hasattr(self, "thread"):
-            raise BrokerFailed(f"{what}: the cluster was not started")
 
     async def _end_at_once(self) -> tuple[list[Row], int]:
         """Have all brokers begin to end, before any of them hears of it and takes over; the metadata until then."""

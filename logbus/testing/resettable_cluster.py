@@ -1,0 +1,59 @@
+"""Clusters that begin anew, or with a snapshot, on the same addresses."""
+
+from __future__ import annotations
+
+import shutil
+from abc import abstractmethod
+
+from logbus.testing.broker_process import BrokerFailed
+from logbus.testing.closable import Closable
+from logbus.testing.cluster_roles import B, ClusterRoles
+from logbus.testing.inspected import Inspected
+from logbus.testing.snapshots import ClusterSnapshot
+
+
+class ResettableCluster(ClusterRoles[B], Inspected, Closable):
+    """Base of the clusters: what becomes of their data and metadata."""
+
+    _closed = False
+
+    def reset(self) -> None:
+        """
+        Begin anew on the same addresses: all brokers run, without data and metadata; all cuts have ended.
+
+        :raise BrokerFailed: a broker did not start.
+        """
+        self._require_started("reset")
+        self._kill_all()
+        for broker in self.brokers:
+            shutil.rmtree(broker.data_dir, ignore_errors=True)
+        self._start_on(None)
+
+    def restore(self, snapshot: ClusterSnapshot) -> None:
+        """
+        Have the data and the metadata of a snapshot in place of the cluster's own, on the same addresses. Partitions
+        may have other leaders than they had.
+
+        :raise BrokerFailed: the snapshot is closed, or of another number of brokers; a broker did not start.
+        """
+        if not isinstance(snapshot, ClusterSnapshot):
+            raise TypeError(f"restore: {snapshot!r} is none: expected what {type(self).__name__}.snapshot() gives")
+        snapshot.require(len(self.brokers))
+        self._require_started("restore")
+        self._kill_all()
+        snapshot.write_to([broker.data_dir for broker in self.brokers])
+        self._start_on(snapshot)
+
+    def _require_started(self, what: str) -> None:
+        if self._closed:
+            raise BrokerFailed(f"{what}: the cluster is closed, and gave up its ports and data; make another one")
+        if not hasattr(self, "tree"):
+            raise BrokerFailed(f"{what}: the cluster was not started")
+
+    @abstractmethod
+    def _kill_all(self) -> None:
+        """Kill the brokers, of which nothing is wanted any more, and end all cuts."""
+
+    @abstractmethod
+    def _start_on(self, snapshot: ClusterSnapshot | None) -> None:
+        """Start with what a snapshot has, or anew."""
