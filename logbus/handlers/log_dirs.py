@@ -12,7 +12,7 @@ from typing import Self
 from attrs import define
 
 from logbus.cluster.replication.replica_manager import ReplicaManager
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
 from logbus.model import TopicPartition
@@ -79,15 +79,14 @@ class LogDirHandlers:
                 topic.partitions.append(
                     DescribeLogDirsPartition(partition_index=name.partition, partition_size=log.size, offset_lag=lag)
                 )
-        for name, future in directory.futures.items():
-            current = self._replicas.logs.get(name)
-            if current is not None and (wanted is None or name in wanted):
+        for name, move in self._replicas.logs.mover.moves.items():
+            if move.destination is directory and (wanted is None or name in wanted):
                 topic = topics.setdefault(name.topic, DescribeLogDirsTopic(name=name.topic))
                 topic.partitions.append(
                     DescribeLogDirsPartition(
                         partition_index=name.partition,
-                        partition_size=future.size,
-                        offset_lag=max(0, current.log_end_offset - future.log_end_offset),
+                        partition_size=0 if move.future is None else move.future.size,
+                        offset_lag=move.offset_lag,
                         is_future_key=True,
                     )
                 )
@@ -108,8 +107,8 @@ class LogDirHandlers:
                     result.partitions.append(answer)
                     try:
                         self._move(TopicPartition(topic.name, number), wanted.path)
-                    except ApiError as error:
-                        answer.error_code = error.code
+                    except (ApiError, StorageError) as error:
+                        answer.error_code = error.code if isinstance(error, ApiError) else ErrorCode.KAFKA_STORAGE_ERROR
                     if time_slice.used():
                         await time_slice.next()
         return AlterReplicaLogDirsResponse(results=list(topics.values()))

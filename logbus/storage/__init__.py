@@ -9,6 +9,7 @@ The logs of one broker on disk, in Kafka's formats (Kafka: storage).
 * ``log_flusher``: syncs a log: group commit and write-back
 * ``log_recovery``: recovers a log after an unclean shutdown
 * ``truncation``: retention at the front of a log, truncation at its end
+* ``auxiliary_state``: what a log knows of its records that only remote storage has (KIP-405)
 * ``segment_replacement``: replaces segments by another, atomically across crashes
 * ``retention``: selects the segments that retention deletes
 * ``delete_policy``: finds the policy of deletion by name

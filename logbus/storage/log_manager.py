@@ -441,11 +441,15 @@ class LogManager:
         """
         Delete the records before ``offset``: fires with the log start offset once that is on stable storage.
 
-        :raises ApiError: (as a failure) OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION.
+        :raises ApiError: (as a failure) OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER: it is
+            just being replaced by its copy in another log directory.
         """
         for directory in self.directories:
             log = directory.logs.get(partition)
             if log is not None and directory.is_online:
+                if log.is_closed and offset > log.log_start_offset:
+                    # The copy that replaces it now would bring the records back.
+                    raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition}: the log is being replaced")
                 if log.advance_start(offset):
                     # Also if the log has no settings of its topic yet.
                     log.saved_start_offset = None

@@ -28,6 +28,7 @@ from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError
 from logbus.model import NO_EPOCH, TopicPartition
 from logbus.storage import file_names
 from logbus.storage.appends.append_as_follower import append_as_follower
+from logbus.storage.auxiliary_state import begin_with, state_of
 from logbus.storage.cleaner.log_cleaner import LogCleaner
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log import Log
@@ -35,7 +36,7 @@ from logbus.storage.log_directory import LogDirectory, plugin_files, rename_for_
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.segments.segment import Segment
 from logbus.storage.throttler import Throttler
-from logbus.storage.truncation import truncate_fully, truncate_to
+from logbus.storage.truncation import truncate_to
 from logbus.timers import Timers
 
 CHUNK = 1 << 20
@@ -58,6 +59,7 @@ class LogMove:
     The move of one log to another directory.
 
     :ivar current: the log that is copied.
+    :ivar directory: of the copy; it is there from the request on, so that a start after a crash finds it.
     :ivar future: the copy, once begun.
     """
 
@@ -65,8 +67,17 @@ class LogMove:
     current: Log
     origin: LogDirectory
     destination: LogDirectory
+    directory: str
     future: Log | None = None
+    has_begun: bool = False
     cancelled: bool = False
+    is_over: bool = False
+
+    @property
+    def offset_lag(self) -> int:
+        """The number of offsets that the copy lacks."""
+        copied = self.current.local_start_offset if self.future is None else self.future.log_end_offset
+        return max(0, self.current.log_end_offset - copied)
 
 
 @define(eq=False, repr=False)
@@ -125,27 +136,23 @@ class LogMover:
         Move a log, in the background, replacing a requested move of it. A move to its current directory only cancels.
 
         :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION: there is no such log; INVALID_TOPIC_EXCEPTION: its name is too long
-            for a future log; INVALID_REQUEST: it has remote storage.
+            for a future log.
+        :raise StorageError: the other directory failed.
         """
         origin = next((one for one in self._directories if partition in one.logs and one.is_online), None)
         if origin is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} is not on this broker")
-        if origin.logs[partition].config.remote_storage_enable:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                f"{partition} has segments in remote storage, and is not moved between log directories; reassign it "
-                "to another broker and back",
-            )
         under_way = self.moves.get(partition)
         if under_way is not None and under_way.destination is destination:
             return
         try:
-            file_names.future_directory(partition, uuid.UUID(int=0))
+            name = file_names.future_directory(partition, self._unique())
         except ValueError as problem:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(problem)) from None
         self.cancel(partition)
         if origin is not destination:
-            self.moves[partition] = LogMove(partition, origin.logs[partition], origin, destination)
+            destination.disk.make_directory(name)
+            self.moves[partition] = LogMove(partition, origin.logs[partition], origin, destination, name)
             self._begin()
 
     def cancel(self, partition: TopicPartition) -> None:
@@ -154,6 +161,8 @@ class LogMover:
         if move is not None:
             move.cancelled = True
             self._throttler.hurry()
+            if not move.has_begun:
+                self._discard(move)
 
     def resume(self) -> None:
         """Restart the moves that the last stop interrupted."""
@@ -162,8 +171,8 @@ class LogMover:
             for partition in interrupted if directory.is_online else ():
                 try:
                     self.move(partition, directory)
-                except ApiError as error:
-                    self._log.info("{partition} is not moved: {error}", partition=partition, error=error.message)
+                except (ApiError, StorageError) as error:
+                    self._log.info("{partition} is not moved: {error}", partition=partition, error=error)
 
     def stop(self) -> Deferred[None]:
         """Stop copying; fires when none runs. A swap that has begun is finished first."""
@@ -191,6 +200,7 @@ class LogMover:
     async def _move_all(self) -> None:
         while self.moves and not self._stopped:
             move = next(iter(self.moves.values()))
+            move.has_begun = True
             try:
                 await self._move(move)
             except MoveCancelled:
@@ -211,23 +221,26 @@ class LogMover:
         """Drop a move that is over, and remove its future log if that is not in use."""
         if self.moves.get(move.partition) is move:
             del self.moves[move.partition]
-        future, move.future = move.future, None
-        if future is None:
+        if move.is_over:
             return
-        move.destination.futures.pop(move.partition, None)
-        await future.close()
+        future, move.future = move.future, None
+        if future is not None:
+            move.destination.futures.pop(move.partition, None)
+            await future.close()
+        self._discard(move)
+
+    def _discard(self, move: LogMove) -> None:
+        """Remove what there is of a copy; a stop leaves it, so that the move begins again."""
         if move.destination.is_online and not self._stopped:
-            self._remove_later(future.disk, [future.directory], 0)
+            self._remove_later(move.destination.disk, [move.directory], 0)
 
     async def _move(self, move: LogMove) -> None:
         disk, partition = move.destination.disk, move.partition
         self._check(move)
-        directory = file_names.future_directory(partition, self._unique())
-        await disk.submit(IOPool.BACKGROUND, disk.make_directory, directory)
         future = Log(
             partition,
             disk,
-            directory,
+            move.directory,
             config=move.current.config,
             settings=move.current.settings,
             files=move.current.files,
@@ -235,7 +248,9 @@ class LogMover:
             jitter=move.current.jitter,
             topic_id=move.current.topic_id,
         )
-        future.create(move.current.log_start_offset)
+        # Of a log with remote storage only what is on the disk is copied: the store has the rest.
+        future.create(move.current.local_start_offset)
+        begin_with(future, state_of(move.current))
         move.future = move.destination.futures[partition] = future
         self._log.info("{partition} is being copied to {root}", partition=partition, root=disk.root)
         self._throttler.bytes_per_second = self._bytes_per_second()
@@ -316,7 +331,7 @@ class LogMover:
             log = self._adopted(move, future, name)
         del origin.logs[partition], destination.futures[partition]
         destination.logs[partition] = log
-        move.future = None
+        move.future, move.is_over = None, True
         # Not at once: readers may have it open.
         self._timers.call_later(
             current.config.file_delete_delay_ms / 1000,
@@ -357,6 +372,10 @@ class LogMover:
             segments.append(segment)
         log.config, log.topic_id, log.topic_id_saved = current.config, future.topic_id, future.topic_id_saved
         log.restored(tuple(segments), future.log_start_offset, future.log_end_offset, future.flushed_end_offset)
+        if current.config.remote_storage_enable:
+            # It begins in remote storage, which has been checkpointed.
+            log.log_start_offset, log.is_start_saved, log.remote = future.log_start_offset, True, current.remote
+        log.saved_start_offset = current.saved_start_offset
         log.epochs, log.producers = future.epochs, future.producers
         log.high_watermark, log.leader_epoch = current.high_watermark, current.leader_epoch
         return log
@@ -404,9 +423,9 @@ def _align(current: Log, future: Log) -> bool:
 
     :return: whether something was truncated.
     """
-    if future.log_end_offset < current.log_start_offset:
+    if future.log_end_offset < current.local_start_offset:
         # Retention was faster than the copy.
-        truncate_fully(future, current.log_start_offset)
+        begin_with(future, state_of(current))
         return True
     future.advance_start(current.log_start_offset)
     common = min(future.log_end_offset, current.log_end_offset)
@@ -418,7 +437,10 @@ def _align(current: Log, future: Log) -> bool:
             common = min(common, max(future.epochs.end_offset_for(there.epoch, future.log_end_offset).offset, 0))
     if common >= future.log_end_offset:
         return False
-    truncate_to(future, common)
+    if common < future.segments[0].base_offset:
+        begin_with(future, state_of(current))
+    else:
+        truncate_to(future, common)
     return True
 
 

@@ -112,6 +112,9 @@ async def recover_log(
     segments = [Segment(disk, log.files, log.directory, base, int(log.wall_clock() * 1000)) for base in bases]
     for segment in segments:
         segment.size = disk.size(segment.log.path)
+    if is_start_saved and start_offset < bases[0]:
+        # What is below left the disk for remote storage when it had been synced, as its leader epochs had.
+        recovery_point = max(recovery_point, bases[0])
 
     damaged = _damaged_transaction_indexes(segments, recovery_point)
     # Finding a segment's aborted transactions takes the producer state as of its start.

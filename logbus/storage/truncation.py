@@ -67,6 +67,9 @@ def _delete_local(log: Log, policy: IDeletePolicy, now_ms: int, most: int) -> in
         return 0
     count = deletable(local_view(log, 0 if log.remote is None else log.remote.copied_end), policy, now_ms)
     count = min(count, len(log.segments) - 1, most)
+    while count and log.segments[count].base_offset > log.flushed_end_offset:
+        # Their leader epochs may not be on the disk yet, and could not be rebuilt.
+        count -= 1
     if count:
         gone, log.segments = log.segments[:count], log.segments[count:]
         _log.info(

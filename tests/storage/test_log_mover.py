@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import TopicPartition
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
@@ -255,6 +255,50 @@ class MoveTests(SynchronousTestCase):
         self.assertEqual((moved.disk.root, read_all(moved)), ("/b", before))
         again.clock.advance(61)
         self.assertEqual((again.names(0), again.names(1)), ([], ["orders-0"]))
+
+    def test_killed_before_a_move_begins(self) -> None:
+        """A move that waits for another one is shown with all that is left, and begins after a restart, too."""
+        machine = Machine().open()
+        machine.create()
+        second, mover = TopicPartition("orders", 1), machine.manager.mover
+        mover.prefer(second, machine.manager.directories[0])
+        append(result(machine.manager.create(second)), 4)
+        machine.disks[0].held.add(IOPool.READ)
+        for partition in (PARTITION, second):
+            mover.move(partition, machine.manager.directories[1])
+        self.assertEqual([move.offset_lag for move in mover.moves.values()], [30, 4])
+        machine.disks[0].crashed = machine.disks[1].crashed = True
+        again = machine.restarted(MemoryDisk.after_kill)
+        again.moved()
+        again.clock.advance(61)
+        self.assertEqual((again.names(0), again.names(1)), ([], ["orders-0", "orders-1"]))
+
+    def test_cancelled_before_it_begins(self) -> None:
+        """Nothing is left of a move that was taken back while it waited for another one."""
+        machine = Machine().open()
+        machine.create()
+        second, mover = TopicPartition("orders", 1), machine.manager.mover
+        mover.prefer(second, machine.manager.directories[0])
+        log = result(machine.manager.create(second))
+        machine.disks[0].held.add(IOPool.READ)
+        for partition in (PARTITION, second):
+            mover.move(partition, machine.manager.directories[1])
+        mover.move(second, machine.manager.directories[0])
+        machine.disks[0].held.clear()
+        machine.disks[0].release(IOPool.READ)
+        machine.moved()
+        machine.clock.advance(61)
+        self.assertEqual((machine.names(0), machine.names(1)), (["orders-1"], ["orders-0"]))
+        self.assertIs(machine.manager.get(second), log)
+
+    def test_the_other_directory_fails_at_once(self) -> None:
+        """A directory that cannot take the copy is reported to who asks for the move."""
+        machine = Machine().open()
+        log = machine.create()
+        machine.disks[1].faults = lambda op, path: OSError(5, "I/O")
+        self.assertRaises(StorageError, machine.move)
+        self.assertIs(machine.moved(), log)
+        append(log, 1)
 
     def test_the_other_directory_is_offline(self) -> None:
         """If the marker of a move is found and a directory is missing, the newer log cannot be determined."""

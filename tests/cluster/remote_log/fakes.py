@@ -149,9 +149,10 @@ class TieredBroker:
     config: TopicConfig
     clock: Clock = field(factory=Clock)
     now_ms: int = NOW_MS
+    more_disks: tuple[Any, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        self.logs = a_manager(self.disk, clock=self.clock, wall_clock=lambda: self.now_ms / 1000)
+        self.logs = a_manager(self.disk, *self.more_disks, clock=self.clock, wall_clock=lambda: self.now_ms / 1000)
         self.reader = RemoteReader(self.storage, at_once, self.clock, WindowCache(1 << 20), lambda: 1.0)
         self.logs.housekeeping.remote_log_of = lambda log: RemoteLog(
             log.partition, self.topic.index(TOPIC_ID, log.partition.partition), self.reader
@@ -161,7 +162,11 @@ class TieredBroker:
         """Open the log, or create it; ``start`` returns a Deferred's result."""
         start(self.logs.open())
         log = self.logs.get(PARTITION)
-        self.log = log if log is not None else start(self.logs.create(PARTITION, TOPIC_ID, self.config))
+        self.lead(log if log is not None else start(self.logs.create(PARTITION, TOPIC_ID, self.config)))
+
+    def lead(self, log: Log) -> None:
+        """Have the broker's replica use a log."""
+        self.log = log
         self.log.configure(self.config)
         self.log.become_leader(0)
         self.log.high_watermark = self.log.log_end_offset
