@@ -176,6 +176,10 @@ class SocketServer:
             if hasattr(bound.factory, "abort"):
                 bound.factory.abort()
 
+    def transports(self) -> list[Any]:
+        """Those of all connections of Kafka's protocol."""
+        return [each for bound in self._bound for each in getattr(bound.factory, "transports", ())]
+
     def drain(self, release: Callable[[], None]) -> Deferred[None]:
         """
         Close every connection after its current requests.

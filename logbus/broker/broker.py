@@ -297,6 +297,10 @@ class Broker(OrderedService):
         """Close the connections of all clients at once, as the end of the process would; others may come."""
         self._socket_server.abort()
 
+    def client_transports(self) -> list[Any]:
+        """The transports of all connections that clients and other brokers have made."""
+        return self._socket_server.transports()
+
     def _lost(self, failure: Failure) -> None:
         self.readiness.serving = False
         self._on_lost(failure)

@@ -186,6 +186,11 @@ class KafkaServerFactory(Factory):
         for connection in list(self._connections):
             connection.abort()
 
+    @property
+    def transports(self) -> list[Any]:
+        """Those of all connections."""
+        return [connection.transport for connection in self._connections]
+
     def _check_some(self) -> None:
         """Check a fifth of the connections, those not checked for longest, to keep each sweep short."""
         connections = self._connections

@@ -59,3 +59,17 @@ def cluster_arguments(brokers: object, racks: object, timeout: object) -> None:
         raise InvalidOption(f"racks is {shown(racks)}; it is a list with the rack of each broker")
     if len(racks) != brokers:
         raise InvalidOption(f"racks has {len(racks)} racks for {brokers} brokers; it is a list with the rack of each")
+
+
+def ensemble_size(zookeepers: object) -> None:
+    """
+    Check the number of ZooKeeper servers.
+
+    :raises InvalidOption: it is even: a majority of two is two, so that the loss of either ends both.
+    """
+    check.integer("zookeepers", zookeepers, 1, 9)
+    if isinstance(zookeepers, int) and not zookeepers % 2:
+        raise InvalidOption(
+            f"zookeepers is {zookeepers}; it is an odd number from 1 to 9: {zookeepers} survive no more losses than "
+            f"{zookeepers - 1}"
+        )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from logbus.errors import LogbusError
 from logbus.quick_imports import quick_imports
@@ -230,6 +230,10 @@ class BrokerThread:
         """In the broker's thread: have it hear nothing of the metadata store any more, before :meth:`vanish`."""
         if self.store is not None:
             self.store.suspend()
+
+    def accepted(self) -> list[Any]:
+        """In the broker's thread: the transports of the connections that others have made to it."""
+        return [] if self.service is None else self.service.client_transports()
 
     def vanish(self) -> None:
         """In the broker's thread: begin what :meth:`kill` does; its data have nothing to recover."""

@@ -29,8 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
-from logbus.client import validators as check
-from logbus.testing.arguments import cluster_arguments
+from logbus.testing.arguments import cluster_arguments, ensemble_size
 from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
 from logbus.testing.broker_process import BrokerFailed, BrokerProcess, local_listener
 from logbus.testing.network_proxy import EVERYBODY, NetworkProxy, Way
@@ -121,7 +120,7 @@ class ClusterBroker(Broker):
         outward = [(self.node, name) for name in names] if way in ("both", "from") else []
         inward = [(name, self.node) for name in names] if way in ("both", "to") else []
         if not outward and not inward:
-            raise ValueError(f"way={way!r}: expected both, from or to")
+            raise ValueError(f"cut_off: way is {way!r}; it is both, from or to")
         return outward + inward
 
     def _wire(self, network: NetworkProxy, servers: Sequence[tuple[str, int]]) -> str:
@@ -161,7 +160,7 @@ class Cluster(ResettableCluster[ClusterBroker]):
     """
     :param brokers: how many; their ids count from 0.
     :param config: settings of all of them, by Kafka's names: texts, numbers, bools, or lists of them.
-    :param zookeepers: servers of the ensemble: 1, or 3, which survive the loss of one.
+    :param zookeepers: servers of the ensemble: 1, or 3, which survive the loss of one, or another odd number up to 9.
     :param racks: ``broker.rack`` of each.
     :param data_dir: where the brokers' data goes and stays, a directory for each; None: temporary, removed at the end.
     :param timeout: seconds to wait for a start, a stop and an event.
@@ -184,7 +183,7 @@ class Cluster(ResettableCluster[ClusterBroker]):
         timeout: float = 120.0,
     ) -> None:
         cluster_arguments(brokers, racks, timeout)
-        check.integer("zookeepers", zookeepers, 1, 9)
+        ensemble_size(zookeepers)
         self.timeout = timeout
         self._resets = 0
         self._temporary = data_dir is None

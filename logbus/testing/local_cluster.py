@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 STORE = "store"
 """Stands for the metadata store among those that a broker is cut off from."""
 
+WAYS = ("both", "from", "to")
+"""Which way nothing comes through, as seen by a broker that is cut off."""
+
 #: Short timeouts, so that a follower that does not follow leaves the ISR soon, and one that comes back is in it soon.
 CLUSTER_CONFIG: Mapping[str, str] = {"replica.fetch.backoff.ms": "50", "replica.lag.time.max.ms": "4000"}
 
@@ -72,26 +75,35 @@ class LocalBroker(Broker):
         """Have the metadata store end its session, as if it had not been heard of for too long; it gets another one."""
         self._on_store(lambda store: store.expire())
 
-    def cut_off(self, *others: LocalBroker | str) -> None:
+    def cut_off(self, *others: LocalBroker | str, way: str = "both") -> None:
         """
-        Close the connections between this broker and others, and let none be made, until :meth:`reconnect`; clients
-        still reach it.
+        Let nothing through between this broker and others, until :meth:`reconnect`; clients still reach it.
+
+        Both ways, connections are closed.  One way, they stay, and hold what is sent that way.  None can be made.
 
         :param others: brokers, and ``"store"``, the metadata store; nobody named: all of them.
+        :param way: ``"both"``, ``"from"`` (nothing that this broker says arrives) or ``"to"`` (it hears nothing): of
+            brokers only.
         :raise BrokerFailed: the connections have TLS; they cannot be cut.
-        :raise ValueError: one of them is neither.
+        :raise ValueError: one of them is neither; there is no such way.
         """
-        named = others or (*(each for each in self._cluster.brokers if each is not self), STORE)
+        if way not in WAYS:
+            raise ValueError(f"cut_off: way is {way!r}; it is both, from or to")
+        brokers = [each for each in self._cluster.brokers if each is not self]
+        named = others or (*brokers, *([STORE] if way == "both" else []))
         for one in named:
-            if one == STORE:
-                self._on_store(lambda store: store.suspend())
-            elif not isinstance(one, LocalBroker) or one is self:
+            if one != STORE and one not in brokers:
                 raise ValueError(f"cut_off: {one!r} is neither another broker of the cluster nor {STORE!r}")
-            elif self._has_tls:
+            if one == STORE and way != "both":
+                raise ValueError(f"cut_off: way={way!r} is of brokers; the metadata store is cut off both ways")
+            if one != STORE and self._has_tls:
                 raise BrokerFailed("cut_off: connections with TLS cannot be cut; have brokers connect without")
+        if STORE in named:
+            self._on_store(lambda store: store.suspend())
         links = self._cluster.links
         if links is not None:
-            cut = [frozenset((self.id, one.id)) for one in named if isinstance(one, LocalBroker)]
+            ends = [one.id for one in named if isinstance(one, LocalBroker)]
+            cut = [(self.id, end) for end in ends if way != "to"] + [(end, self.id) for end in ends if way != "from"]
             self._cluster.thread.run(lambda: succeed_with(links.cut, cut), self.timeout)
 
     def reconnect(self) -> None:
@@ -113,7 +125,7 @@ class LocalBroker(Broker):
         from logbus.testing.broker_links import BrokerLinks
 
         if self._cluster.links is None:
-            self._cluster.links = BrokerLinks(self._cluster.broker_at)
+            self._cluster.links = BrokerLinks(self._cluster.broker_at, self._cluster.accepted_by)
         links = None if self._has_tls else partial(self._cluster.links.from_broker, self.id)
         return BrokerThread(
             config,
@@ -263,6 +275,11 @@ class LocalCluster(ResettableCluster[LocalBroker]):
     def broker_at(self, port: int) -> int | None:
         """The id of the broker whose Kafka port this is."""
         return next((each.id for each in self.brokers if each.kafka_port == port), None)
+
+    def accepted_by(self, number: int) -> list[Any]:
+        """In the thread of the brokers: the transports of the connections that a broker has accepted."""
+        runner = self.brokers[number]._runner
+        return runner.accepted() if isinstance(runner, BrokerThread) else []
 
     def close(self) -> None:
         """Stop everything, and remove temporary data. A second time, and in a forked process, it does nothing."""

@@ -1,8 +1,9 @@
 """
 Fixtures: brokers and clusters for real clients.
 
-``LOGBUS_TEST_WORKERS=2`` has a machine with two workers wherever a test asks for a broker; what is about the one
-broker that there is has the mark ``one_broker``, and is skipped then.
+``LOGBUS_TEST_WORKERS=2`` has a machine with two workers wherever a test asks for a broker, and processes and a
+ZooKeeper wherever it asks for a cluster; what is about the one broker that there is has the mark ``one_broker``, and is
+skipped then.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from logbus.testing import Broker, Cluster
+from logbus.testing import Broker, Cluster, LocalCluster
 from tests.interop.clients import CLIENTS, Client
 from tests.interop.java_client import Java
 
@@ -73,11 +74,24 @@ def java() -> Iterator[Java]:
 RACKS = ("east", "west", "north")
 
 
+CLUSTER_CONFIG = {**QUICK_GROUPS, **KEEPS_ALL, "replica.selector.class": "rack-aware", "min.insync.replicas": "2"}
+
+
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """Three brokers for all tests of a module; one that stops a broker starts it again."""
-    config = {**QUICK_GROUPS, **KEEPS_ALL, "replica.selector.class": "rack-aware", "min.insync.replicas": "2"}
-    with Cluster(3, config, racks=RACKS) as cluster:
+    if WORKERS != "1":
+        # What tests do to it is the same.
+        yield request.getfixturevalue("cluster_of_processes")
+        return
+    with LocalCluster(3, CLUSTER_CONFIG, racks=RACKS) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def cluster_of_processes() -> Iterator[Cluster]:
+    """The same in processes of their own, with a ZooKeeper: for what a process has to itself, and how it dies."""
+    with Cluster(3, CLUSTER_CONFIG, racks=RACKS) as cluster:
         yield cluster
 
 

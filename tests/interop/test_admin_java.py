@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from logbus.testing import Broker
 from tests.interop.java_client import Java, JavaFailed
-from tests.interop.twistd_broker import running
 
 
 def test_pages(broker: Broker, java: Java, topic: str) -> None:
@@ -18,11 +15,11 @@ def test_pages(broker: Broker, java: Java, topic: str) -> None:
     assert java.run("pages", broker.bootstrap, topic, 2) == expected
 
 
-def test_pages_of_an_older_release(java: Java, tmp_path: Path) -> None:
+def test_pages_of_an_older_release(java: Java) -> None:
     """A broker without the API is asked for Metadata."""
-    with running(tmp_path, "--as-version", "3.9", "--listen", "kafka:tcp:0:interface=127.0.0.1") as bootstrap:
-        java.run("create", bootstrap, "t", "2x1")
-        assert [words[1] for words in java.run("pages", bootstrap, "t", 1)] == ["0", "1"]
+    with Broker(as_version="3.9") as older:
+        java.run("create", older.bootstrap, "t", "2x1")
+        assert [words[1] for words in java.run("pages", older.bootstrap, "t", 1)] == ["0", "1"]
 
 
 def test_features(broker: Broker, java: Java) -> None:

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 
-from logbus.testing import Cluster
-from logbus.testing.cluster import ClusterBroker
+from logbus.testing import Cluster, LocalCluster
+from logbus.testing.local_cluster import LocalBroker
 from tests.interop.admin_clients import ADMINISTRATORS, Administrator, KafkaPythonAdministrator, Partition
 from tests.interop.clients import CLIENTS, SECONDS, Message, kcat
 from tests.interop.conftest import RACKS
@@ -22,7 +22,7 @@ from tests.interop.java_client import Java, JavaFailed
 EVERYWHERE = [0, 1, 2]
 
 #: An administrator of a kind that asks one broker.
-Make = Callable[[str, ClusterBroker], Administrator]
+Make = Callable[[str, LocalBroker], Administrator]
 
 
 @pytest.fixture
@@ -30,41 +30,41 @@ def make(java: Java) -> Iterator[Make]:
     """Make administrators; they are closed in the end."""
     with contextlib.ExitStack() as stack:
 
-        def made(kind: str, asked: ClusterBroker) -> Administrator:
+        def made(kind: str, asked: LocalBroker) -> Administrator:
             return stack.enter_context(contextlib.closing(ADMINISTRATORS[kind](java, asked.bootstrap)))
 
         yield made
 
 
 @pytest.fixture
-def python(cluster: Cluster) -> Iterator[KafkaPythonAdministrator]:
+def python(cluster: LocalCluster) -> Iterator[KafkaPythonAdministrator]:
     """kafka-python's, which does more than the others."""
     with contextlib.closing(KafkaPythonAdministrator(no_controller(cluster).bootstrap)) as admin:
         yield admin
 
 
-def no_controller(cluster: Cluster) -> ClusterBroker:
+def no_controller(cluster: LocalCluster) -> LocalBroker:
     """A broker that has to ask another one for what only the controller does."""
     controller = cluster.controller()
     return next(broker for broker in cluster.brokers if broker is not controller)
 
 
 @pytest.mark.parametrize("kind", ADMINISTRATORS)
-def test_the_cluster(cluster: Cluster, make: Make, kind: str) -> None:
+def test_the_cluster(cluster: LocalCluster, make: Make, kind: str) -> None:
     """Every broker tells of all three, and of the same controller."""
     wanted = {broker.id: broker.bootstrap for broker in cluster.brokers}
     for broker in cluster.brokers:
         assert make(kind, broker).brokers() == (cluster.controller().id, wanted)
 
 
-def test_racks(cluster: Cluster, java: Java) -> None:
+def test_racks(cluster: LocalCluster, java: Java) -> None:
     """Where brokers are is told with them."""
     found = {int(words[1]): words[3] for words in java.run("cluster", cluster.bootstrap) if words[0] == "broker"}
     assert found == dict(enumerate(RACKS))
 
 
 @pytest.mark.parametrize("kind", ADMINISTRATORS)
-def test_topic_lifecycle(cluster: Cluster, make: Make, topic: str, kind: str) -> None:
+def test_topic_lifecycle(cluster: LocalCluster, make: Make, topic: str, kind: str) -> None:
     """Created on given replicas, described, grown, altered, its records deleted, and deleted itself."""
     admin = make(kind, no_controller(cluster))
     admin.create(topic, [[2, 1, 0], [1, 2, 0]])
@@ -85,7 +85,7 @@ def test_topic_lifecycle(cluster: Cluster, make: Make, topic: str, kind: str) ->
 
 
 @pytest.mark.parametrize("kind", ADMINISTRATORS)
-def test_replicas_are_spread(cluster: Cluster, java: Java, make: Make, topic: str, kind: str) -> None:
+def test_replicas_are_spread(cluster: LocalCluster, java: Java, make: Make, topic: str, kind: str) -> None:
     """By numbers alone each broker leads as many partitions, and holds every one."""
     admin = make(kind, no_controller(cluster))
     admin.create_spread(topic, 6, 3)
@@ -98,7 +98,7 @@ def test_replicas_are_spread(cluster: Cluster, java: Java, make: Make, topic: st
         java.run("create", cluster.bootstrap, f"{topic}-7", "0,1,7")
 
 
-def test_settings_of_brokers(cluster: Cluster, java: Java) -> None:
+def test_settings_of_brokers(cluster: LocalCluster, java: Java) -> None:
     """One broker's and everybody's are changed at whichever broker is asked, and hold where they are meant to."""
     asked = no_controller(cluster).bootstrap
     java.run("alter", asked, "BROKER", "", "message.max.bytes", "2000000")
@@ -116,9 +116,10 @@ def test_settings_of_brokers(cluster: Cluster, java: Java) -> None:
     java.run("alter", asked, "BROKER", "", "message.max.bytes", "-")
 
 
-def test_loggers_of_each_broker(cluster: Cluster, java: Java) -> None:
+def test_loggers_of_each_broker(cluster_of_processes: Cluster, java: Java) -> None:
     """The levels of a broker's loggers are its own: clients send a change to it, and not to the controller."""
-    asked = no_controller(cluster).bootstrap
+    controller = cluster_of_processes.controller()
+    asked = next(broker for broker in cluster_of_processes.brokers if broker is not controller).bootstrap
     name = "logbus.metastore"
     java.run("alter", asked, "BROKER_LOGGER", "1", name, "ERROR")
     found = [java.run("config", asked, "BROKER_LOGGER", number, name) for number in (0, 1, 2)]
@@ -129,7 +130,7 @@ def test_loggers_of_each_broker(cluster: Cluster, java: Java) -> None:
 
 @pytest.mark.parametrize("kind", ["java", "kafka-python"])
 def test_replicas_move(
-    cluster: Cluster, java: Java, make: Make, python: KafkaPythonAdministrator, topic: str, kind: str
+    cluster: LocalCluster, java: Java, make: Make, python: KafkaPythonAdministrator, topic: str, kind: str
 ) -> None:
     """A partition moves from two brokers to others with its records; nothing is left that moves."""
     java.run("create", cluster.bootstrap, topic, "0,1;1,2")
@@ -155,7 +156,7 @@ def test_replicas_move(
 
 @pytest.mark.parametrize("kind", ["java", "kafka-python"])
 def test_a_move_is_called_off(
-    cluster: Cluster, java: Java, python: KafkaPythonAdministrator, topic: str, kind: str
+    cluster: LocalCluster, java: Java, python: KafkaPythonAdministrator, topic: str, kind: str
 ) -> None:
     """A move that does not get on is listed; called off, its replicas are those it had."""
     controller = cluster.controller()
@@ -183,7 +184,7 @@ def test_a_move_is_called_off(
         target.reconnect()
 
 
-def test_broker_down(cluster: Cluster, java: Java, make: Make, topic: str) -> None:
+def test_broker_down(cluster: LocalCluster, java: Java, make: Make, topic: str) -> None:
     """
     Its replicas are offline and out of the ISR; what cannot be without it is refused, a move to it waits and is ended.
 

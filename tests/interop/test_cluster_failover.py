@@ -44,6 +44,12 @@ class _Member:
         self._group.close(self._member)
 
 
+@pytest.fixture(scope="module")
+def cluster(cluster_of_processes: Cluster) -> Cluster:
+    """Its brokers are killed as processes are."""
+    return cluster_of_processes
+
+
 @pytest.fixture
 def pairs(cluster: Cluster, java: Java, topic: str) -> Iterator[dict[str, tuple[Producing, Reader]]]:
     """A producer and a reader of each kind, on a topic of their own; each broker leads a partition of each topic."""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from logbus.testing import Cluster
-from logbus.testing.cluster import ClusterBroker
+from logbus.testing import LocalCluster
+from logbus.testing.local_cluster import LocalBroker
 from logbus.testing.waiting import wait_until
 from tests.interop.clients import CLIENTS, SECONDS, Message
 from tests.interop.consumers import LIBRARIES
@@ -23,7 +23,7 @@ PARTITIONS = 3
 EACH = 20
 
 
-def filled(cluster: Cluster, java: Java, topic: str) -> set[bytes]:
+def filled(cluster: LocalCluster, java: Java, topic: str) -> set[bytes]:
     """Messages in a topic of which each broker leads a partition; their values."""
     java.run("create", cluster.bootstrap, topic, "0,1,2;1,2,0;2,0,1")
     for partition in range(PARTITIONS):
@@ -32,14 +32,14 @@ def filled(cluster: Cluster, java: Java, topic: str) -> set[bytes]:
     return {f"{partition}/{number}".encode() for partition in range(PARTITIONS) for number in range(EACH)}
 
 
-def elsewhere(cluster: Cluster, java: Java) -> ClusterBroker:
+def elsewhere(cluster: LocalCluster, java: Java) -> LocalBroker:
     """A broker that does not coordinate groups: their one partition of offsets is another's."""
     java.run("committed", cluster.bootstrap, "any")  # Whoever looks for a coordinator has the topic made.
     coordinator = cluster.leader("__consumer_offsets", 0)
     return next(broker for broker in cluster.brokers if broker is not coordinator)
 
 
-def committed(cluster: Cluster, group_id: str, topic: str) -> list[int]:
+def committed(cluster: LocalCluster, group_id: str, topic: str) -> list[int]:
     """Where a group goes on in each partition, as any broker's client finds out."""
     places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     settings = {"bootstrap.servers": cluster.brokers[-1].bootstrap, "group.id": group_id}
@@ -47,7 +47,7 @@ def committed(cluster: Cluster, group_id: str, topic: str) -> list[int]:
         return [found.offset for found in consumer.committed(places, SECONDS)]
 
 
-def told_over_http(broker: ClusterBroker, group_id: str, topic: str) -> list[int]:
+def told_over_http(broker: LocalBroker, group_id: str, topic: str) -> list[int]:
     """Where a group goes on in each partition, and that it is listed, as any broker tells over HTTP."""
 
     def asked(path: str) -> Any:
@@ -61,7 +61,7 @@ def told_over_http(broker: ClusterBroker, group_id: str, topic: str) -> list[int
 
 
 @pytest.mark.parametrize("kind", LIBRARIES)
-def test_python_members(cluster: Cluster, java: Java, topic: str, kind: str) -> None:
+def test_python_members(cluster: LocalCluster, java: Java, topic: str, kind: str) -> None:
     """Two members share the work and commit; one that comes later goes on there, and seeks back."""
     values = filled(cluster, java, topic)
     group_id = f"group-{topic}"
@@ -83,7 +83,7 @@ def test_python_members(cluster: Cluster, java: Java, topic: str, kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["kcat", "java-classic", "java-consumer"])
-def test_other_members(cluster: Cluster, java: Java, topic: str, kind: str) -> None:
+def test_other_members(cluster: LocalCluster, java: Java, topic: str, kind: str) -> None:
     """kcat, and Kafka's own client by either protocol: the next member begins where the last one has committed."""
     values = filled(cluster, java, topic)
     asked, group_id = elsewhere(cluster, java).bootstrap, f"group-{topic}"

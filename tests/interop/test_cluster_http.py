@@ -8,14 +8,14 @@ from typing import Any
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
-from logbus.testing import Cluster
-from logbus.testing.cluster import ClusterBroker
+from logbus.testing import LocalCluster
+from logbus.testing.local_cluster import LocalBroker
 
 SECONDS = 120
 PARTITIONS = 3
 
 
-def ask(broker: ClusterBroker, method: str, path: str, body: Any = None) -> Any:
+def ask(broker: LocalBroker, method: str, path: str, body: Any = None) -> Any:
     """What a broker answers, which must be a success."""
     request = urllib.request.Request(f"{broker.admin_url}/api/v1/{path}", method=method)
     if body is not None:
@@ -25,7 +25,7 @@ def ask(broker: ClusterBroker, method: str, path: str, body: Any = None) -> Any:
         return json.loads(answer.read() or b"null")
 
 
-def search(broker: ClusterBroker, topic: str, query: str) -> list[Any]:
+def search(broker: LocalBroker, topic: str, query: str) -> list[Any]:
     """All records that a search finds, each part of which a partition's leader serves."""
     found, cursor = [], ""
     while True:
@@ -36,7 +36,7 @@ def search(broker: ClusterBroker, topic: str, query: str) -> list[Any]:
         cursor = f"&cursor={part['next']}"
 
 
-def tailed(broker: ClusterBroker, topic: str, count: int) -> list[Any]:
+def tailed(broker: LocalBroker, topic: str, count: int) -> list[Any]:
     """The first records that a stream has."""
     url = f"{broker.admin_url}/api/v1/topics/{topic}/records/tail?newest=100"
     found: list[Any] = []
@@ -48,7 +48,7 @@ def tailed(broker: ClusterBroker, topic: str, count: int) -> list[Any]:
     return found
 
 
-def test_any_broker(cluster: Cluster, topic: str) -> None:
+def test_any_broker(cluster: LocalCluster, topic: str) -> None:
     """Whichever broker is asked, records go to the leaders of their partitions, and come from there."""
     new = {"name": f"{topic}-http", "partitions": PARTITIONS, "replication_factor": 1}
     name = ask(cluster.brokers[0], "POST", "topics", new)["name"]
@@ -70,7 +70,7 @@ def test_any_broker(cluster: Cluster, topic: str) -> None:
         assert (bounds["earliest"], bounds["latest"]) == (0, len(cluster.brokers))
 
 
-def test_moved_by_the_console(cluster: Cluster, topic: str) -> None:
+def test_moved_by_the_console(cluster: LocalCluster, topic: str) -> None:
     """A form moves a partition to another broker, which any broker can be told, and elects it."""
     first, other = cluster.brokers[0], cluster.brokers[1]
     name = ask(first, "POST", "topics", {"name": f"{topic}-moved", "partitions": 1, "replication_factor": 1})["name"]
@@ -94,7 +94,7 @@ def test_moved_by_the_console(cluster: Cluster, topic: str) -> None:
     cluster.wait_until(lambda: partition()["leader"] == target, "the leader", SECONDS)
 
 
-def test_events(cluster: Cluster, topic: str) -> None:
+def test_events(cluster: LocalCluster, topic: str) -> None:
     """Who follows one broker is told of what others do, until the topic's end."""
     first, other = cluster.brokers[0], cluster.brokers[2]
     told = []

@@ -7,7 +7,7 @@ import time
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from logbus.testing import Cluster
+from logbus.testing import LocalCluster
 from tests.interop.clients import CLIENTS, SECONDS, Message
 from tests.interop.conftest import RACKS
 from tests.interop.java_client import Java, spelled
@@ -19,14 +19,14 @@ VALUE = b"x" * 10_000
 LITTLE = 200_000
 
 
-def filled(cluster: Cluster, java: Java, topic: str) -> str:
+def filled(cluster: LocalCluster, java: Java, topic: str) -> str:
     """A topic that broker 0 leads, with records that all replicas have."""
     java.run("create", cluster.bootstrap, topic, "0,1,2")
     CLIENTS[0].produce(cluster.bootstrap, topic, [Message(VALUE)] * COUNT, idempotent=True)
     return topic
 
 
-def test_java(cluster: Cluster, java: Java, topic: str) -> None:
+def test_java(cluster: LocalCluster, java: Java, topic: str) -> None:
     """The bytes come from the broker in the consumer's rack; from the leader where nobody is."""
     filled(cluster, java, topic)
     for rack, expected in (*((rack, number) for number, rack in enumerate(RACKS)), ("nowhere", 0)):
@@ -37,7 +37,7 @@ def test_java(cluster: Cluster, java: Java, topic: str) -> None:
         assert all(size < LITTLE for node, size in got.items() if node != expected), (rack, got)
 
 
-def test_librdkafka(cluster: Cluster, java: Java, topic: str) -> None:
+def test_librdkafka(cluster: LocalCluster, java: Java, topic: str) -> None:
     """The same, as the library's statistics tell it."""
     filled(cluster, java, topic)
     for rack, expected in (*((rack, number) for number, rack in enumerate(RACKS)), ("nowhere", 0)):

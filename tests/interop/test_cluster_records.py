@@ -6,8 +6,8 @@ import pytest
 
 from logbus.records.batch import iter_batches
 from logbus.records.compression import Codec
-from logbus.testing import Cluster
-from logbus.testing.cluster import ClusterBroker
+from logbus.testing import Cluster, LocalCluster
+from logbus.testing.local_cluster import LocalBroker
 from tests.interop.clients import CLIENTS, CODECS, Client, Message, log_files
 from tests.interop.java_client import Java
 
@@ -21,17 +21,17 @@ def writer(request: pytest.FixtureRequest, java: Java) -> Client:
     return by_name[request.param]
 
 
-def led_by_each(java: Java, cluster: Cluster, topic: str) -> str:
+def led_by_each(java: Java, cluster: LocalCluster | Cluster, topic: str) -> str:
     """A topic of three replicas, partition N led by broker N; a broker that is not the controller is asked for it."""
     asked = next(broker for broker in cluster.brokers if broker is not cluster.controller())
     java.run("create", asked.bootstrap, topic, "0,1,2;1,2,0;2,0,1")
     return topic
 
 
-def replicas_agree(cluster: Cluster, topic: str) -> dict[int, bytes]:
+def replicas_agree(cluster: LocalCluster, topic: str) -> dict[int, bytes]:
     """Wait until the logs of all brokers are the same; the batches of each partition."""
 
-    def held(broker: ClusterBroker) -> dict[int, bytes]:
+    def held(broker: LocalBroker) -> dict[int, bytes]:
         return {partition: log_files(broker.data_dir, topic, partition) for partition in range(PARTITIONS)}
 
     def same() -> dict[int, bytes] | None:
@@ -41,7 +41,7 @@ def replicas_agree(cluster: Cluster, topic: str) -> dict[int, bytes]:
     return cluster.wait_until(same, f"the same log of {topic} on all brokers", 10)
 
 
-def test_every_client_reads_its_records(cluster: Cluster, java: Java, topic: str, writer: Client) -> None:
+def test_every_client_reads_its_records(cluster: LocalCluster, java: Java, topic: str, writer: Client) -> None:
     """By way of one broker to three leaders, in every codec, idempotent; every replica has the very same batches."""
     led_by_each(java, cluster, topic)
     sent: dict[int, list[Message]] = {partition: [] for partition in range(PARTITIONS)}
@@ -64,7 +64,7 @@ def test_every_client_reads_its_records(cluster: Cluster, java: Java, topic: str
     assert all(header.producer_id >= 0 for header in headers)
 
 
-def test_many_batches(cluster: Cluster, java: Java, topic: str) -> None:
+def test_many_batches(cluster: LocalCluster, java: Java, topic: str) -> None:
     """A client reads on from the middle of what it wrote, whoever leads."""
     led_by_each(java, cluster, topic)
     sent = [Message(b"%d " % number * 20) for number in range(3_000)]

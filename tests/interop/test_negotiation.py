@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 from logbus.testing import Broker
 from tests.interop.clients import CLIENTS, Client, Message, kcat
-from tests.interop.twistd_broker import running
 
 
 @pytest.mark.parametrize("kind", [KafkaProducer, KafkaConsumer])
@@ -25,10 +26,10 @@ def test_kafka_python_infers_the_release(broker: Broker, kind: type) -> None:
 
 
 @pytest.mark.parametrize("release", ["2.1", "2.8", "3.0", "3.5", "3.9", "4.0", "4.3"])
-def test_kafka_python_infers_an_older_release(release: str, tmp_path: Path) -> None:
+def test_kafka_python_infers_an_older_release(release: str) -> None:
     """A broker that advertises an older release is taken for one."""
-    with running(tmp_path, "--as-version", release, "--listen", "kafka:tcp:0:interface=127.0.0.1") as bootstrap:
-        client = KafkaProducer(bootstrap_servers=bootstrap)
+    with Broker(as_version=release) as older:
+        client = KafkaProducer(bootstrap_servers=older.bootstrap)
         try:
             assert ".".join(map(str, client.config["api_version"])) == release
             client.send("topic", b"value").get(20)
@@ -37,12 +38,12 @@ def test_kafka_python_infers_an_older_release(release: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("release", ["2.8", "3.9"])
-def test_older_releases(client: Client, release: str, tmp_path: Path) -> None:
+def test_older_releases(client: Client, release: str) -> None:
     """Clients of all libraries work with the versions of older releases."""
-    with running(tmp_path, "--as-version", release, "--listen", "kafka:tcp:0:interface=127.0.0.1") as bootstrap:
+    with Broker(as_version=release) as older:
         sent = [Message(b"%d" % number) for number in range(3)]
-        client.produce(bootstrap, "topic", sent)
-        assert client.fetch(bootstrap, "topic", 3) == sent
+        client.produce(older.bootstrap, "topic", sent)
+        assert client.fetch(older.bootstrap, "topic", 3) == sent
 
 
 def test_librdkafka_features(broker: Broker) -> None:
@@ -74,9 +75,22 @@ def test_kcat_lists(broker: Broker, topic: str, arguments: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def ipv6_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a broker that listens on ::1 only."""
-    with running(tmp_path_factory.mktemp("ipv6"), "--listen", r"kafka:tcp6:0:interface=\:\:1") as bootstrap:
-        yield bootstrap
+    """The address of a broker that listens on ::1 only, which those of the test kit cannot."""
+    command = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile=", "logbus"]
+    command += ["--listen", r"kafka:tcp6:0:interface=\:\:1", "--listen", "admin:tcp:0:interface=127.0.0.1"]
+    command += ["--data-dir", str(tmp_path_factory.mktemp("ipv6") / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                if found := re.search(r"logbus broker 0 ready: kafka=(\S+)", line):
+                    yield found[1]
+                    break
+            else:
+                pytest.fail("the broker did not start")
+        finally:
+            process.terminate()
+            process.stdout.read()
 
 
 def has_ipv6() -> bool:

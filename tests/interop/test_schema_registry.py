@@ -33,7 +33,7 @@ from logbus.client.schema.protobuf import ProtobufSerializer as OurProtobufSeria
 from logbus.client.schema.schema_registry import RegistryError, SchemaRegistry
 from logbus.registry.protobuf_compiler import compiled
 from logbus.registry.protobuf_schema import pool_of
-from logbus.testing import Broker, Cluster
+from logbus.testing import Broker, LocalCluster
 from tests.interop.conftest import MakeBroker
 from tests.interop.native_client import run
 from tests.registry.kit import GIFT, ORDER, PRICE
@@ -216,7 +216,7 @@ def test_restart(make_broker: MakeBroker, stop: Any) -> None:
         assert after.register_schema("t-value", Schema(json.dumps(PRICE), "AVRO")) == 2
 
 
-def test_cluster(cluster: Cluster) -> None:
+def test_cluster(cluster: LocalCluster) -> None:
     """Producers on all brokers register schemas while the one that writes is killed: an id means one schema."""
     ids: dict[str, set[int]] = {}
     guard = threading.Lock()

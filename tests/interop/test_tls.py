@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -23,8 +24,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from logbus.testing import Broker
 from tests.certificates import Authority
-from tests.interop.twistd_broker import running_process
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 SECONDS = 120
@@ -39,10 +40,13 @@ class SecureBroker:
     :ivar directory: has ``server.pem``, ``ca.pem``, and clients' ``alice.pem`` and ``mallory.pem``.
     """
 
-    address: str
+    server: Broker
     directory: Path
-    process: subprocess.Popen[str]
     authority: Authority
+
+    @property
+    def address(self) -> str:
+        return self.server.bootstrap
 
     @property
     def port(self) -> int:
@@ -71,14 +75,9 @@ class SecureBroker:
             subject: Any = secure.getpeercert()["subject"]  # type: ignore[index]
             return str(subject[0][0][1])
 
-    def says(self, words: str) -> None:
-        """Wait for a line in the log."""
-        assert self.process.stdout is not None
-        assert any(words in line for line in self.process.stdout), f"the broker ended without: {words}"
-
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[SecureBroker]:
+def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SecureBroker]:
     """A broker with a key store in PEM, which has another key for clients that ask for ``other.test``."""
     authority = Authority.new()
     authority.write(tmp_path / "ca.pem")
@@ -87,23 +86,18 @@ def broker(tmp_path: Path) -> Iterator[SecureBroker]:
     (tmp_path / "server.pem").write_text(first.pem() + other.pem())
     authority.issue("CN=alice").write(tmp_path / "alice.pem")
     Authority.new("CN=Strangers").issue("CN=mallory").write(tmp_path / "mallory.pem")
-    with running_process(tmp_path, *options(tmp_path), "--set", f"{STORE}={tmp_path / 'server.pem'}") as (
-        process,
-        address,
-    ):
-        yield SecureBroker(address, tmp_path, process, authority)
+    options = getattr(request, "param", {})
+    with Broker({**settings(tmp_path), STORE: str(tmp_path / "server.pem")}, **options) as server:
+        yield SecureBroker(server, tmp_path, authority)
 
 
-def options(directory: Path) -> list[str]:
-    """The options of a broker, but for its key store."""
-    settings = {
+def settings(directory: Path) -> dict[str, str]:
+    """Those of a broker, but for its key store."""
+    return {
         "listener.security.protocol.map": "kafka:SSL,PLAINTEXT:PLAINTEXT",
         "ssl.truststore.location": str(directory / "ca.pem"),
         "ssl.client.auth": "required",
     }
-    return ["--listen", "kafka:tcp:0:interface=127.0.0.1"] + [
-        word for name, value in settings.items() for word in ("--set", f"{name}={value}")
-    ]
 
 
 def round_trip(settings: dict[str, Any], topic: str) -> list[bytes | None]:
@@ -131,9 +125,9 @@ def test_wrong_certificates(broker: SecureBroker, own: str | None) -> None:
     errors: list[KafkaError] = []
     client = AdminClient(broker.librdkafka(own, error_cb=errors.append))
     with pytest.raises(KafkaException):
-        client.list_topics(timeout=5)
+        client.list_topics(timeout=1)
     client.poll(5)
-    broker.says("the TLS handshake of 127.0.0.1:")
+    broker.server.wait_logged("the TLS handshake of 127.0.0.1:")
 
 
 def test_pkcs12(tmp_path: Path) -> None:
@@ -143,18 +137,17 @@ def test_pkcs12(tmp_path: Path) -> None:
     (tmp_path / "server.p12").write_bytes(Authority.new("CN=Middle", authority).issue().pkcs12("secret"))
     (tmp_path / "ca.p12").write_bytes(authority.pkcs12("public"))
     alice = authority.issue("CN=alice").write(tmp_path / "alice.pem")
-    settings = {
-        STORE: tmp_path / "server.p12",
+    stores = {
+        STORE: str(tmp_path / "server.p12"),
         "listener.name.kafka.ssl.keystore.type": "PKCS12",
         "listener.name.kafka.ssl.keystore.password": "secret",
-        "listener.name.kafka.ssl.truststore.location": tmp_path / "ca.p12",
+        "listener.name.kafka.ssl.truststore.location": str(tmp_path / "ca.p12"),
         "listener.name.kafka.ssl.truststore.type": "PKCS12",
         "listener.name.kafka.ssl.truststore.password": "public",
     }
-    words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    with running_process(tmp_path, *options(tmp_path), *words) as (_, address):
+    with Broker({**settings(tmp_path), **stores}) as server:
         producer = kafka.KafkaProducer(
-            bootstrap_servers=address,
+            bootstrap_servers=server.bootstrap,
             security_protocol="SSL",
             ssl_cafile=str(tmp_path / "ca.pem"),
             ssl_certfile=str(alice),
@@ -204,6 +197,7 @@ def test_openssl(broker: SecureBroker, words: str, accepted: str | None) -> None
     assert "Verification: OK" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("broker", [{"in_process": False}], indirect=True, ids=["process"])
 def test_hangup(broker: SecureBroker) -> None:
     """After SIGHUP new connections get new certificates, wrong ones are refused, and nobody loses a connection."""
     producer = Producer(broker.librdkafka())
@@ -216,13 +210,13 @@ def test_hangup(broker: SecureBroker) -> None:
     write(b"before")
     assert broker.subject() == "first"
     broker.authority.issue("CN=second").write(broker_store)
-    broker.process.send_signal(signal.SIGHUP)
-    broker.says("listener kafka: new connections use the certificate of CN=second")
+    os.kill(broker.server.pid, signal.SIGHUP)
+    broker.server.wait_logged("listener kafka: new connections use the certificate of CN=second")
     assert broker.subject() == "second"
     write(b"after")
     broker_store.write_text("nonsense")
-    broker.process.send_signal(signal.SIGHUP)
-    broker.says("the listener keeps its old certificates")
+    os.kill(broker.server.pid, signal.SIGHUP)
+    broker.server.wait_logged("the listener keeps its old certificates")
     assert broker.subject() == "second"
     write(b"at last")
 
@@ -258,27 +252,23 @@ def test_sasl_over_tls(tmp_path: Path) -> None:
     authority = Authority.new()
     authority.write(tmp_path / "ca.pem")
     authority.issue().write(tmp_path / "server.pem")
-    words = [
-        word
-        for name, value in {
-            "listener.security.protocol.map": "kafka:SASL_SSL,PLAINTEXT:PLAINTEXT",
-            "ssl.keystore.location": tmp_path / "server.pem",
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.kafka.plain.sasl.jaas.config": (
-                'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="wonderland";'
-            ),
-        }.items()
-        for word in ("--set", f"{name}={value}")
-    ]
-    with running_process(tmp_path, "--listen", "kafka:tcp:0:interface=127.0.0.1", *words) as (_, address):
-        settings = {
-            "bootstrap.servers": address,
+    config = {
+        "listener.security.protocol.map": "kafka:SASL_SSL,PLAINTEXT:PLAINTEXT",
+        "ssl.keystore.location": str(tmp_path / "server.pem"),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.kafka.plain.sasl.jaas.config": (
+            'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="wonderland";'
+        ),
+    }
+    with Broker(config) as server:
+        client = {
+            "bootstrap.servers": server.bootstrap,
             "security.protocol": "sasl_ssl",
             "ssl.ca.location": str(tmp_path / "ca.pem"),
             "sasl.mechanism": "PLAIN",
             "sasl.username": "alice",
             "sasl.password": "wonderland",
         }
-        assert round_trip(settings, "t") == [str(n).encode() for n in range(10)]
+        assert round_trip(client, "t") == [str(n).encode() for n in range(10)]
         with pytest.raises(KafkaException):
-            AdminClient({**settings, "sasl.password": "rabbit"}).list_topics(timeout=5)
+            AdminClient({**client, "sasl.password": "rabbit"}).list_topics(timeout=1)

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from logbus.records.batch import BatchHeader, iter_batches
-from logbus.testing import Broker, Cluster
+from logbus.testing import Broker, Cluster, LocalCluster
 from logbus.testing.waiting import wait_until
 from tests.interop.clients import SECONDS, log_files
 from tests.interop.java_client import Java
@@ -87,7 +87,7 @@ def test_commits_and_aborts(broker: Broker, topic: str, make: Make, read: dict[s
 
 
 def test_commits_and_aborts_in_a_cluster(
-    cluster: Cluster, java: Java, topic: str, make: Make, read: dict[str, Read]
+    cluster: LocalCluster, java: Java, topic: str, make: Make, read: dict[str, Read]
 ) -> None:
     """The same, where the two partitions, and perhaps the coordinator, are with different brokers."""
     led_by_each(java, cluster, topic)
@@ -182,12 +182,18 @@ def test_epochs(broker: Broker, java: Java, topic: str, kind: str) -> None:
 
 @pytest.mark.long
 def test_coordinator_dies(
-    cluster: Cluster, java: Java, topic: str, make: Make, read: dict[str, Read], request: pytest.FixtureRequest
+    cluster_of_processes: Cluster,
+    java: Java,
+    topic: str,
+    make: Make,
+    read: dict[str, Read],
+    request: pytest.FixtureRequest,
 ) -> None:
     """The broker that coordinates dies in the middle of a transaction: it is committed all the same, as a whole."""
     if request.node.callspec.params["make"] == "kafka-python":
         # Its Sender forgets the request if connecting fails, looks for the coordinator, and waits for ever.
         pytest.skip("kafka-python 3.0 drops EndTxn when the coordinator cannot be connected to")
+    cluster = cluster_of_processes
     led_by_each(java, cluster, topic)
     producer = make(cluster.bootstrap, f"id-{topic}")
     in_transaction(producer, topic, [b"before"], 0)

@@ -19,9 +19,9 @@ from confluent_kafka.admin import (
 
 from benchmarks.compare.jars import KAFKA_VERSION, tools_jars
 from logbus.testing import Broker
+from tests.cli import command_line
 from tests.interop.clients import SECONDS
 from tests.interop.java_client import CACHE
-from tests.interop.twistd_broker import running
 
 Tool = Callable[..., str]
 
@@ -99,11 +99,10 @@ def test_logbus(logbus_broker: Broker, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret\n")
 
     def logbus(*arguments: str, status: int = 0) -> str:
-        command = ["logbus", *arguments, "--bootstrap", logbus_broker.bootstrap]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == status, done.stdout + done.stderr
-        assert "secret" not in done.stdout + done.stderr
-        return done.stdout + done.stderr
+        done = command_line.run(*arguments, "--bootstrap", logbus_broker.bootstrap)
+        assert done.status == status, done.out + done.err
+        assert "secret" not in done.out + done.err
+        return done.out + done.err
 
     password = ("--password-file", str(tmp_path / "password"))
     logbus("users", "add", "ann", *password)
@@ -132,8 +131,8 @@ def test_first_user(tmp_path: Path) -> None:
     command += ["--password-file", str(tmp_path / "password")]
     subprocess.run(command, check=True, timeout=300)
     assert subprocess.run(command, capture_output=True, timeout=300, check=False).returncode == 1
-    with running(tmp_path, "--listen", "kafka:tcp:0:interface=127.0.0.1") as bootstrap:
-        admin = AdminClient({"bootstrap.servers": bootstrap})
+    with Broker(data_dir=tmp_path / "data") as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         assert list(admin.describe_user_scram_credentials().result(SECONDS)) == ["admin"]
         assert subprocess.run(command, capture_output=True, timeout=300, check=False).returncode == 1
 

@@ -107,7 +107,7 @@ def test_wait_timeouts(cluster: Cluster) -> None:
     with pytest.raises(WaitTimedOut, match="pigs"):
         cluster.wait_until(lambda: None, "pigs", 0.05)
     assert cluster.state("nothing") is None
-    with pytest.raises(ValueError, match="expected both, from or to"):
+    with pytest.raises(ValueError, match="cut_off: way is 'around'; it is both, from or to"):
         cluster.brokers[0].cut_off(way="around")
 
 

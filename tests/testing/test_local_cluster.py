@@ -149,16 +149,24 @@ def test_a_broker_is_cut_off() -> None:
         led, controller = cluster.leader("t"), cluster.controller()
         # Without the controller the leader could not change the ISR.
         follower = next(each for each in cluster.followers("t") if each is not controller)
-        follower.cut_off(led)
-        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
-        producer.produce("t", b"1")
-        assert producer.flush(SECONDS) == 0
-        cluster.wait_until(lambda: follower.id not in cluster.state("t").isr, "a smaller ISR")  # type: ignore[union-attr]
-        assert len(cluster.state("t").isr) == 2  # type: ignore[union-attr]
-        follower.reconnect()
-        cluster.wait_in_sync("t")
+        for cut in (
+            lambda: follower.cut_off(led),
+            lambda: follower.cut_off(led, way="from"),
+            lambda: led.cut_off(follower, way="from"),
+            lambda: (follower.cut_off(led, way="to"), follower.cut_off(led, way="from")),
+        ):
+            cut()
+            assert produce(cluster, "t") >= 0
+            cluster.wait_until(lambda: follower.id not in cluster.state("t").isr, "a smaller ISR")  # type: ignore[union-attr]
+            assert len(cluster.state("t").isr) == 2  # type: ignore[union-attr]
+            follower.reconnect()
+            cluster.wait_in_sync("t")
         with pytest.raises(ValueError, match="cut_off: 'x' is neither another broker of the cluster nor 'store'"):
             follower.cut_off("x")
+        with pytest.raises(ValueError, match="cut_off: way is 'out'; it is both, from or to"):
+            follower.cut_off(way="out")
+        with pytest.raises(ValueError, match="way='from' is of brokers; the metadata store is cut off both ways"):
+            follower.cut_off("store", way="from")
 
 
 def test_faults_are_for_clients_of_one_broker() -> None:

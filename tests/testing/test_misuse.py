@@ -209,6 +209,7 @@ def test_wrong_arguments(options: dict[str, Any], words: str) -> None:
     [
         ({"brokers": -1}, "brokers is -1; it is an integer from 1 to 100"),
         ({"zookeepers": "3"}, "zookeepers is '3'; it is an integer from 1 to 9"),
+        ({"zookeepers": 2}, "zookeepers is 2; it is an odd number from 1 to 9: 2 survive no more losses than 1"),
         ({"brokers": 1, "racks": "a"}, "racks is 'a'; it is a list with the rack of each broker"),
     ],
 )

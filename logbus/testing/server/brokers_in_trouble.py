@@ -24,13 +24,16 @@ class BrokersInTrouble:
 
     brokers: BrokersUnderTest
 
-    def cut_off(self, number: int, others: Sequence[int | str]) -> None:
+    def cut_off(self, number: int, others: Sequence[int | str], way: str = "both") -> None:
         """Let nothing through between a broker and others, or the store; nobody named: all of them."""
         broker = self._of_cluster(number)
         named: list[Any] = [
             self._store(broker) if other == STORE else self._other(broker, int(other)) for other in others
         ]
-        broker.cut_off(*named)
+        try:
+            broker.cut_off(*named, way=way)
+        except ValueError as e:
+            raise NotPossible(str(e)) from None
 
     def reconnect(self, number: int) -> None:
         """End all cuts of a broker."""

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.admin.json_schema import array, integer, number, object_schema, string
 from logbus.admin.routing import ViewRequest, route
+from logbus.testing.local_cluster import WAYS
 from logbus.testing.server.broker_routes import BROKER_ID
 from logbus.testing.server.brokers_in_trouble import STORE, BrokersInTrouble
 from logbus.testing.server.server_routes import FAILURES, TOKEN, ControlledBrokers
@@ -20,7 +21,8 @@ OTHERS = object_schema(
         f"Numbers of brokers, and '{STORE}', the metadata store; without it all of them.",
         {"type": ["integer", "string"], "description": f"A number, or '{STORE}'."},
     ),
-    optional=("others",),
+    way=string("from: nothing that the broker says arrives; to: it hears nothing. Default: both.", enum=list(WAYS)),
+    optional=("others", "way"),
 )
 LEADER = object_schema("Who leads the partition.", leader=integer("The broker."))
 MOVED = object_schema(
@@ -63,8 +65,8 @@ class TroubleRoutes:
         **NOTHING,
     )
     def cut_off(self, call: ViewRequest) -> Deferred[None]:
-        others = call.body.get("others", ())
-        return self.controlled.change(lambda: self._trouble.cut_off(call.path["broker"], others))
+        broker, others, way = call.path["broker"], call.body.get("others", ()), call.body.get("way", "both")
+        return self.controlled.change(lambda: self._trouble.cut_off(broker, others, way))
 
     @route(
         "POST",

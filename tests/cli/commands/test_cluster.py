@@ -9,37 +9,37 @@ from typing import Any
 
 import pytest
 
-from logbus.testing import Cluster
+from logbus.testing import Cluster, LocalCluster
 from tests.cli.command_line import run
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster() -> Iterator[LocalCluster]:
     """Three brokers in three racks; tests must restore its state."""
-    with Cluster(racks=("a", "b", "c")) as running:
+    with LocalCluster(racks=("a", "b", "c")) as running:
         yield running
 
 
-def done(cluster: Cluster, *arguments: str) -> str:
+def done(cluster: LocalCluster | Cluster, *arguments: str) -> str:
     """Return the output of a successful command."""
     result = run(*arguments, "--bootstrap", cluster.bootstrap)
     assert result.status == 0, result.err
     return result.out
 
 
-def told(cluster: Cluster, *arguments: str) -> Any:
+def told(cluster: LocalCluster | Cluster, *arguments: str) -> Any:
     """Return the JSON output of a successful command."""
     return json.loads(done(cluster, *arguments, "--json"))
 
 
-def refused(cluster: Cluster, *arguments: str) -> str:
+def refused(cluster: LocalCluster | Cluster, *arguments: str) -> str:
     """Return the error of a failed command."""
     result = run(*arguments, "--bootstrap", cluster.bootstrap)
     assert (result.status, result.err.count("\n")) == (1, 1), result.err
     return result.err
 
 
-def test_describe(cluster: Cluster) -> None:
+def test_describe(cluster: LocalCluster) -> None:
     """The cluster, its brokers with their racks, and what each of them has."""
     done(cluster, "topics", "create", "described", "--replica-assignment", "0:1:2,1:2:0,2:0:1")
     cluster.wait_in_sync("described")
@@ -53,7 +53,7 @@ def test_describe(cluster: Cluster) -> None:
     done(cluster, "topics", "delete", "described")
 
 
-def test_create_where(cluster: Cluster) -> None:
+def test_create_where(cluster: LocalCluster) -> None:
     """Replicas go where they are told to, also those of partitions that come later."""
     done(cluster, "topics", "create", "placed", "--replica-assignment", "2:0,1:2")
     done(cluster, "topics", "add-partitions", "placed", "--total", "3", "--replica-assignment", "0:1")
@@ -66,7 +66,7 @@ def test_create_where(cluster: Cluster) -> None:
     done(cluster, "topics", "delete", "placed", "counted")
 
 
-def test_unhealthy_partitions(cluster: Cluster) -> None:
+def test_unhealthy_partitions(cluster: LocalCluster) -> None:
     """With a broker down, partitions with too few replicas or no leader are listed."""
     done(cluster, "topics", "create", "wide", "--replica-assignment", "0:1:2", "--config", "min.insync.replicas=3")
     done(cluster, "topics", "create", "alone", "--replica-assignment", "2")
@@ -98,7 +98,7 @@ def test_unhealthy_partitions(cluster: Cluster) -> None:
     done(cluster, "topics", "delete", "wide", "alone", "well")
 
 
-def test_elect_leaders(cluster: Cluster) -> None:
+def test_elect_leaders(cluster: LocalCluster) -> None:
     """Preferred leaders lead again once they are back; what needs no election gets none."""
     done(cluster, "topics", "create", "led", "--replica-assignment", "0:1,1:0")
     cluster.wait_in_sync("led")
@@ -116,7 +116,7 @@ def test_elect_leaders(cluster: Cluster) -> None:
     done(cluster, "topics", "delete", "led")
 
 
-def test_reassign(cluster: Cluster, tmp_path: Path) -> None:
+def test_reassign(cluster: LocalCluster, tmp_path: Path) -> None:
     """A plan is made, carried out with a throttle that goes away at the end, and undone by what was kept."""
     plan, before = tmp_path / "plan.json", tmp_path / "before.json"
     done(cluster, "topics", "create", "moved", "--replica-assignment", "0:1,1:0")
@@ -145,7 +145,7 @@ def test_reassign(cluster: Cluster, tmp_path: Path) -> None:
     done(cluster, "topics", "delete", "moved")
 
 
-def test_pending_reassignment(cluster: Cluster, tmp_path: Path) -> None:
+def test_pending_reassignment(cluster: LocalCluster, tmp_path: Path) -> None:
     """While a broker cannot fetch its new replica, the reassignment is listed; cancelling restores the former state."""
     plan = tmp_path / "plan.json"
     decides = cluster.controller()
@@ -168,7 +168,7 @@ def test_pending_reassignment(cluster: Cluster, tmp_path: Path) -> None:
     done(cluster, "topics", "delete", "stuck")
 
 
-def test_refused_plans(cluster: Cluster, tmp_path: Path) -> None:
+def test_refused_plans(cluster: LocalCluster, tmp_path: Path) -> None:
     """Unknown brokers and partitions, files without a plan, and contradictory options are refused."""
     plan = tmp_path / "plan.json"
     plan.write_text('{"partitions": [{"topic": "nothing", "partition": 0, "replicas": [0]}]}')
@@ -186,8 +186,9 @@ def test_refused_plans(cluster: Cluster, tmp_path: Path) -> None:
     done(cluster, "topics", "delete", "there")
 
 
-def test_shutdown_broker(cluster: Cluster) -> None:
+def test_shutdown_broker(logbus_zookeeper_cluster: Cluster) -> None:
     """A broker that can be missed stops in order, and others lead; who cannot be missed stays."""
+    cluster = logbus_zookeeper_cluster  # A process each: one that is stopped ends.
     done(cluster, "topics", "create", "stays", "--replica-assignment", "1")
     stays = cluster.brokers[1]
     result = run("cluster", "shutdown-broker", "1", "--admin", stays.admin_url)

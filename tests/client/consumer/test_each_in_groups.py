@@ -241,6 +241,12 @@ class ConsumerProtocolTests(Handovers):
     options = {"group_protocol": "consumer"}
 
 
+class AioEagerTests(EagerTests):
+    """The client for asyncio."""
+
+    is_aio = True
+
+
 class AioCooperativeTests(CooperativeTests):
     """The client for asyncio."""
 

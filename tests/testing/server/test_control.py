@@ -138,6 +138,9 @@ def _cluster_troubles(told: Told) -> None:
     assert refused(told, "POST", path, {"to": 7}) == (404, "There is no broker 7; there are: 0, 1, 2.")
     assert send(told, "POST", "/brokers/1/cut-off", {"others": [0, "store"]}) == (204, None)
     assert send(told, "POST", "/brokers/2/cut-off", {}) == (204, None)
+    assert send(told, "POST", "/brokers/2/cut-off", {"others": [1], "way": "from"}) == (204, None)
+    assert refused(told, "POST", "/brokers/2/cut-off", {"others": ["store"], "way": "to"})[0] == 409
+    assert refused(told, "POST", "/brokers/2/cut-off", {"way": "out"})[0] == 400
     assert refused(told, "POST", "/brokers/0/cut-off", {"others": [0]})[0] == 404
     for cut in (1, 2):
         assert send(told, "POST", f"/brokers/{cut}/reconnect") == (204, None)
