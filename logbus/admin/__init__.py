@@ -70,4 +70,5 @@ Views:
 * ``group_members``: members of groups as JSON
 * ``transactions``: transactional ids
 * ``hanging_transactions``: transactions that no coordinator ends
+* ``mirrors``: mirrors that brokers run
 """

@@ -40,6 +40,7 @@ from logbus.admin.log_dirs import LogDirViews
 from logbus.admin.loggers import LoggerViews
 from logbus.admin.metric_history import MetricHistory
 from logbus.admin.metrics_view import Combine, MetricsView
+from logbus.admin.mirrors import MirrorViews
 from logbus.admin.openapi import OpenApiView
 from logbus.admin.pages import NoPages, Pages
 from logbus.admin.partition_changes import PartitionChangeViews
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from twisted.web.resource import IResource
 
     from logbus.admin.channel import AdminHTTPFactory
+    from logbus.mirror.running_mirror import RunningMirror
 
 CONSOLE = b"console"
 """The first segment of the paths of pages."""
@@ -125,6 +127,7 @@ class AdminSite(ServerFactory):
     :ivar history: a few metrics over the last hour, which whoever shows them has it keep.
     :ivar not_ready: returns the reasons why clients should not use this broker now, a sentence each.
     :ivar conditions: what is wrong with this broker.
+    :ivar mirrors: returns the mirrors that this broker runs.
     :ivar clock: the broker's reactor, for the timers of connections.
     :ivar wall_clock: seconds since 1970, for the ``Date`` of answers.
     :ivar stop: returns the function that stops this process in order, if there is one.
@@ -161,6 +164,7 @@ class AdminSite(ServerFactory):
     plugins: Iterable[IAdminResource] | None = None
     stop: Callable[[], Callable[[], object] | None] = lambda: None
     combine_metrics: Callable[[], Combine | None] = lambda: None
+    mirrors: Callable[[], Sequence[RunningMirror]] = tuple
     make_pages: Callable[[AdminSite], Pages] = lambda site: NoPages()
     limits: HttpLimits = field(factory=HttpLimits)
     streams: EventStreams = field(init=False)
@@ -284,6 +288,7 @@ class AdminSite(ServerFactory):
                 HangingTransactionViews(
                     self.metadata, self.replicas, self.transactions, self.hanging_transactions, self.requests
                 ),
+                MirrorViews(self.metadata, self.broker.broker_id, self.clock, self.mirrors),
                 ConfigViews(self.metadata, self.topics, config, self.broker.broker_id, self.requests),
                 LoggerViews(self.metadata, self.broker.broker_id, process_levels, self.requests),
                 OpenApiView(router),

@@ -5,7 +5,8 @@ The server of the admin listeners.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -34,6 +35,9 @@ from logbus.metrics import Family
 from logbus.model import INTERNAL_TOPICS
 from logbus.net.connection_limits import WarningLimiter
 
+if TYPE_CHECKING:
+    from logbus.mirror.running_mirror import RunningMirror
+
 
 @define(eq=False)
 class AdminServer:
@@ -55,6 +59,7 @@ class AdminServer:
     _router: RequestRouter
     _security: BrokerSecurity
     _snapshots: BrokerSnapshots
+    _mirrors: Callable[[], Sequence[RunningMirror]]
     stop_process: Callable[[], object] | None = field(default=None, init=False)
     combine_metrics: Combine | None = field(default=None, init=False)
     _site: AdminSite | None = field(default=None, init=False)
@@ -99,6 +104,7 @@ class AdminServer:
             conditions=self._conditions,
             stop=lambda: self.stop_process,
             combine_metrics=lambda: self.combine_metrics,
+            mirrors=self._mirrors,
             clock=self._env.reactor,
             wall_clock=self._env.wall_clock,
             host_name=socket.gethostname(),

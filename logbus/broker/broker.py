@@ -206,6 +206,11 @@ class Broker(OrderedService):
             ),
         )
         self.monitor.register_metrics(env.registry)
+        self.mirror = BrokerMirror(
+            env,
+            lambda: self.control.controller.active is not None,
+            lambda: [f"{at.host}:{at.port}" for at in self.endpoints.values() if at.protocol == "kafka"],
+        )
         self._admin_server = AdminServer(
             env,
             self.readiness,
@@ -218,6 +223,7 @@ class Broker(OrderedService):
             self.kafka_server.router,
             self.security,
             BrokerSnapshots(self.logs, self.member.store),
+            self.mirror.running,
         )
         self.plugin_services = PluginServices(
             self.broker_id,
@@ -232,11 +238,6 @@ class Broker(OrderedService):
             self.kafka_server.quotas,
             self.kafka_server.factory,
             self._admin_server.factory,
-        )
-        self.mirror = BrokerMirror(
-            env,
-            lambda: self.control.controller.active is not None,
-            lambda: [f"{at.host}:{at.port}" for at in self.endpoints.values() if at.protocol == "kafka"],
         )
         self._compose()
 

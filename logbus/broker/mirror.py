@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from logbus.client.cluster.cluster import Cluster
     from logbus.mirror.mirror import Mirror
     from logbus.mirror.mirror_options import MirrorOptions
+    from logbus.mirror.running_mirror import RunningMirror
     from logbus.security.client_security import ClientSecurity
 
 _LOOK = 2.0
@@ -49,6 +50,7 @@ class BrokerMirror:
         self._is_controller = is_controller
         self._addresses = addresses
         self._mirror: Mirror | None = None
+        self._since = 0.0
         self._work: Deferred[None] | None = None
         self._pausing: Deferred[None] | None = None
         self._stopping = False
@@ -56,6 +58,15 @@ class BrokerMirror:
         if env.config.get(keys.MIRROR_SOURCE_BOOTSTRAP_SERVERS):
             self._options = self._checked()
             env.registry.add_source(self._families)
+
+    def running(self) -> list[RunningMirror]:
+        """The mirror, if it runs at this broker; also one that has failed, and will be tried again."""
+        if self._mirror is None or self._options is None:
+            return []
+        from logbus.mirror.running_mirror import RunningMirror
+
+        servers = self._env.config.get(keys.MIRROR_SOURCE_BOOTSTRAP_SERVERS)
+        return [RunningMirror(servers, self._options, self._mirror.status, self._since)]
 
     def start(self) -> None:
         """Begin to look."""
@@ -94,6 +105,7 @@ class BrokerMirror:
                 naming=Naming(config.get(keys.MIRROR_NAMING)),
                 topics=NameFilter(topics, [*TOPICS_EXCLUDED, *excluded]),
                 start="latest" if config.get(keys.MIRROR_START) == "latest" else "earliest",
+                on_too_large="skip" if config.get(keys.MIRROR_ON_TOO_LARGE) == "skip" else "stop",
                 sync_groups=config.get(keys.MIRROR_SYNC_GROUPS),
                 rate=config.get(keys.MIRROR_RATE) or None,
             )
@@ -107,6 +119,9 @@ class BrokerMirror:
         while not self._stopping:
             if self._is_controller():
                 await self._mirror_once(options)
+            if not self._is_controller():
+                # Another broker tells how it goes on.
+                self._mirror = None
             await self._pause(_LOOK if self._mirror is None else _PAUSE)
 
     async def _mirror_once(self, options: MirrorOptions) -> None:
@@ -118,12 +133,18 @@ class BrokerMirror:
         source = self._cluster(there, config.get(keys.MIRROR_SOURCE_CONFIG))
         target = self._cluster(here or self._addresses()[:1], config.get(keys.MIRROR_TARGET_CONFIG))
         mirror = self._mirror = Mirror(source, target, options, say=self._say, wall_clock=self._env.wall_clock)
+        self._since = self._env.wall_clock()
         watching = Deferred.fromCoroutine(self._watch(mirror))
         watching.addErrback(lambda failure: failure.trap(CancelledError))
         try:
             await mirror.run()
         except LogbusError as e:
             self._log.warn("the mirror from {source} ended: {error}", source=options.source, error=e)
+        except CancelledError:
+            raise
+        except Exception as e:
+            self._log.failure("the mirror from {source} failed", source=options.source)
+            mirror.status.fail(f"{type(e).__name__}: {e}")
         finally:
             watching.cancel()
             await source.close()

@@ -158,6 +158,7 @@ def _print_summary(status: MirrorStatus, seconds: float) -> None:
     click.echo(
         f"copied {status.records} records, {quantity(status.size)}B{rate}, of {topics} topics in {seconds:.1f} s; "
         f"{status.lag} are left"
+        + (f", and {status.skipped} were left out, since they are too large for the target" if status.skipped else "")
     )
 
 

@@ -38,6 +38,7 @@ Pages:
 * ``group_pages``: groups, their members and lag
 * ``group_change_pages``: reset the offsets of a group, with a preview; delete offsets of a topic, or a group
 * ``transaction_pages``: transactions that hang, transactional ids, the longest transaction first; abort one
+* ``mirror_pages``: mirrors that brokers run: how far each has copied what
 * ``access_page``: who may do what, and how much
 * ``acl_pages``: ACLs; create and delete them
 * ``user_pages``: users that log in by SCRAM; set a password, delete a user

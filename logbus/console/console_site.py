@@ -118,6 +118,7 @@ class ConsoleSite:
             from logbus.console.layout import Layout
             from logbus.console.link_pages import LinkPages
             from logbus.console.logger_pages import LoggerPages
+            from logbus.console.mirror_pages import MirrorPages
             from logbus.console.overview import OverviewPage
             from logbus.console.partition_pages import PartitionPages
             from logbus.console.quota_pages import QuotaPages
@@ -146,6 +147,7 @@ class ConsoleSite:
                     GroupPages(),
                     GroupChangePages(),
                     TransactionPages(self.clock),
+                    MirrorPages(),
                     BrokerPages(self.clock),
                     ConfigPages(),
                     AccessPage(),

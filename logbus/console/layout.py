@@ -22,6 +22,7 @@ SECTIONS: tuple[tuple[str, str, str], ...] = (
     ("/console/topics", "Topics", "t"),
     ("/console/groups", "Groups", "g"),
     ("/console/transactions", "Transactions", "x"),
+    ("/console/mirrors", "Mirrors", "m"),
     ("/console/brokers", "Brokers", "b"),
     ("/console/schemas", "Schemas", "s"),
     ("/console/access", "Access", "a"),

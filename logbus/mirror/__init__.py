@@ -11,6 +11,8 @@ Pure:
 * ``batch_copy``: BatchCopy: makes the target's batches of the source's
 * ``topic_settings``: which settings are copied, and what differs
 * ``acl_rules``: which rights on topics are given on their copies
+* ``skipped_records``: SkippedRecord, Sieve: records that are too large for the target, and left out
+* ``copy_rates``: CopyRates: records and bytes per second
 * ``missing_rights``: says which right is missing
 
 Shell:
@@ -20,10 +22,11 @@ Shell:
 * ``copy_session``: CopySession: copies in transactions, until one of them is not certain
 * ``source_reader``: SourceReader: the partitions that are read, where, and what is in the way
 * ``topic_sync``: TopicSync: finds topics, creates and adapts their copies
-* ``position_store``: reads where a mirror left off
+* ``position_store``: reads where a mirror left off, and what it has left out
 * ``origins``: Origins: where a source's topics come from, if their names do not say it
 * ``checkpoints``: Checkpoints: publishes the translated offsets of groups
-* ``mirror_status``: MirrorStatus: counts, lag and problems, for progress lines and metrics
+* ``mirror_status``: MirrorStatus: counts, lag and problems, for progress lines, metrics and the HTTP API
+* ``running_mirror``: RunningMirror: a mirror that a broker runs, for those who show it
 * ``audit``: proves a mirror complete
 
 The state of a mirror is at its target only: each transaction has the copied records and, in the topic

@@ -2,8 +2,8 @@
 Makes the target's batches of the source's. Pure.
 
 A batch goes as it is: what a producer has compressed is neither decompressed nor decoded. Only some have to be encoded
-anew: those of which compaction has removed records; those whose timestamps are the log append time, which other brokers
-would not keep; and small ones, which are put together, since each would cost a request.
+anew: those of which compaction, or a sieve, has removed records; those whose timestamps are the log append time, which
+other brokers would not keep; and small ones, which are put together, since each would cost a request.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from attrs import define, frozen
 
 from logbus.client.consumer.consumer_record import FetchedBatch
 from logbus.client.producer.encoded_batch import EncodedBatch
+from logbus.mirror.skipped_records import Sieve
 from logbus.records.batch import BatchBuilder, Record, decode_batch
 from logbus.records.compression import Codec
 
@@ -35,6 +36,14 @@ class BatchCopy:
     builder: BatchBuilder | EncodedBatch
     upstream: tuple[tuple[int, int], ...]
 
+    def offset_of(self, index: int) -> int:
+        """The source's offset of a record."""
+        for first, count in self.upstream:
+            if index < count:
+                return first + index
+            index -= count
+        raise IndexError(index)
+
 
 @define
 class _Collected:
@@ -53,10 +62,11 @@ class _Collected:
             self.ranges.append((offset, 1))
 
 
-def batch_copies(batches: Iterable[FetchedBatch]) -> Iterator[BatchCopy]:
+def batch_copies(batches: Iterable[FetchedBatch], sieve: Sieve | None = None) -> Iterator[BatchCopy]:
     """
     The batches for the target, in order.
 
+    :param sieve: takes out records that the target does not take.
     :raises DecodeError: a batch that has to be encoded anew is malformed.
     :raises ApiError: it cannot be decompressed.
     """
@@ -64,7 +74,7 @@ def batch_copies(batches: Iterable[FetchedBatch]) -> Iterator[BatchCopy]:
     for each in batches:
         header = each.header
         codec = Codec(header.codec)
-        whole = _is_whole(each)
+        whole = _is_whole(each) and (sieve is None or sieve.passes(header))
         if whole and header.size >= SMALL:
             if collected is not None:
                 yield _made(collected)
@@ -73,7 +83,7 @@ def batch_copies(batches: Iterable[FetchedBatch]) -> Iterator[BatchCopy]:
             continue
         first = header.base_offset + each.skip
         for record in decode_batch(each.data, header=header):
-            if record.offset < first:
+            if record.offset < first or (sieve is not None and not sieve.keeps(record, codec)):
                 continue
             if collected is not None and (
                 collected.builder.codec is not codec

@@ -9,8 +9,9 @@ the producer cannot go on, the session fails, and another one looks into the tar
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NoReturn
 
 from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
@@ -26,9 +27,10 @@ from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.mirror.batch_copy import BatchCopy, batch_copies
 from logbus.mirror.copied_range import CopiedRange
 from logbus.mirror.mirror_options import MirrorOptions
-from logbus.mirror.mirror_status import MirrorStatus
+from logbus.mirror.mirror_status import MirrorState, MirrorStatus
 from logbus.mirror.missing_rights import lacks, what_session_lacks
-from logbus.mirror.position_store import CopiedPartition, read_positions
+from logbus.mirror.position_store import CopiedPartition, read_positions, read_skipped
+from logbus.mirror.skipped_records import SkippedRecord, SkippedRecords
 from logbus.mirror.source_reader import ADVICE, READ_AHEAD, CopyFailed, SourceReader
 from logbus.mirror.topic_sync import TopicSync
 from logbus.model import TopicPartition
@@ -52,7 +54,13 @@ _LASTING = frozenset(
     }
 )
 """Errors of a partition that trying again does not help."""
+_LIMITS = {ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes", ErrorCode.RECORD_LIST_TOO_LARGE: "segment.bytes"}
+"""Settings of the target's topic that limit the size of a batch, by the errors about them."""
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class _TooLarge(CopyFailed):
+    """A record is left out of the next transaction."""
 
 
 @define
@@ -81,6 +89,7 @@ class CopySession:
     reader: SourceReader = field(init=False)
     stopping: bool = field(default=False, init=False)
     _producer: Producer = field(init=False)
+    _skipped: SkippedRecords = field(factory=SkippedRecords, init=False)
     _failures: int = field(default=0, init=False)
     _waiting: Deferred[Any] | None = field(default=None, init=False)
 
@@ -111,7 +120,11 @@ class CopySession:
             syncs = options.policy.offset_syncs_topic
             await reader.topic_sync.create_internal(syncs)
             reader.copied = await read_positions(self.target, syncs)
+            if options.on_too_large == "skip":
+                await reader.topic_sync.create_internal(options.policy.skipped_records_topic)
+            self._skipped = await read_skipped(self.target, options.policy.skipped_records_topic)
             await reader.refresh()
+            self.status.state = MirrorState.RUNNING
             while not self.stopping and not reader.is_at_end():
                 await self._step()
         finally:
@@ -144,6 +157,11 @@ class CopySession:
         watching = clock.callLater(self.options.interval + _SLOW, self._say_slow)
         try:
             size = await self._transact(fetched, began, passed)
+        except _TooLarge:
+            # The next transaction goes on without the record.
+            self.status.aborted += 1
+            self.reader.go_back(passed)
+            return
         except (CopyFailed, TransactionAborted) as e:
             self.status.aborted += 1
             self._failures += 1
@@ -176,13 +194,14 @@ class CopySession:
         :param passed: gets the next offset of each partition of which something was taken.
         """
         clock, sent, size = self.source.reactor, list[_Sent](), 0
+        skipped: list[SkippedRecord] = []
         most = self.options.transaction_bytes
         if self.options.rate is not None:
             most = min(most, max(1, self.options.rate))
         async with self._producer.transaction():
             while True:
                 if fetched is not None:
-                    self._copy(fetched, sent)
+                    skipped += self._copy(fetched, sent)
                     passed[fetched.partition] = fetched.next_offset
                     size += fetched.size
                     self.status.ends[fetched.partition] = fetched.high_watermark
@@ -194,25 +213,34 @@ class CopySession:
                     break
                 fetched = self.reader.take()
             await self._producer.flush()
-            ranges = self._written(sent)
+            ranges = await self._written(sent)
             await self.reader.check_origins({each.topic for each in ranges})
             await self._write_syncs(ranges)
+            await self._write_skipped(skipped)
         self._committed(ranges, passed)
+        self._note_skipped(skipped)
         self.status.size += size
+        counts = {partition: sum(each.count for each in theirs) for partition, theirs in ranges.items()}
+        self.status.rates.add(clock.seconds(), counts, size)
         return size
 
-    def _copy(self, fetched: Fetched, sent: list[_Sent]) -> None:
+    def _copy(self, fetched: Fetched, sent: list[_Sent]) -> list[SkippedRecord]:
+        """Send what was fetched; returns what is left out of it."""
         partition = fetched.partition
-        copy_of = TopicPartition(self.reader.topics[partition.topic].copy, partition.partition)
+        topic = self.reader.topics[partition.topic]
+        copy_of, sieve = TopicPartition(topic.copy, partition.partition), self._skipped.sieve(partition, topic.ids)
         try:
-            for copy in batch_copies(fetched.batches):
+            for copy in batch_copies(fetched.batches, sieve):
                 self.status.encoded_again += isinstance(copy.builder, BatchBuilder)
                 sent.append(_Sent(partition, copy, self._producer.put_batch(copy_of, copy.builder)))
         except (DecodeError, ApiError) as e:
             self.reader.halt(partition, f"{partition}: a batch cannot be read: {e}")
             raise CopyFailed(str(e)) from e
+        found = {} if sieve is None else sieve.found
+        limit = self._skipped.limit(partition)
+        return [SkippedRecord(partition, offset, size, limit, topic.ids) for offset, size in found.items()]
 
-    def _written(self, sent: list[_Sent]) -> dict[TopicPartition, list[CopiedRange]]:
+    async def _written(self, sent: list[_Sent]) -> dict[TopicPartition, list[CopiedRange]]:
         """
         Where the records of a transaction lie.
 
@@ -230,6 +258,8 @@ class CopySession:
                     known[-1:] = [whole] if whole is not None else [*known[-1:], one]
                     downstream += count
                 continue
+            if isinstance(outcome, ApiError) and outcome.code in _LIMITS:
+                await self._refuse(each, outcome)
             if isinstance(outcome, ApiError) and outcome.code in _LASTING:
                 self.reader.halt(each.partition, f"{self._refusal(each, outcome)}; the others go on")
                 raise CopyFailed(str(outcome)) from outcome
@@ -242,6 +272,32 @@ class CopySession:
         if any(isinstance(each.batch.outcome, BatchWritten) and each.batch.outcome.base_offset < 0 for each in sent):
             raise CopyFailed("the target does not say at which offsets records are")
         return ranges
+
+    async def _refuse(self, sent: _Sent, error: ApiError) -> NoReturn:
+        """
+        Leave out a record that is too large, or stop its partition.
+
+        :raises CopyFailed: always.
+        """
+        partition, (index, part) = sent.partition, sent.batch.failed_part
+        if part.builder.count > 1:
+            # It may have been written before; then it was not split.
+            raise CopyFailed(f"{partition}: {error}") from error
+        offset, size, setting = sent.copy.offset_of(index), len(part.builder.build()), _LIMITS[error.code]
+        copy = self.reader.topics[partition.topic].copy
+        limit = await self.reader.topic_sync.number_of_copy(copy, setting)
+        if self.options.on_too_large == "skip":
+            self._skipped.refuse(partition, offset, size, limit)
+            raise _TooLarge(f"{partition} offset {offset}: {error}")
+        why = f"a record of {size} bytes, of which {copy} at the target {self.options.target} takes " + (
+            "fewer" if limit is None else f"{limit}"
+        )
+        self.reader.halt(
+            partition,
+            f"{partition} offset {offset}: {why}; raise {setting} of {copy} to {size}, or have such records left out "
+            "by --on-too-large skip; the others go on",
+        )
+        raise CopyFailed(str(error)) from error
 
     def _refusal(self, sent: _Sent, error: ApiError) -> str:
         """Why the target does not take a batch, and what would be right."""
@@ -266,6 +322,26 @@ class CopySession:
                     partition=0,
                     headers=each.headers(ids, self.reader.origins.of(ids.source)),
                 )
+
+    async def _write_skipped(self, skipped: Sequence[SkippedRecord]) -> None:
+        if not skipped:
+            return
+        topic = await self.target.topic(self.options.policy.skipped_records_topic)
+        now_ms = int(self.wall_clock() * 1000)
+        for each in skipped:
+            self._producer.put(topic, each.value, each.key, timestamp=now_ms, partition=0)
+
+    def _note_skipped(self, skipped: Sequence[SkippedRecord]) -> None:
+        self.status.skipped += len(skipped)
+        for partition, group in groupby(sorted(skipped, key=lambda each: each.partition), lambda each: each.partition):
+            theirs = list(group)
+            for each in theirs:
+                self._skipped.add(each)
+            first, copy = theirs[0], self.reader.topics[partition.topic].copy
+            what = "1 record" if len(theirs) == 1 else f"{len(theirs)} records, the first"
+            what += f" of {first.size} bytes at offset {first.offset}"
+            takes = "" if first.limit is None else f", which takes {first.limit}"
+            self.status.warn(f"{partition}: left out {what}: too large for {copy}{takes}")
 
     def _committed(
         self, ranges: Mapping[TopicPartition, list[CopiedRange]], passed: Mapping[TopicPartition, int]

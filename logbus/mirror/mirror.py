@@ -24,7 +24,7 @@ from logbus.mirror.checkpoints import Checkpoints
 from logbus.mirror.copy_session import CopySession
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_records import Heartbeat
-from logbus.mirror.mirror_status import MirrorStatus
+from logbus.mirror.mirror_status import MirrorState, MirrorStatus
 from logbus.mirror.missing_rights import what_session_lacks
 from logbus.mirror.replication_policy import HEARTBEATS
 from logbus.mirror.source_reader import update_ends
@@ -60,7 +60,7 @@ class Mirror:
         self._target = target
         self._options = options
         self._wall_clock = wall_clock
-        self.status = MirrorStatus(f"{options.source}-to-{options.target}")
+        self.status = MirrorStatus(options.flow, wall_clock=wall_clock)
         if say is not None:
             self.status.say = say
         self._checkpoints = Checkpoints(source, target, options, self.status, wall_clock)
@@ -77,6 +77,15 @@ class Mirror:
         :raises Fenced: another mirror of this flow has begun.
         :raises LogbusError: it could not begin.
         """
+        try:
+            await self._run()
+        except LogbusError as e:
+            # Whoever runs it tells of its end.
+            self.status.fail(str(e))
+            raise
+        self.status.state = MirrorState.STOPPED
+
+    async def _run(self) -> None:
         options, failures, has_worked = self._options, 0, False
         await self._check_clusters()
         self._begin_background()
@@ -100,6 +109,7 @@ class Mirror:
                     failures = 1 if session.reader.topics else failures + 1
                     wait = _BACKOFF.before(failures)
                     self.status.restarts += 1
+                    self.status.state = MirrorState.RESTARTING
                     self.status.problem("session", f"{missing or e}; beginning anew")
                     await update_ends(self._source, self.status, list(self.status.positions))
                     await self._pause(wait)

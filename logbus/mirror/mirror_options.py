@@ -15,6 +15,7 @@ from logbus.mirror.replication_policy import Naming, ReplicationPolicy
 _ALIAS = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 OnRecreated = Literal["stop", "continue"]
+OnTooLarge = Literal["stop", "skip"]
 
 
 def _alias(instance: object, attribute: object, value: object) -> None:
@@ -41,6 +42,8 @@ class MirrorOptions:
     :ivar sync_acls: give rights on copies to those who have them on the source's topics, but for writing.
     :ivar start: where to begin in a partition of which nothing was copied yet.
     :ivar on_recreated: what to do with a source's topic that was deleted and created anew.
+    :ivar on_too_large: what to do about a record that is larger than the target takes: stop its partition until it
+        takes it, or leave it out.
     :ivar replication_factor: of topics that are created; None: the source's, or as many brokers as there are.
     :ivar rate: at most so many bytes per second; None: as many as possible.
     :ivar interval: seconds that a transaction may collect records.
@@ -63,6 +66,7 @@ class MirrorOptions:
         default="earliest", validator=checked(choice, choices=("earliest", "latest"))
     )
     on_recreated: OnRecreated = field(default="stop", validator=checked(choice, choices=("stop", "continue")))
+    on_too_large: OnTooLarge = field(default="stop", validator=checked(choice, choices=("stop", "skip")))
     replication_factor: int | None = field(default=None, validator=optional(checked(integer, least=1)))
     rate: int | None = field(default=None, validator=optional(checked(integer, least=1)))
     interval: float = field(default=1.0, validator=checked(seconds, positive=True))
@@ -85,6 +89,11 @@ class MirrorOptions:
         return ReplicationPolicy(self.source, self.target, self.naming)
 
     @property
+    def flow(self) -> str:
+        """Its name, such as ``paris-to-rome``."""
+        return f"{self.source}-to-{self.target}"
+
+    @property
     def transactional_id(self) -> str:
         """The id that only one running mirror of this flow can use."""
-        return f"logbus-mirror-{self.source}-to-{self.target}"
+        return f"logbus-mirror-{self.flow}"

@@ -1,13 +1,65 @@
-"""Counts, positions and problems of a mirror, for progress lines, metrics and tests."""
+"""Counts, positions and problems of a mirror, for progress lines, metrics, the HTTP API and tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from logbus.metrics import Family, Sample
+from logbus.mirror.copy_rates import CopyRates
 from logbus.model import TopicPartition
+
+
+class MirrorState(Enum):
+    """What a mirror is doing."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    RESTARTING = "restarting"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@frozen
+class MirrorError:
+    """
+    What went wrong, and when.
+
+    :ivar at: seconds since 1970.
+    """
+
+    at: float
+    message: str
+
+
+@frozen
+class PartitionStatus:
+    """
+    How far a partition is copied.
+
+    :ivar copy: the topic at the target.
+    :ivar offset: the next one to copy; None: that is not known yet.
+    :ivar end: where the records end; None: that is not known yet.
+    :ivar rate: records per second.
+    :ivar problem: why it is not copied; None: it is.
+    """
+
+    partition: TopicPartition
+    copy: str
+    offset: int | None
+    end: int | None
+    rate: float
+    problem: str | None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets that are not copied yet; None: that is not known yet."""
+        if self.end is None:
+            return None
+        return 0 if self.offset is None else max(0, self.end - self.offset)
 
 
 def _ignored(line: str) -> None:
@@ -21,7 +73,9 @@ class MirrorStatus:
 
     :ivar flow: its name, such as ``paris-to-rome``.
     :ivar say: called with one line about what a user should know.
+    :ivar wall_clock: seconds since 1970.
     :ivar records: copied, in transactions that are committed.
+    :ivar skipped: records that were left out, since they are larger than the target takes.
     :ivar size: their bytes, as they are encoded.
     :ivar encoded_again: batches that could not be copied as they are.
     :ivar transactions: that were committed.
@@ -32,11 +86,17 @@ class MirrorStatus:
     :ivar problems: why something is not copied, by topic or partition.
     :ivar checkpoints: that were written.
     :ivar groups_synced: offsets committed at the target for groups.
+    :ivar state: what it is doing.
+    :ivar topics: those that are copied: the name of the copy, and the number of partitions, by the name at the source.
+    :ivar rates: of copying.
+    :ivar last_error: what last went wrong, though it may go well again.
     """
 
     flow: str
     say: Callable[[str], object] = _ignored
+    wall_clock: Callable[[], float] = time.time
     records: int = 0
+    skipped: int = 0
     size: int = 0
     encoded_again: int = 0
     transactions: int = 0
@@ -47,6 +107,10 @@ class MirrorStatus:
     problems: dict[str, str] = field(factory=dict)
     checkpoints: int = 0
     groups_synced: int = 0
+    state: MirrorState = MirrorState.STARTING
+    topics: dict[str, tuple[str, int]] = field(factory=dict)
+    rates: CopyRates = field(factory=CopyRates)
+    last_error: MirrorError | None = None
 
     @property
     def lag(self) -> int:
@@ -57,18 +121,42 @@ class MirrorStatus:
         """Note why something is not copied, and say so if that is new."""
         if self.problems.get(str(what)) != reason:
             self.problems[str(what)] = reason
-            self.say(reason)
+            self.warn(reason)
+
+    def warn(self, line: str) -> None:
+        """Say that something went wrong which does not last, such as records that are lost."""
+        self.last_error = MirrorError(self.wall_clock(), line)
+        self.say(line)
+
+    def fail(self, reason: str) -> None:
+        """Note that it has ended, for a reason that is told by whoever runs it."""
+        self.state = MirrorState.FAILED
+        self.last_error = MirrorError(self.wall_clock(), reason)
 
     def solved(self, what: object) -> None:
         """Note that something is copied again."""
         if self.problems.pop(str(what), None) is not None:
             self.say(f"{what}: goes on")
 
+    def partitions(self, now: float) -> Iterator[PartitionStatus]:
+        """
+        The partitions of the topics that are copied.
+
+        :param now: seconds of the clock of :attr:`rates`.
+        """
+        rates = self.rates.records(now)
+        for topic, (copy, count) in self.topics.items():
+            for each in (TopicPartition(topic, number) for number in range(count)):
+                why = self.problems.get(str(each)) or self.problems.get(f"{topic} at the source")
+                offset, end = self.positions.get(each), self.ends.get(each)
+                yield PartitionStatus(each, copy, offset, end, rates.get(each, 0.0), why)
+
     def families(self) -> Iterable[Family]:
         """The metrics, for a registry."""
         labels = (("flow", self.flow),)
         for name, what, value in (
             ("records", "Records that were copied.", self.records),
+            ("skipped", "Records left out, since they are larger than the target takes.", self.skipped),
             ("bytes", "Bytes of batches that were copied.", self.size),
             ("batches_encoded_again", "Batches that could not be copied as they are.", self.encoded_again),
             ("transactions", "Transactions at the target that were committed.", self.transactions),

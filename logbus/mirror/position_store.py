@@ -1,4 +1,4 @@
-"""Reads the offset syncs of a target: where a mirror left off, and how offsets are translated."""
+"""Reads what a target knows of a mirror: where it left off, how offsets are translated, and what was left out."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets_with_retri
 from logbus.errors import DecodeError
 from logbus.mirror.copied_range import CopiedRange, TopicIds, decode_range
 from logbus.mirror.offset_map import OffsetMap
+from logbus.mirror.skipped_records import SkippedRecord, SkippedRecords
 from logbus.model import TopicPartition
 
 T = TypeVar("T")
@@ -64,6 +65,27 @@ async def read_positions(target: Cluster, topic: str) -> dict[TopicPartition, Co
         if known is None:
             known = found[copied.partition] = CopiedPartition(0, ids)
         known.add(copied, ids)
+
+    await read_partition(target, TopicPartition(topic, 0), read)
+    return found
+
+
+async def read_skipped(target: Cluster, topic: str) -> SkippedRecords:
+    """
+    The records that were left out; none if there is no such topic.
+
+    :param topic: the topic of these.
+    :raises LogbusError: it cannot be read.
+    """
+    found = SkippedRecords()
+    if topic not in {each.name for each in await target.topics()}:
+        return found
+
+    def read(record: ConsumerRecord) -> None:
+        try:
+            found.add(SkippedRecord.decode(record.value))
+        except DecodeError as e:
+            _log.warn("{topic} offset {offset}: {error}", topic=topic, offset=record.offset, error=e)
 
     await read_partition(target, TopicPartition(topic, 0), read)
     return found

@@ -54,6 +54,11 @@ class ReplicationPolicy:
         return f"mm2-offset-syncs.{self.source}.internal"
 
     @property
+    def skipped_records_topic(self) -> str:
+        """The target's topic of records that were left out; a topic of logbus."""
+        return f"logbus-mirror-skipped.{self.source}.internal"
+
+    @property
     def checkpoints_topic(self) -> str:
         """The target's topic of checkpoints."""
         return f"{self.source}.checkpoints.internal"

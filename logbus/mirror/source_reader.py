@@ -32,8 +32,6 @@ READ_AHEAD = 64 * 1024 * 1024
 """Bytes of the source that are read ahead."""
 
 ADVICE = {
-    ErrorCode.MESSAGE_TOO_LARGE: "; raise max.message.bytes of the target's topic",
-    ErrorCode.RECORD_LIST_TOO_LARGE: "; raise max.message.bytes of the target's topic",
     ErrorCode.INVALID_RECORD: "; the target's topic asks for what these records do not have, such as keys if it is "
     "compacted",
     ErrorCode.INVALID_TIMESTAMP: "; raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of the "
@@ -101,6 +99,7 @@ class SourceReader:
         if self._is_unnamed:
             await self.origins.look()
             self.topics = {name: each for name, each in self.topics.items() if not self._is_loop(each)}
+        self.status.topics = {each.name: (each.copy, each.partitions) for each in self.topics.values()}
         partitions = [TopicPartition(each.name, n) for each in self.topics.values() for n in range(each.partitions)]
         present = self._fetcher.assigned.partitions
         new: dict[TopicPartition, Position] = {}
@@ -305,7 +304,7 @@ class SourceReader:
         else:
             lost = f"the source ends at offset {end}, and {position} were copied: it has lost some of these"
             place = end
-        self.status.say(f"{partition}: {lost}; going on at {place}")
+        self.status.warn(f"{partition}: {lost}; going on at {place}")
         self._reached[partition] = self.status.positions[partition] = place
         self._fetcher.add({partition: place})
 

@@ -9,7 +9,7 @@ from attrs import define, field, frozen
 from logbus.client.admin.admin_client import AdminClient, NewTopic
 from logbus.client.admin.config_admin import ConfigEntry, Resource, ResourceType
 from logbus.client.cluster.cluster import Cluster, TopicMetadata
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.mirror.acl_rules import copied_acls
 from logbus.mirror.copied_range import TopicIds
 from logbus.mirror.mirror_options import MirrorOptions
@@ -203,6 +203,17 @@ class TopicSync:
         self.status.solved("ACLs")
         if missing:
             self.status.say(f"{len(missing)} ACLs of the source's topics are those of their copies now")
+
+    async def number_of_copy(self, copy: str, setting: str) -> int | None:
+        """A setting of a topic of the target that is a number; None: it cannot be told."""
+        try:
+            resource = Resource(ResourceType.TOPIC, copy)
+            entries = (await AdminClient(self.target).describe_configs([resource]))[resource]
+        except LogbusError:
+            return None
+        if isinstance(entries, ApiError):
+            return None
+        return next((int(each.value) for each in entries if each.name == setting and each.value is not None), None)
 
     async def _settings(self, cluster: Cluster, names: Iterable[str]) -> dict[str, list[ConfigEntry]]:
         """The settings of topics, without those that cannot be read."""

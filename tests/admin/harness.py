@@ -399,6 +399,7 @@ class World:
     accounts: dict[tuple[str, str], ScramCredential] = field(factory=dict)
     threads: Threads = field(factory=Threads)
     login_metrics: HttpLoginMetrics = field(factory=HttpLoginMetrics)
+    mirrors: list[Any] = field(factory=list)
     others: dict[int, World] = field(factory=dict)
     view: ConfigView = field(init=False)
     metadata: ClusterMetadata = field(init=False)
@@ -444,6 +445,7 @@ class World:
             internal_topics={"__consumer_offsets"},
             not_ready=lambda: self.reasons,
             conditions=self.conditions,
+            mirrors=lambda: self.mirrors,
             clock=cast(Any, self.clock),
             wall_clock=lambda: NOW,
             plugins=self.plugins,

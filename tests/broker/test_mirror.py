@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import confluent_kafka
 import pytest
@@ -44,6 +48,23 @@ def test_topics_of_another_cluster(tmp_path: Path) -> None:
                     found.append(message.value())
             consumer.close()
             assert found == [b"%d" % number for number in range(10)]
+            told = _mirror(target)
+            assert (told["id"], told["source_servers"], told["target"]) == ("paris-to-rome", [source.bootstrap], "rome")
+            assert (told["state"], told["records"], told["lag"], told["problems"]) == ("running", 10, 0, [])
+            with urlopen(f"{target.admin_url}/api/v1/mirrors/paris-to-rome/partitions") as answer:
+                (row,) = json.load(answer)["items"]
+            assert (row["id"], row["copy"], row["offset"], row["end_offset"]) == ("orders-0", "paris.orders", 10, 10)
+
+
+def _mirror(target: Broker) -> Any:
+    """What the broker tells of its mirror, once it has counted ten records."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        with urlopen(f"{target.admin_url}/api/v1/mirrors") as answer:
+            (told,) = json.load(answer)["items"]
+        if told["records"] >= 10 or time.monotonic() > deadline:
+            return told
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from logbus.testing import Broker
 from tests.browser.accessibility import LARGE
 from tests.browser.chromium import EXECUTABLE, PATIENCE_MS, chromium
-from tests.browser.sample_data import fill, register_schemas
+from tests.browser.sample_data import MIRROR, fill, register_schemas
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -35,7 +35,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """A broker with the sample data, which no test changes."""
-    with Broker() as started:
+    with Broker(MIRROR) as started:
         fill(started.bootstrap)
         register_schemas(started.admin_url)
         yield started

@@ -25,6 +25,7 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
         "group": "billing",
         "broker": "0",
         "transaction": "payments",
+        "mirror": "paris-to-rome",
         "partition": "0",
         "producer": "0",
         "offset": "0",
@@ -92,6 +93,16 @@ def path_of(pattern: str) -> str:
             parts[at] = VARIABLES[part[1:-1]]
     query = QUERIES.get(pattern)
     return "/".join(parts) + (f"?{query}" if query else "")
+
+
+MIRROR: Mapping[str, str] = MappingProxyType(
+    {
+        "mirror.source.bootstrap.servers": "127.0.0.1:1",
+        "mirror.source.name": "paris",
+        "mirror.target.name": "rome",
+    }
+)
+"""Settings of a broker, with a mirror whose source nobody reaches."""
 
 
 def fill(bootstrap: str, hostile: bool = True) -> None:

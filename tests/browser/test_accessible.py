@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 from logbus.coordination.transactions import hanging_transactions
 from logbus.testing import Broker
 from tests.browser.accessibility import faults_of
-from tests.browser.sample_data import FILLED, authorize, fill, pages, path_of, register_schemas, routes
+from tests.browser.sample_data import FILLED, MIRROR, authorize, fill, pages, path_of, register_schemas, routes
 from tests.cli.commands.test_transactions import Transactor
 
 ERRORS = ("/console/topics/nope", "/console/topics/%FF", "/console/nowhere", "/console/brokers/7")
@@ -44,6 +44,7 @@ NEEDED = {
 def full_broker() -> Iterator[Broker]:
     """A broker with something of each kind to see, a transaction that hangs among it, which no test changes."""
     config = {
+        **MIRROR,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         "transaction.partition.verification.enable": "false",
@@ -87,8 +88,10 @@ def test_pages(open_page: Callable[..., Page], full_broker: Broker) -> None:
 
 
 def test_there_is_something_to_see(open_page: Callable[..., Page], full_broker: Broker) -> None:
-    """The transaction that hangs is shown, and so are an ACL, a quota and a user."""
+    """The transaction that hangs is shown, and so are an ACL, a quota, a user, and why a mirror copies nothing."""
     page = open_page()
+    page.goto(f"{full_broker.admin_url}/console/mirrors/paris-to-rome")
+    page.locator("#problems .message").first.wait_for()
     page.goto(f"{full_broker.admin_url}/console/transactions")
     page.locator("#hanging tbody tr").wait_for()
     page.goto(f"{full_broker.admin_url}/console/access")

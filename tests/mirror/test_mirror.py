@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 from twisted.internet.defer import Deferred
 
 from logbus.client import Fenced, Producer, TransactionAborted
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.config_admin import Resource, ResourceType
 from logbus.errors import ConfigError
+from logbus.mirror.audit.mirror_audit import MirrorAudit
+from logbus.mirror.audit.partition_report import MirrorVerdict
+from logbus.mirror.mirror_options import MirrorOptions
 from logbus.model import TopicPartition
 from tests.mirror.kit import MirrorCase, RunningMirror
 
@@ -263,11 +268,56 @@ class TopicTests(MirrorCase):
         self.send("a", "orders", NUMBERS, partition=1)
         self.settle(12)
         self.assertEqual(self.values("b", "a.orders", 1), NUMBERS)
-        self.assertEqual(self.lines(mirror, "raise max.message.bytes"), 1)
+        line = (
+            "orders-0 offset 1: a record of 20074 bytes, of which a.orders at the target b takes 10000; raise "
+            "max.message.bytes of a.orders to 20074, or have such records left out by --on-too-large skip"
+        )
+        self.assertEqual(self.lines(mirror, line), 1, mirror.lines)
         self.result(AdminClient(self.clients["b"]).alter_configs({copy: {"max.message.bytes": "100000"}}))
         self.settle(12)
         self.assertEqual(self.values("b", "a.orders", 0), [b"first", b"x" * 20_000])
         self.assertEqual(mirror.mirror.status.problems, {})
+
+    def test_too_large_is_left_out(self) -> None:
+        """With that option such records are left out, wherever they are, also by a mirror that begins again."""
+        self.create("a", "orders", 2)
+        options = {"on_too_large": "skip", "sync_settings": False, "refresh_interval": 5.0}
+        first = self.mirror("a", "b", **options)
+        self.settle(3)
+        copy = Resource(ResourceType.TOPIC, "a.orders")
+        self.result(AdminClient(self.clients["b"]).alter_configs({copy: {"max.message.bytes": "10000"}}))
+        large, small = b"x" * 20_000, [b"%d" % number + b"-" * 3000 for number in range(9)]
+        self.send("a", "orders", [large, *small[:3], large, *small[3:6], large])
+        self.send("a", "orders", NUMBERS, partition=1)
+        self.settle(5)
+        self.send("a", "orders", small[6:])
+        # One that is not too large when it is compressed.
+        self.send("a", "orders", [large], codec="gzip")
+        self.send("a", "orders", [large])
+        self.settle(8)
+        copied = [*small, large]
+        self.assertEqual(self.values("b", "a.orders"), copied)
+        self.assertEqual(self.values("b", "a.orders", 1), NUMBERS)
+        status = first.mirror.status
+        self.assertEqual((status.skipped, status.problems, status.lag), (4, {}, 0))
+        # The first transaction has refused one record, and the limit finds the others.
+        self.assertEqual(status.aborted, 1)
+        line = "left out 3 records, the first of 20074 bytes at offset 0: too large for a.orders, which takes 10000"
+        self.assertEqual(self.lines(first, line), 1, first.lines)
+        first.mirror.stop()
+        self.settle(3)
+        self.result(AdminClient(self.clients["b"]).alter_configs({copy: {"max.message.bytes": "100000"}}))
+        second = self.mirror_all("a", "b", **options)
+        self.assertEqual((second.mirror.status.skipped, self.values("b", "a.orders")), (0, copied))
+        told = [json.loads(each.value or b"") for each in self.read("b", "logbus-mirror-skipped.a.internal")]
+        self.assertEqual([each["offset"] for each in told], [0, 4, 8, 13])
+        (report, other) = self.result(
+            Deferred.fromCoroutine(
+                MirrorAudit(self.clients["a"], self.clients["b"], MirrorOptions(source="a", target="b")).run()
+            )
+        )
+        self.assertEqual((report.verdict, report.skipped, report.source), (MirrorVerdict.SKIPPED, 3, 10))
+        self.assertEqual((report.behind, other.verdict), (0, MirrorVerdict.COMPLETE))
 
     def test_split_batches(self) -> None:
         """A batch that is too large for the target as a whole is split."""

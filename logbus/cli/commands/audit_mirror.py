@@ -179,6 +179,9 @@ def _print(found: Sequence[PartitionReport], show_windows: bool) -> None:
         for one in each.examples:
             where = "" if one.kind.value == "missing" else f" of {each.copy_topic}"
             click.echo(f"{name}: offset {one.offset}{where}, of {time_text(one.timestamp)}, is {one.kind.value}")
+        if each.skipped:
+            what = "1 record is" if each.skipped == 1 else f"{each.skipped} records are"
+            click.echo(f"{name}: {what} too large for {each.copy_topic}, and left out by the mirror: not compared")
         if each.gone_at_source:
             click.echo(f"{name}: the source has deleted {each.gone_at_source} records that the copy has: not compared")
         if each.gone_at_target:
@@ -222,6 +225,7 @@ def _as_json(each: PartitionReport) -> dict[str, object]:
         "repeated": each.repeated,
         "foreign": each.foreign,
         "behind": each.behind,
+        "skipped": each.skipped,
         "gone_at_source": each.gone_at_source,
         "gone_at_target": each.gone_at_target,
         "compacted": each.compacted,

@@ -118,6 +118,13 @@ from logbus.cli.options import checked_addresses, naming_option, timeout_option
     help="Whether a topic that was deleted and created anew is left alone, or copied behind its old records.",
 )
 @click.option(
+    "--on-too-large",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    show_default=True,
+    help="Whether a record that is larger than the target takes stops its partition, or is left out.",
+)
+@click.option(
     "--from-config",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
@@ -156,6 +163,7 @@ def mirror(
     no_sync_settings: bool,
     sync_acls: bool,
     on_recreated: str,
+    on_too_large: str,
     from_config: Path | None,
     to_config: Path | None,
     metrics_port: int | None,
@@ -191,6 +199,7 @@ def mirror(
             sync_acls=sync_acls,
             start=start,  # type: ignore[arg-type]
             on_recreated=on_recreated,  # type: ignore[arg-type]
+            on_too_large=on_too_large,  # type: ignore[arg-type]
             replication_factor=replication_factor,
             rate=rate,
             interval=interval,

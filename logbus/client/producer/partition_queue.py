@@ -76,6 +76,16 @@ class ProducerBatch:
     waiters: int = 0
     settle: Callable[[ProducerBatch, BatchOutcome], object] | None = None
     _listeners: list[Callable[[BatchOutcome], object]] = field(factory=list, init=False)
+    _failed_half: tuple[int, ProducerBatch] | None = field(default=None, init=False)
+
+    @property
+    def failed_part(self) -> tuple[int, ProducerBatch]:
+        """The smallest part that failed, and the index of its first record: this one, unless it was split."""
+        if self._failed_half is None:
+            return 0, self
+        first, half = self._failed_half
+        index, part = half.failed_part
+        return first + index, part
 
     @property
     def size(self) -> int:
@@ -309,8 +319,10 @@ class PartitionQueue:
         def done(_: BatchOutcome) -> None:
             outcomes = [each.outcome for each in parts]
             if None not in outcomes:
-                failed = [each for each in outcomes if isinstance(each, Exception)]
-                whole = failed[0] if failed else outcomes[0]
+                failed = [part for part, each in enumerate(outcomes) if isinstance(each, Exception)]
+                if failed:
+                    batch._failed_half = middle * failed[0], parts[failed[0]]
+                whole = outcomes[failed[0] if failed else 0]
                 assert whole is not None
                 batch.finish(whole)
 

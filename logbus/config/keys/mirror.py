@@ -43,6 +43,12 @@ MIRROR_START = choice(
     ("earliest", "latest"),
     "Where to begin in a partition of which nothing was copied yet.",
 )
+MIRROR_ON_TOO_LARGE = choice(
+    "mirror.on.too.large",
+    "stop",
+    ("stop", "skip"),
+    "Whether a record that is larger than this cluster takes stops its partition, or is left out.",
+)
 MIRROR_SYNC_GROUPS = boolean(
     "mirror.sync.groups", False, "Whether translated offsets are committed here for groups that have no members."
 )

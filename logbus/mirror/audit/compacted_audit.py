@@ -73,6 +73,7 @@ async def compare_compacted(
             for start, each in sorted(counts.items())
         ),
         behind=behind,
+        skipped=len(source.passed),
         gone_at_source=gone[0],
         gone_at_target=gone[1],
         examples=tuple(differences.examples(options.examples)),

@@ -27,6 +27,8 @@ from logbus.mirror.audit.partition_report import PartitionReport
 from logbus.mirror.audit.range_reader import Side, read_range
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_status import MirrorStatus
+from logbus.mirror.position_store import read_skipped
+from logbus.mirror.skipped_records import SkippedRecords
 from logbus.mirror.topic_sync import TopicSync
 from logbus.model import TopicPartition
 
@@ -58,6 +60,7 @@ class MirrorAudit:
     options: AuditOptions = field(factory=AuditOptions)
     wait: float = 0.0
     tell: Callable[[PartitionReport], object] = _ignored
+    _skipped: SkippedRecords = field(factory=SkippedRecords, init=False)
     _log = Logger()
 
     async def run(self) -> list[PartitionReport]:
@@ -107,11 +110,13 @@ class MirrorAudit:
         waiting = list(partitions)
         while True:
             positions = await read_mirror_positions(self.target, topic)
+            # Of a moment later, when there may be more, but not less.
+            self._skipped = await read_skipped(self.target, self.mirror.policy.skipped_records_topic)
             # At the end there may be offsets without records.
             waiting = [
                 each
                 for each in waiting
-                if positions and await self._count(each, self._reached(positions, each), ends[each], most=1)
+                if positions and await self._count(each, self._reached(positions, each), ends[each], positions, most=1)
             ]
             left = deadline - clock.seconds()
             if not waiting or left <= 0:
@@ -122,12 +127,21 @@ class MirrorAudit:
     def _reached(positions: _Positions, partition: TopicPartition) -> int:
         return positions[partition].upstream if partition in positions else 0
 
-    async def _count(self, partition: TopicPartition, start: int, end: int, most: int | None = None) -> int:
-        """The number of the source's records in a range, that are in the time that is compared."""
-        count, options = 0, self.options
+    def _left_out(self, partition: TopicPartition, positions: _Positions) -> frozenset[int]:
+        """What the mirror has left out of a partition."""
+        known = positions.get(partition)
+        return frozenset() if known is None else self._skipped.offsets(partition, known.ids)
+
+    async def _count(
+        self, partition: TopicPartition, start: int, end: int, positions: _Positions, most: int | None = None
+    ) -> int:
+        """The number of the source's records in a range that are in the time that is compared, and not left out."""
+        count, options, left_out = 0, self.options, self._left_out(partition, positions)
 
         def read(record: ConsumerRecord) -> bool:
             nonlocal count
+            if record.offset in left_out:
+                return False
             is_late = options.until_ms is not None and record.timestamp >= options.until_ms
             is_early = options.since_ms is not None and record.timestamp < options.since_ms
             count += not is_late and not is_early
@@ -166,7 +180,7 @@ class MirrorAudit:
             topic=partition.topic,
             copy_topic=copy.topic,
             partition=partition.partition,
-            behind=await self._count(partition, 0, end),
+            behind=await self._count(partition, 0, end, {}),
             problem=what,
         )
 
@@ -196,11 +210,11 @@ class MirrorAudit:
                         problem=f"{what} since the mirror has copied it",
                     )
             copied_end, copy_end = position.upstream, max(copy_end, position.downstream)
-            behind = await self._count(partition, copied_end, source_end)
+            behind = await self._count(partition, copied_end, source_end, positions)
         elif positions and copy_end == copy_starts[copy]:
             # The mirror has others, and has not begun with this one.
-            copied_end, behind = 0, await self._count(partition, 0, source_end)
-        source = Side(self.source, partition, starts[partition], copied_end)
+            copied_end, behind = 0, await self._count(partition, 0, source_end, positions)
+        source = Side(self.source, partition, starts[partition], copied_end, self._left_out(partition, positions))
         theirs = Side(self.target, copy, copy_starts[copy], copy_end)
         if partition.topic in compacted:
             last = (await self._offsets(self.source, [partition], LATEST))[partition]

@@ -71,6 +71,7 @@ class PartitionAudit:
             partition=self.source.partition.partition,
             windows=tuple(windows),
             behind=self.behind,
+            skipped=len(self.source.passed),
             gone_at_source=gone[0],
             gone_at_target=gone[1],
             examples=tuple(differences.examples(self.options.examples)),

@@ -20,6 +20,8 @@ class MirrorVerdict(Enum):
     """It has the same records in another order."""
     BEHIND = "behind"
     """What was copied is complete, and some is not copied yet."""
+    SKIPPED = "skipped"
+    """It is complete but for records that the mirror has left out, since they are too large for the target."""
     UNKNOWN = "unknown"
     """It cannot be said."""
 
@@ -50,6 +52,7 @@ class PartitionReport:
     :ivar copy_topic: its name at the target.
     :ivar windows: those with records, in order.
     :ivar behind: records that were not copied yet.
+    :ivar skipped: records that the mirror has left out, since they are too large for the target.
     :ivar gone_at_source: records that only the copy has still, since the source has deleted its oldest ones.
     :ivar gone_at_target: the same the other way round.
     :ivar examples: records that differ.
@@ -62,6 +65,7 @@ class PartitionReport:
     partition: int
     windows: tuple[WindowReport, ...] = ()
     behind: int = 0
+    skipped: int = 0
     gone_at_source: int = 0
     gone_at_target: int = 0
     examples: tuple[Example, ...] = ()
@@ -102,4 +106,6 @@ class PartitionReport:
         for each in (MirrorVerdict.DIFFERENT, MirrorVerdict.REORDERED):
             if each in found:
                 return each
-        return MirrorVerdict.BEHIND if self.behind else MirrorVerdict.COMPLETE
+        if self.behind:
+            return MirrorVerdict.BEHIND
+        return MirrorVerdict.SKIPPED if self.skipped else MirrorVerdict.COMPLETE

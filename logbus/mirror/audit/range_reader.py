@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import define
+from attrs import define, field
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer_record import ConsumerRecord
@@ -46,13 +46,30 @@ class Side:
 
     :ivar log_start: its first offset.
     :ivar end: where to stop.
+    :ivar left_out: offsets that are passed over: the mirror has left these records out.
+    :ivar passed: those of them that were there.
     """
 
     cluster: Cluster
     partition: TopicPartition
     log_start: int
     end: int
+    left_out: frozenset[int] = frozenset()
+    passed: set[int] = field(factory=set, init=False)
 
     async def read(self, start: int, end: int, read: Callable[[ConsumerRecord], object]) -> None:
         """As :func:`read_range`, within this side's range."""
-        await read_range(self.cluster, self.partition, max(start, self.log_start), min(end, self.end), read)
+
+        def read_others(record: ConsumerRecord) -> object:
+            if record.offset not in self.left_out:
+                return read(record)
+            self.passed.add(record.offset)
+            return False
+
+        await read_range(
+            self.cluster,
+            self.partition,
+            max(start, self.log_start),
+            min(end, self.end),
+            read_others if self.left_out else read,
+        )

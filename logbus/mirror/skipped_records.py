@@ -1,0 +1,149 @@
+"""
+Records that a mirror leaves out, since they are larger than the target takes (Kafka Connect: errors.tolerance). Pure.
+
+Each has a record in a topic at the target, written in the transaction that has the records around it. So it is known
+what is missing, and a mirror that begins again leaves out the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from uuid import UUID
+
+from attrs import define, field, frozen
+
+from logbus.errors import DecodeError
+from logbus.mirror.copied_range import TopicIds
+from logbus.model import TopicPartition
+from logbus.records.batch import HEADER_SIZE, BatchBuilder, BatchHeader, Record
+from logbus.records.compression import Codec
+from logbus.records.record import max_record_size
+
+
+@frozen
+class SkippedRecord:
+    """
+    A record that was left out.
+
+    :ivar partition: of the source.
+    :ivar size: bytes of a batch that has only this record.
+    :ivar limit: the most that the copy took then; None: not known.
+    :ivar ids: of the topics on both sides.
+    """
+
+    partition: TopicPartition
+    offset: int
+    size: int
+    limit: int | None
+    ids: TopicIds
+
+    @property
+    def key(self) -> bytes:
+        """The key of its record."""
+        return f"{self.partition}@{self.offset}".encode()
+
+    @property
+    def value(self) -> bytes:
+        """The value of its record."""
+        told = {
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "offset": self.offset,
+            "size": self.size,
+            "limit": self.limit,
+            "source_id": str(self.ids.source),
+            "target_id": str(self.ids.target),
+        }
+        return json.dumps(told).encode()
+
+    @classmethod
+    def decode(cls, value: bytes | None) -> SkippedRecord:
+        """
+        Read a value.
+
+        :raises DecodeError: it is none.
+        """
+        try:
+            told = json.loads(value or b"")
+            ids = TopicIds(UUID(told["source_id"]), UUID(told["target_id"]))
+            limit = None if told["limit"] is None else int(told["limit"])
+            partition = TopicPartition(str(told["topic"]), int(told["partition"]))
+            return cls(partition, int(told["offset"]), int(told["size"]), limit, ids)
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise DecodeError(f"it does not tell of a record that was left out: {e!r}") from None
+
+
+@define(eq=False)
+class Sieve:
+    """
+    Takes records out of the batches of a partition.
+
+    :ivar limit: the most bytes of a batch that the copy takes, as far as it is known.
+    :ivar known: offsets of records that were left out already.
+    :ivar refused: offsets of records that the target has refused, with their sizes.
+    :ivar found: offsets and sizes of records that were taken out now.
+    """
+
+    limit: int | None
+    known: frozenset[int]
+    refused: Mapping[int, int]
+    found: dict[int, int] = field(factory=dict, init=False)
+
+    def passes(self, header: BatchHeader) -> bool:
+        """Whether no record of a batch has to be looked at."""
+        if self.limit is not None and header.size > self.limit:
+            return False
+        first, last = header.base_offset, header.last_offset
+        return not any(first <= each <= last for offsets in (self.known, self.refused) for each in offsets)
+
+    def keeps(self, record: Record, codec: Codec) -> bool:
+        """Whether a record is copied, as one of a batch with this codec."""
+        offset, timestamp, key, value, headers = record
+        if offset in self.known:
+            return False
+        if offset in self.refused:
+            self.found[offset] = self.refused[offset]
+            return False
+        if self.limit is None or HEADER_SIZE + max_record_size(key, value, headers) <= self.limit:
+            return True
+        builder = BatchBuilder(codec)
+        builder.append(timestamp, key, value, headers)
+        size = len(builder.build())
+        if size > self.limit:
+            self.found[offset] = size
+        return size <= self.limit
+
+
+@define(eq=False)
+class SkippedRecords:
+    """What is left out of the partitions of a source."""
+
+    _known: dict[TopicPartition, dict[int, TopicIds]] = field(factory=dict, init=False)
+    _refused: dict[TopicPartition, dict[int, int]] = field(factory=dict, init=False)
+    _limits: dict[TopicPartition, int | None] = field(factory=dict, init=False)
+
+    def add(self, skipped: SkippedRecord) -> None:
+        """Note a record that was left out, of which the target knows."""
+        self._known.setdefault(skipped.partition, {})[skipped.offset] = skipped.ids
+        self._refused.get(skipped.partition, {}).pop(skipped.offset, None)
+
+    def refuse(self, partition: TopicPartition, offset: int, size: int, limit: int | None) -> None:
+        """Note a record that the target has refused; from now on those of its partition are looked at."""
+        self._refused.setdefault(partition, {})[offset] = size
+        self._limits[partition] = limit
+
+    def limit(self, partition: TopicPartition) -> int | None:
+        """The most bytes that a copy takes; None: not known."""
+        return self._limits.get(partition)
+
+    def offsets(self, partition: TopicPartition, ids: TopicIds) -> frozenset[int]:
+        """The records that were left out already, of these topics."""
+        return frozenset(offset for offset, known in self._known.get(partition, {}).items() if known == ids)
+
+    def sieve(self, partition: TopicPartition, ids: TopicIds) -> Sieve | None:
+        """What takes these records out of batches; None: there is nothing to take out."""
+        known, refused = self.offsets(partition, ids), self._refused.get(partition, {})
+        if not known and partition not in self._limits:
+            return None
+        return Sieve(self._limits.get(partition), known, refused)

@@ -1,0 +1,81 @@
+"""Tests of :mod:`logbus.mirror.skipped_records`, and of batches that pass a sieve."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logbus.client.consumer.consumer_record import FetchedBatch
+from logbus.errors import DecodeError
+from logbus.mirror.batch_copy import batch_copies
+from logbus.mirror.copied_range import TopicIds
+from logbus.mirror.skipped_records import Sieve, SkippedRecord, SkippedRecords
+from logbus.model import TopicPartition
+from logbus.records.batch import Record, decode_batch, encode_batch, read_header
+from logbus.records.compression import Codec
+
+PARTITION = TopicPartition("orders", 0)
+IDS = TopicIds(UUID(int=1), UUID(int=2))
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 400), min_size=1, max_size=6), min_size=1, max_size=5),
+    st.integers(80, 500),
+    st.sampled_from([Codec.NONE, Codec.GZIP]),
+    st.data(),
+)
+def test_what_passes(batches: list[list[int]], limit: int, codec: Codec, data: st.DataObject) -> None:
+    """
+    What is copied and what was found are together all records; all that is copied is within the limit, and ranges are
+    right.
+    """
+    fetched, offset, records = [], 0, list[Record]()
+    for sizes in batches:
+        values = [data.draw(st.binary(min_size=each, max_size=each)) for each in sizes]
+        here = [Record(offset + n, 1000, None, each, ()) for n, each in enumerate(values)]
+        encoded = encode_batch(here, base_offset=offset, codec=codec)
+        header = read_header(encoded)
+        fetched.append(FetchedBatch(header, encoded))
+        records += here
+        offset += len(here)
+    known = data.draw(st.sets(st.integers(0, offset - 1)))
+    refused = dict.fromkeys(data.draw(st.sets(st.integers(0, offset - 1))), 12345)
+    sieve = Sieve(limit, frozenset(known), refused)
+    copied: dict[int, bytes | None] = {}
+    for each in batch_copies(fetched, sieve):
+        found = list(decode_batch(each.builder.build()))
+        for index, record in enumerate(found):
+            copied[each.offset_of(index)] = record.value
+            alone = encode_batch([record], codec=codec)
+            assert len(alone) <= limit or len(found) == 1
+    assert copied.keys().isdisjoint(known | refused.keys())
+    assert sorted({*copied, *sieve.found, *known}) == list(range(offset))
+    assert all(copied[each.offset] == each.value for each in records if each.offset in copied)
+    assert all(size > limit for at, size in sieve.found.items() if at not in refused)
+
+
+@given(st.integers(0, 2**62), st.integers(0, 2**31), st.none() | st.integers(0, 2**31))
+def test_record(offset: int, size: int, limit: int | None) -> None:
+    """What is written is read again."""
+    skipped = SkippedRecord(PARTITION, offset, size, limit, IDS)
+    assert SkippedRecord.decode(skipped.value) == skipped
+
+
+@pytest.mark.parametrize("value", [None, b"", b"[]", b"{}", b"\xff", b'{"source_id": 1}'])
+def test_wrong_record(value: bytes | None) -> None:
+    """What is no such record is refused."""
+    with pytest.raises(DecodeError, match="a record that was left out"):
+        SkippedRecord.decode(value)
+
+
+def test_other_topics() -> None:
+    """What was left out of a topic that was created anew since, on either side, does not count."""
+    skipped = SkippedRecords()
+    assert skipped.sieve(PARTITION, IDS) is None
+    skipped.refuse(PARTITION, 7, 1000, None)
+    skipped.add(SkippedRecord(PARTITION, 7, 1000, None, IDS))
+    assert skipped.offsets(PARTITION, IDS) == {7}
+    assert skipped.offsets(PARTITION, TopicIds(UUID(int=1), UUID(int=3))) == frozenset()
