@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 from logbus.interpreter import InterpreterBuild
-from logbus.records.batch import BatchBuilder, Record, encode_batch, iter_records
+from logbus.records.batch import Record, encode_batch, iter_records
 from logbus.records.batch_columns import ColumnData, Columns, extend_from_batches, partitions_of_keys
+from logbus.records.column_batch import ColumnBatch
 from logbus.records.compression import Codec
 from logbus.records.implementations import COLUMNS_ARE_COMPILED, PACKING_IS_COMPILED
 from logbus.records.read_committed import CommittedFilter
@@ -61,9 +62,9 @@ def encoded(columns: list[ColumnData]) -> int:
     for data in columns:
         start = 0
         while start < data.rows:
-            builder = BatchBuilder()
-            start += builder.append_columns(1_000_000, data, start, data.rows)
-            size += len(builder.build())
+            batch = ColumnBatch(data, start, data.rows, 1_000_000)
+            start += batch.count
+            size += len(batch.build())
     return size
 
 

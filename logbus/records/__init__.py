@@ -14,6 +14,7 @@ Record batches: formats shared by disk, protocol and clients. Pure: no reactor, 
 * ``murmur``: the hash that chooses the partition of a key
 * ``file_slice``: parts of responses: bytes, and slices of files
 * ``batch_columns``: the batches of a fetch response as Arrow columns
+* ``column_batch``: a producer's batch of Arrow columns
 
 Python and compiled implementations:
 

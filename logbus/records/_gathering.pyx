@@ -15,7 +15,7 @@ from logbus.records._varint cimport width, write_number, zigzag
 from logbus.records.gathering import NO_TIMESTAMP
 from logbus.records.header import HEADER_SIZE
 
-REVISION = 2
+REVISION = 3
 
 cdef Py_ssize_t _HEADER_SIZE = HEADER_SIZE
 cdef int64_t _NO_TIMESTAMP = NO_TIMESTAMP
@@ -117,15 +117,6 @@ cdef class RecordBuffer:
             self.max_timestamp = now
         self.count += 1
         return self.count - 1
-
-    def append_encoded(self, bytes encoded not None, Py_ssize_t count, int64_t base_timestamp, int64_t max_timestamp):
-        cdef Py_ssize_t used = self.size - _HEADER_SIZE, size = PyBytes_GET_SIZE(encoded)
-        self._make_room(used + size)
-        memcpy(self._data + used, PyBytes_AS_STRING(encoded), size)
-        self.size += size
-        self.base_timestamp = base_timestamp
-        self.max_timestamp = max(self.max_timestamp, max_timestamp)
-        self.count += count
 
     cdef int _make_room(self, Py_ssize_t needed) except -1:
         cdef Py_ssize_t room = self._room

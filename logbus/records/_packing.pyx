@@ -7,20 +7,19 @@ objects of each row, and is some sixty times slower: types for it would not help
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_AS_STRING
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from logbus.records._varint cimport width, write_number, zigzag
 from logbus.records.packing import MAX_RECORD, NO_TIMESTAMP
 
-REVISION = 2
+REVISION = 3
 
 cdef int64_t LARGEST = MAX_RECORD
 cdef int64_t NONE = NO_TIMESTAMP
-cdef Py_ssize_t OVERHEAD = 48, HEADER_OVERHEAD = 10
-"""Upper bounds of the bytes of a record's and of a header's numbers."""
+cdef Py_ssize_t OVERHEAD = 48
+"""Upper bound of the bytes of a record's numbers."""
 
 
 cdef struct Cells:
@@ -32,7 +31,9 @@ cdef struct Cells:
 
 
 cdef struct Rows:
-    # times is NULL if all rows have the same; header_ends is NULL without headers.
+    # order is NULL if rows are taken as they lie; times, if all have the same; header_ends, without headers.
+    Py_ssize_t count
+    const int64_t *order
     const int64_t *times
     const int32_t *header_ends
     Py_ssize_t headers
@@ -47,11 +48,11 @@ cdef struct Packed:
     uint8_t *data
     int64_t size
     int64_t room
-    int64_t delta
     int64_t now
     int64_t base
     int64_t highest
-    bint has_base
+    Py_ssize_t first
+    Py_ssize_t next
     Py_ssize_t row
     const char *problem
 
@@ -102,16 +103,44 @@ cdef uint8_t *write_headers(uint8_t *at, const Rows *rows, Py_ssize_t row) noexc
     return at
 
 
+cdef inline bint find_row(const Rows *rows, Py_ssize_t at, Py_ssize_t *row) noexcept nogil:
+    # The row at a position of the order.
+    row[0] = at if rows.order == NULL else rows.order[at]
+    return 0 <= row[0] < rows.count
+
+
+cdef int64_t bound(const Rows *rows, Py_ssize_t start, Py_ssize_t stop, int64_t room) noexcept nogil:
+    # Upper bound of the bytes of the records that fit: up to the first invalid row, which is found again later.
+    cdef Py_ssize_t at, row
+    cdef int64_t of_headers = 0, size = 0
+    for at in range(start, stop):
+        if size >= room or not find_row(rows, at, &row) or not is_sound(&rows.key, row):
+            break
+        if not is_sound(&rows.value, row):
+            break
+        if rows.header_ends != NULL:
+            of_headers = width_of_headers(rows, row)
+            if of_headers < 0:
+                break
+        size += OVERHEAD + of_headers
+        size += rows.key.ends[row + 1] - rows.key.ends[row]
+        size += rows.value.ends[row + 1] - rows.value.ends[row]
+    return min(size, room)
+
+
 cdef const char *pack(Packed *out, const Rows *rows, Py_ssize_t stop) noexcept nogil:
-    # NULL, or the problem with the row out.row; without one that is the first row that does not fit.
+    # NULL, or the problem with the row out.row; without one out.next is the first that does not fit.
     cdef uint8_t *at
     cdef uint64_t time_delta
-    cdef int64_t now, base, of_headers, body, whole
-    for out.row in range(out.row, stop):
+    cdef int64_t now, base, of_headers, body, whole, delta
+    for out.next in range(out.first, stop):
+        if not find_row(rows, out.next, &out.row):
+            return "there is no such row"
         now = out.now
         if rows.times != NULL:
             now = rows.times[out.row] // 1000  # Rounded down: this is Python's division.
-        base = out.base if out.has_base else now
+        delta = out.next - out.first
+        base = out.base if delta else now
         if (base < 0 and now > INT64_MAX + base) or (base > 0 and now < INT64_MIN + base):
             return "the timestamp is too far from the batch's"
         time_delta = zigzag(now - base)
@@ -122,7 +151,7 @@ cdef const char *pack(Packed *out, const Rows *rows, Py_ssize_t stop) noexcept n
         of_headers = 1 if rows.header_ends == NULL else width_of_headers(rows, out.row)
         if of_headers < 0:
             return "the headers' offsets are not inside their data"
-        body = 1 + width(time_delta) + width(zigzag(out.delta)) + of_headers
+        body = 1 + width(time_delta) + width(zigzag(delta)) + of_headers
         body += width_of(&rows.key, out.row) + width_of(&rows.value, out.row)
         whole = body + width(zigzag(body))
         if whole > LARGEST:
@@ -132,7 +161,7 @@ cdef const char *pack(Packed *out, const Rows *rows, Py_ssize_t stop) noexcept n
         at = write_number(out.data + out.size, zigzag(body))
         at[0] = 0  # Its attributes, of which none is defined.
         at = write_number(at + 1, time_delta)
-        at = write_number(at, zigzag(out.delta))
+        at = write_number(at, zigzag(delta))
         at = write_cell(at, &rows.key, out.row)
         at = write_cell(at, &rows.value, out.row)
         if rows.header_ends == NULL:
@@ -140,10 +169,9 @@ cdef const char *pack(Packed *out, const Rows *rows, Py_ssize_t stop) noexcept n
         else:
             write_headers(at, rows, out.row)
         out.size += whole
-        out.delta += 1
-        out.base, out.has_base = base, True
+        out.base = base
         out.highest = max(out.highest, now)
-    out.row = stop
+    out.next = stop
     return NULL
 
 
@@ -183,17 +211,10 @@ cdef int hold_cells(
     return 0
 
 
-cdef int check_rows(data, Py_ssize_t start, Py_ssize_t stop) except -1:
-    if not 0 <= start <= stop <= min(data.rows, LARGEST):
-        raise ValueError(f"rows {start} to {stop} are not among {data.rows}")
+cdef int check_rows(Py_ssize_t rows, Py_ssize_t start, Py_ssize_t stop) except -1:
+    if not 0 <= start <= stop <= min(rows, LARGEST):
+        raise ValueError(f"rows {start} to {stop} are not among {rows}")
     return 0
-
-
-cdef int64_t bound(const Cells *cells, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
-    # Upper bound of the bytes of these cells. That their offsets ascend is checked only one by one.
-    if stop - start == 1 and is_sound(cells, start):
-        return cells.ends[stop] - cells.ends[start]
-    return cells.size
 
 
 cdef int64_t milliseconds(number) except? -1:
@@ -202,25 +223,34 @@ cdef int64_t milliseconds(number) except? -1:
     return number
 
 
-def encode_columns(data, Py_ssize_t start, Py_ssize_t stop, room, int64_t delta=0, base_timestamp=None, timestamp=None):
+def encode_columns(data, Py_ssize_t start, Py_ssize_t stop, room, timestamp=None, order=None, Py_ssize_t front=0):
     """As :func:`logbus.records.packing.encode_columns`."""
     cdef list held = []
     cdef Rows rows
     cdef Packed out
-    cdef bytes section
-    cdef int64_t most
+    cdef bytearray section
+    cdef Held positions
+    cdef Py_ssize_t last = stop
     cdef const char *problem
-    check_rows(data, start, stop)
-    hold_cells(held, &rows.key, data.key_validity, data.key_offsets, data.key_data, stop, "key")
-    hold_cells(held, &rows.value, data.value_validity, data.value_offsets, data.value_data, stop, "value")
-    most = OVERHEAD * (stop - start) + bound(&rows.key, start, stop) + bound(&rows.value, start, stop)
+    rows.order, rows.count = NULL, data.rows
+    if order is None:
+        check_rows(rows.count, start, stop)
+    else:
+        positions = Held(order, 0, "the order")
+        held.append(positions)
+        rows.order = <const int64_t *>positions.view.buf
+        check_rows(positions.view.len // 8, start, stop)
+        last = rows.count
+        check_rows(rows.count, 0, last)
+    hold_cells(held, &rows.key, data.key_validity, data.key_offsets, data.key_data, last, "key")
+    hold_cells(held, &rows.value, data.value_validity, data.value_offsets, data.value_data, last, "value")
     headers = data.headers
     rows.header_ends, rows.headers = NULL, 0
     if headers is not None:
         if not 0 <= headers.count <= LARGEST:
             raise ValueError(f"columns cannot have {headers.count} headers")
         rows.headers = headers.count
-        rows.header_ends = <const int32_t *>hold(held, headers.offsets, 4 * (stop + 1), "header offsets")
+        rows.header_ends = <const int32_t *>hold(held, headers.offsets, 4 * (last + 1), "header offsets")
         hold_cells(held, &rows.name, None, headers.name_offsets, headers.name_data, rows.headers, "header name")
         hold_cells(
             held,
@@ -231,23 +261,21 @@ def encode_columns(data, Py_ssize_t start, Py_ssize_t stop, room, int64_t delta=
             rows.headers,
             "header content",
         )
-        most += HEADER_OVERHEAD * rows.headers + rows.name.size + rows.content.size
     rows.times = NULL
-    if timestamp is None and stop:
-        rows.times = <const int64_t *>hold(held, data.timestamps_us, 8 * stop, "timestamps")
+    if timestamp is None and last:
+        rows.times = <const int64_t *>hold(held, data.timestamps_us, 8 * last, "timestamps")
     out.now = 0 if timestamp is None else milliseconds(timestamp)
-    out.has_base, out.base = base_timestamp is not None, 0 if base_timestamp is None else milliseconds(base_timestamp)
-    out.row, out.size, out.delta, out.highest = start, 0, delta, NONE
-    out.room = min(room, most)
-    section = PyBytes_FromStringAndSize(NULL, max(0, out.room))
-    out.data = <uint8_t *>PyBytes_AS_STRING(section)
+    out.first, out.size, out.base, out.highest = start, 0, NONE, NONE
+    out.room = max(0, bound(&rows, start, stop, min(room, INT64_MAX)))
+    section = PyByteArray_FromStringAndSize(NULL, front + out.room)
+    memset(PyByteArray_AS_STRING(section), 0, front)
+    out.data = <uint8_t *>PyByteArray_AS_STRING(section) + front
     # With the interpreter lock held: no buffer may change between the check and the copy.
     problem = pack(&out, &rows, stop)
     if problem != NULL:
         raise ValueError(f"row {out.row} makes no record: {problem.decode()}")
-    if out.row == start:
-        return b"", 0, NONE, NONE
-    return section[: out.size], out.row - start, out.base, out.highest
+    PyByteArray_Resize(section, front + out.size)
+    return section, out.next - start, out.base, out.highest
 
 
 cdef inline uint32_t murmur2(const uint8_t *data, uint32_t size) noexcept nogil:
@@ -286,7 +314,7 @@ def partitions_of_keys(data, Py_ssize_t start, Py_ssize_t stop, int32_t count):
     cdef int32_t *partitions
     if count <= 0:
         raise ValueError(f"a topic cannot have {count} partitions")
-    check_rows(data, start, stop)
+    check_rows(data.rows, start, stop)
     hold_cells(held, &keys, data.key_validity, data.key_offsets, data.key_data, stop, "key")
     found = bytearray(4 * (stop - start))
     partitions = <int32_t *>PyByteArray_AS_STRING(found)

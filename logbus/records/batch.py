@@ -13,7 +13,6 @@ from typing import Any, TypeVar, overload
 
 from logbus.errors import ApiError, DecodeError
 from logbus.records.checksum import Buffer, crc32c
-from logbus.records.columnar import ColumnData
 from logbus.records.compression import MAX_DECOMPRESSED, Codec, compress, decompress
 from logbus.records.control_records import (
     ControlType,
@@ -45,8 +44,7 @@ from logbus.records.header import (
     read_header,
     require_crc,
 )
-from logbus.records.implementations import RecordBuffer, decode_records, encode_columns, encode_record
-from logbus.records.packing import MAX_RECORD
+from logbus.records.implementations import RecordBuffer, decode_records, encode_record
 from logbus.records.record import Headers, Record, max_record_size
 
 __all__ = [
@@ -94,24 +92,6 @@ class BatchBuilder(RecordBuffer):
         self.level = level
         self._body = b""
         self._body_count = 0
-
-    def append_columns(self, limit: int, data: ColumnData, start: int, stop: int, timestamp: int | None = None) -> int:
-        """
-        Add the rows from ``start`` on and below ``stop`` that keep the batch within ``limit`` bytes, uncompressed; an
-        empty batch takes any first one.
-
-        :param data: as for :func:`~logbus.records.packing.encode_columns`.
-        :param timestamp: of all rows, in ms since 1970; None: each row has its own.
-        :returns: the rows added; fewer than asked for if the next one has no room.
-        :raises ValueError: the buffers do not hold these rows, or a number is out of range.
-        """
-        base = self.base_timestamp if self.count else None
-        added = encode_columns(data, start, stop, limit - self.size, self.count, base, timestamp)
-        if added[1] == 0 and self.count == 0 and start < stop:
-            added = encode_columns(data, start, start + 1, MAX_RECORD, 0, None, timestamp)
-        if added[1]:
-            self.append_encoded(*added)
-        return added[1]
 
     def room_for(self, limit: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> bool:
         """Whether the batch stays within ``limit`` bytes, uncompressed, with this record; an empty one takes any."""

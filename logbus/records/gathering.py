@@ -11,7 +11,7 @@ from logbus.records.header import HEADER_SIZE
 from logbus.records.kernel import encode_record
 from logbus.records.record import Headers
 
-REVISION = 2
+REVISION = 3
 """Incremented whenever the exported functions change: a compiled module of another revision is not used."""
 
 NO_TIMESTAMP = -1
@@ -71,17 +71,6 @@ class RecordBuffer:
             self.max_timestamp = timestamp
         self.count = count + 1
         return count
-
-    def append_encoded(self, encoded: bytes, count: int, base_timestamp: int, max_timestamp: int) -> None:
-        """
-        Add encoded records: the first one's offset delta is ``count``; timestamps are deltas from ``base_timestamp``,
-        which is set from them if the buffer is empty (:func:`~logbus.records.packing.encode_columns`).
-        """
-        self._encoded.append(encoded)
-        self.size += len(encoded)
-        self.base_timestamp = base_timestamp
-        self.max_timestamp = max(self.max_timestamp, max_timestamp)
-        self.count += count
 
     def contents(self) -> bytes:
         """The bytes of all records."""

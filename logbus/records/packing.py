@@ -15,7 +15,7 @@ from logbus.records.columnar import ColumnData, HeaderData
 from logbus.records.kernel import encode_record
 from logbus.records.murmur import partition_for_key
 
-REVISION = 2
+REVISION = 3
 """Incremented whenever the exported functions change: a compiled module of another revision is not used."""
 
 NO_TIMESTAMP = -1
@@ -31,49 +31,55 @@ def encode_columns(
     start: int,
     stop: int,
     room: int,
-    delta: int = 0,
-    base_timestamp: int | None = None,
     timestamp: int | None = None,
-) -> tuple[bytes, int, int, int]:
+    order: Buffer | None = None,
+    front: int = 0,
+) -> tuple[bytearray, int, int, int]:
     """
     Encode the rows from ``start`` on and below ``stop``, as many as fit.
 
     :param data: its ``offsets`` are ignored, its ``timestamps_us`` only used without ``timestamp``. A buffer may be
         longer than the rows need.
     :param room: upper bound of the records' bytes.
-    :param delta: the first record's offset in its batch.
-    :param base_timestamp: of the batch, in ms since 1970; None: the first row's.
     :param timestamp: of all rows, in ms since 1970; None: each row has its own.
-    :returns: the records, their number, the base timestamp and the highest; both are −1 without records.
+    :param order: int64, the numbers of rows: ``start`` and ``stop`` are positions in it. None: rows are taken as they
+        lie.
+    :param front: zero bytes in front of the records.
+    :returns: the records, their number, the base timestamp, which is the first row's, and the highest; both are −1
+        without records.
     :raises ValueError: the buffers do not hold these rows, a timestamp is too far from the base, or a row is too large
         for a record.
     """
-    for number in (base_timestamp, timestamp):
-        if number is not None and not _INT64_MIN <= number <= _INT64_MAX:
-            raise ValueError(f"{number} is not a signed 64-bit number")
-    keys, values, headers = _columns(data, start, stop)
+    if timestamp is not None and not _INT64_MIN <= timestamp <= _INT64_MAX:
+        raise ValueError(f"{timestamp} is not a signed 64-bit number")
+    _check_rows(data.rows if order is None else len(memoryview(order).cast("B")) // 8, start, stop)
+    last = stop if order is None else data.rows
+    numbers = range(start, stop) if order is None else _numbers("q", order, stop, "the order")[start:]
+    keys, values, headers = _columns(data, last)
     # With one timestamp for all rows there may be no others.
-    times = None if timestamp is not None else _numbers("q", data.timestamps_us, stop, "timestamps")
+    times = None if timestamp is not None else _numbers("q", data.timestamps_us, last, "timestamps")
     encoded: list[bytes] = []
-    highest = NO_TIMESTAMP
-    for row in range(start, stop):
+    base, highest = NO_TIMESTAMP, NO_TIMESTAMP
+    for row in numbers:
+        if not 0 <= row < data.rows:
+            raise ValueError(f"row {row} is not among {data.rows}")
         now = timestamp if times is None else times[row] // 1000
         assert now is not None
-        base = now if base_timestamp is None else base_timestamp
+        if not encoded:
+            base = now
         record = encode_record(
-            now - base, delta + len(encoded), keys.cell(row), values.cell(row), headers.row(row) if headers else ()
+            now - base, len(encoded), keys.cell(row), values.cell(row), headers.row(row) if headers else ()
         )
         if len(record) > MAX_RECORD:
             raise ValueError(f"row {row} makes a record of {len(record)} bytes; {MAX_RECORD} are the most")
         room -= len(record)
         if room < 0:
             break
-        base_timestamp = base
         encoded.append(record)
         highest = max(highest, now)
-    if not encoded or base_timestamp is None:
-        return b"", 0, NO_TIMESTAMP, NO_TIMESTAMP
-    return b"".join(encoded), len(encoded), base_timestamp, highest
+    if not encoded:
+        base = NO_TIMESTAMP
+    return bytearray(front) + b"".join(encoded), len(encoded), base, highest
 
 
 def partitions_of_keys(data: ColumnData, start: int, stop: int, count: int) -> Buffer:
@@ -86,15 +92,14 @@ def partitions_of_keys(data: ColumnData, start: int, stop: int, count: int) -> B
     """
     if count <= 0:
         raise ValueError(f"a topic cannot have {count} partitions")
-    _check_rows(data, start, stop)
+    _check_rows(data.rows, start, stop)
     keys = _Cells(data.key_validity, data.key_offsets, data.key_data, stop, "key")
     cells = [keys.cell(row) for row in range(start, stop)]
     return array("i", [-1 if cell is None else partition_for_key(cell, count) for cell in cells]).tobytes()
 
 
-def _columns(data: ColumnData, start: int, stop: int) -> tuple[_Cells, _Cells, _Headers | None]:
-    """The columns of bytes, checked to be long enough for the rows."""
-    _check_rows(data, start, stop)
+def _columns(data: ColumnData, stop: int) -> tuple[_Cells, _Cells, _Headers | None]:
+    """The columns of bytes, checked to be long enough for the rows below ``stop``."""
     return (
         _Cells(data.key_validity, data.key_offsets, data.key_data, stop, "key"),
         _Cells(data.value_validity, data.value_offsets, data.value_data, stop, "value"),
@@ -102,9 +107,9 @@ def _columns(data: ColumnData, start: int, stop: int) -> tuple[_Cells, _Cells, _
     )
 
 
-def _check_rows(data: ColumnData, start: int, stop: int) -> None:
-    if not 0 <= start <= stop <= min(data.rows, MAX_RECORD):
-        raise ValueError(f"rows {start} to {stop} are not among {data.rows}")
+def _check_rows(count: int, start: int, stop: int) -> None:
+    if not 0 <= start <= stop <= min(count, MAX_RECORD):
+        raise ValueError(f"rows {start} to {stop} are not among {count}")
 
 
 def _numbers(kind: Literal["B", "i", "q"], buf: Buffer, count: int, name: str) -> memoryview:

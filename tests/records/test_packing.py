@@ -18,15 +18,16 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 from logbus.records import implementations, packing
 from logbus.records.batch import HEADER_SIZE, BatchBuilder, decode_batch
 from logbus.records.batch_columns import ColumnData, Columns
+from logbus.records.column_batch import ColumnBatch
 from logbus.records.implementations import encode_columns, encode_record, partitions_of_keys
 from logbus.records.murmur import partition_for_key
-from logbus.records.record import Record
 from tests.records.golden import TWO_RECORDS
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 MS = st.integers(-(10**15), 10**15) | st.just(-1)
 MAYBE_BYTES = st.none() | st.binary(max_size=80)
 HEADERS = st.lists(st.tuples(st.text(max_size=10), MAYBE_BYTES), max_size=3).map(tuple)
+ORDERS = st.none() | st.lists(st.integers(-1, 8), max_size=9)
 ROWS = st.lists(st.tuples(MS, MAYBE_BYTES, MAYBE_BYTES, HEADERS), max_size=8)
 SECTION = TWO_RECORDS[61:]
 ALL = -(2**63), 2**63 - 1
@@ -79,9 +80,27 @@ class PlainTests(SynchronousTestCase):
         section, *rest = self.encode_columns(data, 0, 3, 100)
         self.assertEqual(rest, [3, 1, 1])
         self.assertEqual(section, b"".join(encode_record(delta, n, None, b"") for n, delta in enumerate((0, -2, -2))))
-        section, *rest = self.encode_columns(evolve(data, timestamps_us=b""), 0, 3, 100, 7, 50, 40)
-        self.assertEqual(rest, [3, 50, 40])
-        self.assertEqual(section, b"".join(encode_record(-10, 7 + n, None, b"") for n in range(3)))
+        section, *rest = self.encode_columns(evolve(data, timestamps_us=b""), 0, 3, 100, 40)
+        self.assertEqual(rest, [3, 40, 40])
+        self.assertEqual(section, b"".join(encode_record(0, n, None, b"") for n in range(3)))
+
+    def test_order(self) -> None:
+        """Rows are taken in the order given, also more than once, and zero bytes left in front of them."""
+        data = columns_of([(n, b"k", b"v" * n, (("h", b"%d" % n),)) for n in range(4)])
+        rows = [3, 0, 0, 2]
+        wanted = [encode_record(row, n, b"k", b"v" * row, (("h", b"%d" % row),)) for n, row in enumerate(rows)]
+        order = struct.pack("=4q", *rows)
+        found = self.encode_columns(evolve(data, timestamps_us=bytes(32)), 0, 4, WIDE, None, order, 3)
+        self.assertEqual(found[0][:3], bytes(3))
+        again = [encode_record(0, n, b"k", b"v" * row, (("h", b"%d" % row),)) for n, row in enumerate(rows)]
+        self.assertEqual((found[0][3:], found[1]), (b"".join(again), 4))
+        self.assertEqual(self.encode_columns(data, 3, 4, WIDE, None, order)[1:], (1, 2, 2))
+        self.assertEqual(len(wanted[0]), len(self.encode_columns(data, 0, 4, len(wanted[0]), None, order)[0]))
+        self.assertEqual(self.encode_columns(data, 0, 1, WIDE, None, order)[2:], (3, 3))
+        for wrong in (4, -1, 2**62, -(2**63)):
+            bad = struct.pack("=2q", 0, wrong)
+            self.assertRaises(ValueError, self.encode_columns, data, 0, 2, WIDE, None, bad)
+        self.assertRaises(ValueError, self.encode_columns, data, 0, 5, WIDE, None, order)
 
     def test_impossible(self) -> None:
         """Rows that are not there, and numbers beyond 64 bits."""
@@ -90,8 +109,8 @@ class PlainTests(SynchronousTestCase):
         for start, stop in ((-1, 2), (0, 10), (3, 2)):
             self.assertRaises(ValueError, self.encode_columns, data, start, stop, 100)
             self.assertRaises(ValueError, self.partitions_of_keys, data, start, stop, 1)
-        for base, now in ((2**63, 0), (0, 2**63), (-1, 2**63 - 1), (2**63 - 1, -2)):
-            self.assertRaises(ValueError, self.encode_columns, data, 0, 1, 100, 0, base, now)
+        for now in (2**63, -(2**63) - 1):
+            self.assertRaises(ValueError, self.encode_columns, data, 0, 1, 100, now)
         self.assertRaises(ValueError, self.partitions_of_keys, data, 0, 1, 0)
         wrong = struct.pack("=10i", *range(9), 99)
         falling = struct.pack("=10i", 0, 5, 2, *range(3, 10))
@@ -148,10 +167,13 @@ class CompiledTests(PlainTests):
 class PropertiesTests(SynchronousTestCase):
     """What holds of any rows, for whatever is used."""
 
-    @given(ROWS, st.integers(0, 8), st.integers(0, 8), st.integers(0, 400), st.none() | INT64, st.none() | INT64)
-    def test_twins(self, rows: Any, start: int, stop: int, room: int, base: Any, now: Any) -> None:
+    @given(
+        ROWS, st.integers(0, 8), st.integers(0, 8), st.integers(0, 400), st.none() | INT64, ORDERS, st.integers(0, 9)
+    )
+    def test_twins(self, rows: Any, start: int, stop: int, room: int, now: Any, order: Any, front: int) -> None:
         """Both implementations make the same bytes, or both fail."""
-        args = columns_of(rows), start, stop, room, start, base, now
+        packed = None if order is None else struct.pack(f"={len(order)}q", *order)
+        args = columns_of(rows), start, stop, room, now, packed, front
         self.assertEqual(outcome(encode_columns, *args), outcome(packing.encode_columns, *args))
         if 0 <= start <= stop <= len(rows):
             found = implementations.partitions_of_keys(args[0], start, stop, 5)
@@ -182,31 +204,17 @@ class PropertiesTests(SynchronousTestCase):
         columns = columns_of(rows)
         start, found = 0, []
         while start < len(rows):
-            builder, one_by_one = BatchBuilder(), BatchBuilder()
-            added = builder.append_columns(limit, columns, start, len(rows))
-            self.assertGreater(added, 0)
-            for timestamp, key, value, headers in rows[start : start + added]:
+            batch, one_by_one = ColumnBatch(columns, start, len(rows), limit), BatchBuilder()
+            self.assertGreater(batch.count, 0)
+            for timestamp, key, value, headers in rows[start : start + batch.count]:
                 self.assertGreaterEqual(one_by_one.append_within(limit, timestamp, key, value, headers), 0)
-            if (start := start + added) < len(rows):
-                self.assertEqual(builder.append_columns(limit, columns, start, len(rows)), 0)
+            if (start := start + batch.count) < len(rows):
                 self.assertEqual(one_by_one.append_within(limit, *rows[start]), -1)
-            self.assertEqual(builder.build(), one_by_one.build())
-            self.assertEqual((builder.count, builder.size), (one_by_one.count, one_by_one.size))
-            self.assertTrue(builder.size <= limit or builder.count == 1)
-            found += [record[1:] for record in decode_batch(builder.build())]
+            self.assertEqual(batch.build(), one_by_one.build())
+            self.assertEqual((batch.count, batch.size), (one_by_one.count, one_by_one.size))
+            self.assertTrue(batch.size <= limit or batch.count == 1)
+            found += [record[1:] for record in decode_batch(batch.build())]
         self.assertEqual(found, [tuple(row) for row in rows])
-
-    def test_a_batch_from_several_columns(self) -> None:
-        """A batch goes on from one columns' rows to the next, and with single records in between."""
-        builder = BatchBuilder()
-        self.assertEqual(builder.append_columns(1000, columns_of([(5, b"a", b"1", ()), (9, None, b"2", ())]), 0, 2), 2)
-        builder.append(7, b"c", None)
-        self.assertEqual(builder.append_columns(1000, columns_of([(3, b"d", b"4", ())]), 0, 1), 1)
-        self.assertEqual(
-            decode_batch(builder.build()),
-            [Record(0, 5, b"a", b"1"), Record(1, 9, None, b"2"), Record(2, 7, b"c", None), Record(3, 3, b"d", b"4")],
-        )
-        self.assertEqual((builder.base_timestamp, builder.max_timestamp, builder.count), (5, 9, 4))
 
 
 GUARDED = """
@@ -232,6 +240,8 @@ for _ in range(int(sys.argv[2])):
     start = random.randrange(rows)
     try:
         encode_columns(data, start, rows, random.randrange(2000))
+        order = [random.randrange(rows + (random.random() < 0.1)) for _ in range(rows)]
+        encode_columns(data, start, rows, random.randrange(2000), None, struct.pack(f"={rows}q", *order), 61)
         partitions_of_keys(data, start, rows, 7)
         done += 1
     except ValueError:

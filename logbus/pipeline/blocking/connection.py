@@ -20,7 +20,7 @@ from logbus.pipeline.blocking.patience import PATIENCE, telling
 from logbus.pipeline.blocking.receive_buffers import ReceiveBuffers
 from logbus.pipeline.blocking.retry import api_error
 from logbus.pipeline.errors import AuthenticationFailed, Disconnected, RequestTimedOut
-from logbus.records.file_slice import joined
+from logbus.records.file_slice import FileSlice, Parts, joined
 from logbus.wire.connection import ClientConnection, api_key_of
 from logbus.wire.frame_buffer import describe_bad_length
 from logbus.wire.messages import api
@@ -37,6 +37,8 @@ from logbus.wire.version_range import VersionRange
 
 RESPONSE_MAX_BYTES = 256 << 20
 _PREFIX = struct.Struct(">i")
+_MOST_PARTS = 512
+"""Of one system call: Linux takes up to 1024."""
 _LIFETIME_USED = 0.85
 """The part of the SASL session lifetime after which a new connection is opened (KIP-368)."""
 
@@ -144,7 +146,7 @@ class Connection:
             self._names.append(name)
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
         with self._closing_on_error(name):
-            self._write(joined(parts), deadline)
+            self._write(parts, deadline)
         self.used = time.monotonic()
 
     def receive(self, timeout: float | None = None, buffers: ReceiveBuffers | None = None) -> Any:
@@ -260,11 +262,18 @@ class Connection:
 
     # Bytes.
 
-    def _write(self, data: bytes, deadline: float) -> None:
-        view = memoryview(data)
-        while view:
+    def _write(self, parts: Parts, deadline: float) -> None:
+        """Send bytes, where TLS does not need them in one piece without a copy."""
+        if isinstance(self._socket, ssl.SSLSocket) or len(parts) > _MOST_PARTS:
+            parts = [joined(parts)]
+        left = deque(memoryview(joined([part]) if isinstance(part, FileSlice) else part) for part in parts)
+        while left:
             self._socket.settimeout(_left(deadline))
-            view = view[self._socket.send(view) :]
+            sent = self._socket.send(left[0]) if len(left) == 1 else self._socket.sendmsg(left)
+            while left and sent >= len(left[0]):
+                sent -= len(left.popleft())
+            if sent:
+                left[0] = left[0][sent:]
 
     def _read(self, place: memoryview, deadline: float) -> memoryview:
         """Fill a buffer from the socket, without a further copy."""

@@ -21,6 +21,7 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking.retry import is_retriable
 from logbus.records.batch import BatchBuilder, decode_batch
+from logbus.records.column_batch import ColumnBatch
 from logbus.records.header import NO_SEQUENCE
 
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -59,7 +60,7 @@ class ProducerBatch:
     """
 
     partition: TopicPartition
-    body: BatchBuilder
+    body: BatchBuilder | ColumnBatch
     created: float
     place: tuple[int, ...]
     sequence: int = NO_SEQUENCE
@@ -126,7 +127,7 @@ class PartitionBatches:
         """Whether all batches are written."""
         return not self.waiting and not self.in_flight
 
-    def add(self, body: BatchBuilder, now: float) -> ProducerBatch:
+    def add(self, body: BatchBuilder | ColumnBatch, now: float) -> ProducerBatch:
         """Append a batch to those that wait."""
         self._places += 1
         batch = ProducerBatch(self.partition, body, now, (self._places,))
@@ -209,7 +210,7 @@ class PartitionBatches:
         return halves
 
 
-def _halves(whole: BatchBuilder) -> tuple[BatchBuilder, BatchBuilder]:
+def _halves(whole: BatchBuilder | ColumnBatch) -> tuple[BatchBuilder, BatchBuilder]:
     records = decode_batch(whole.build())
     middle = len(records) // 2
     halves = BatchBuilder(whole.codec, whole.level), BatchBuilder(whole.codec, whole.level)

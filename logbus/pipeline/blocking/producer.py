@@ -28,6 +28,7 @@ from logbus.pipeline.blocking.retry import is_retriable
 from logbus.pipeline.blocking.transactions import ProducerIdentity, add_partitions_to_txn, transaction_error
 from logbus.pipeline.errors import DeliveryFailed, Disconnected
 from logbus.records.batch import BatchBuilder
+from logbus.records.column_batch import ColumnBatch
 from logbus.wire.messages.records import ProduceRequest
 
 _PRODUCE = 0
@@ -113,7 +114,7 @@ class Producer:
         self._bytes = 0
         self._told = False
 
-    def send(self, partition: TopicPartition, body: BatchBuilder) -> None:
+    def send(self, partition: TopicPartition, body: BatchBuilder | ColumnBatch) -> None:
         """
         Send a batch, perhaps later; :meth:`flush` waits for it.
 

@@ -15,8 +15,8 @@ from logbus.model import TopicPartition
 from logbus.pipeline.errors import ColumnError
 from logbus.pipeline.sink.columns import SinkColumns
 from logbus.pipeline.sink.options import BatchingSettings
-from logbus.records.batch import BatchBuilder
 from logbus.records.batch_columns import ColumnData, HeaderData, partitions_of_keys
+from logbus.records.column_batch import ColumnBatch
 
 _GATHERED = 32 << 20
 """The most bytes of rows that are held back."""
@@ -72,7 +72,7 @@ class RowPacker:
         self._now = now
         self._sticky: dict[str, tuple[int, int]] = {}
 
-    def pack(self, rows: Any) -> Iterator[tuple[TopicPartition, BatchBuilder]]:
+    def pack(self, rows: Any) -> Iterator[tuple[TopicPartition, ColumnBatch]]:
         """
         Make record batches of rows. The order within a partition is kept.
 
@@ -84,37 +84,40 @@ class RowPacker:
             rows = rows.take(pa.array(np.arange(rows.num_rows)))
         given = {field.name.lower(): _narrow(column) for field, column in zip(rows.schema, rows.columns, strict=True)}
         now = self._now()
-        groups = list(self._groups(given, rows.num_rows))
-        if len(groups) > 1:
-            order = pa.array(np.concatenate([indices for _, indices in groups]))
-            given = {name: column.take(order) for name, column in given.items()}
         data = self._data(given, rows.num_rows, now)
         timestamp = None if self._columns.timestamp else now
-        start = 0
-        for partition, indices in groups:
-            stop = start + len(indices)
-            yield from self._batches(partition, data, start, stop, timestamp)
-            start = stop
+        for partition, order in self._groups(given, rows.num_rows):
+            yield from self._batches(partition, data, order, timestamp)
 
     def _batches(
-        self, partition: TopicPartition, data: ColumnData, start: int, stop: int, timestamp: int | None
-    ) -> Iterator[tuple[TopicPartition, BatchBuilder]]:
+        self, partition: TopicPartition, data: ColumnData, order: Any, timestamp: int | None
+    ) -> Iterator[tuple[TopicPartition, ColumnBatch]]:
         packing = self._packing
+        start, stop = 0, len(order)
         while start < stop:
-            builder = BatchBuilder(packing.codec, packing.level)
-            start += builder.append_columns(packing.batch_bytes, data, start, stop, timestamp)
-            if builder.count == 1 and builder.size > packing.record_bytes:
+            batch = ColumnBatch(
+                data,
+                start,
+                stop,
+                packing.batch_bytes,
+                codec=packing.codec,
+                level=packing.level,
+                timestamp=timestamp,
+                order=order,
+            )
+            if batch.count == 1 and batch.size > packing.record_bytes:
                 raise ColumnError(
-                    f"{partition}: a record takes {builder.size} bytes, which is more than kafka.max.request.size, "
+                    f"{partition}: a record takes {batch.size} bytes, which is more than kafka.max.request.size, "
                     f"{packing.record_bytes}"
                 )
-            yield partition, builder
+            start += batch.count
+            yield partition, batch
 
     # Partitioning.
 
     def _groups(self, given: dict[str, Any], count: int) -> Iterator[tuple[TopicPartition, Any]]:
         """The indices of the rows of each partition."""
-        everything = np.arange(count)
+        everything = np.arange(count, dtype=np.int64)
         if not self._columns.topic:
             assert self._topic is not None
             yield from self._by_partition(self._topic, given, everything)
