@@ -21,6 +21,7 @@ Shell:
 * ``mirror``: Mirror: one flow from a source to a target
 * ``copy_session``: CopySession: copies in transactions, until one of them is not certain
 * ``source_reader``: SourceReader: the partitions that are read, where, and what is in the way
+* ``target_state``: whether the target knows less than it did
 * ``topic_sync``: TopicSync: finds topics, creates and adapts their copies
 * ``position_store``: reads where a mirror left off, and what it has left out
 * ``origins``: Origins: where a source's topics come from, if their names do not say it

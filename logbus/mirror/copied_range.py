@@ -14,14 +14,18 @@ from attrs import frozen
 
 from logbus.errors import DecodeError
 from logbus.mirror.mirror_records import OffsetSync
-from logbus.model import TopicPartition
+from logbus.model import NO_EPOCH, TopicPartition
 from logbus.records.record import Headers
 
 HEADER = "logbus.mirror"
 """The name of the header."""
 ORIGINS = "logbus.mirror.origins"
 """The name of another one, for topics with records of further clusters: their aliases, with commas between them."""
+EPOCH = "logbus.mirror.epoch"
+"""The name of a third one: the leader epoch of the last record at the source, which tells whether that was set back
+since (KIP-320)."""
 _VERSION = 1
+_EPOCH = Struct(">i")
 _LAYOUT = Struct(">Bqq16s16s")
 
 NO_ID = UUID(int=0)
@@ -77,15 +81,20 @@ class CopiedRange:
         """The offset sync of the last record."""
         return OffsetSync(self.partition, self.last_upstream, self.last_downstream)
 
-    def headers(self, ids: TopicIds, origins: Iterable[str] = ()) -> Headers:
+    def headers(self, ids: TopicIds, origins: Iterable[str] = (), epoch: int = NO_EPOCH) -> Headers:
         """
         The headers of the offset sync.
 
         :param origins: aliases of clusters from which the source has the topic's records.
+        :param epoch: the leader epoch of the last record, or of one behind it; −1: not known.
         """
         packed = _LAYOUT.pack(_VERSION, self.count, self.next_offset, ids.source.bytes, ids.target.bytes)
-        further = ",".join(sorted(origins))
-        return ((HEADER, packed), (ORIGINS, further.encode())) if further else ((HEADER, packed),)
+        made: list[tuple[str, bytes | None]] = [(HEADER, packed)]
+        if further := ",".join(sorted(origins)):
+            made.append((ORIGINS, further.encode()))
+        if epoch != NO_EPOCH:
+            made.append((EPOCH, _EPOCH.pack(epoch)))
+        return tuple(made)
 
 
 def decode_range(key: bytes | None, value: bytes | None, headers: Headers) -> tuple[CopiedRange, TopicIds]:
@@ -107,6 +116,12 @@ def decode_range(key: bytes | None, value: bytes | None, headers: Headers) -> tu
     upstream, downstream = sync.upstream - count + 1, sync.downstream - count + 1
     found = CopiedRange(sync.partition, upstream, downstream, count, next_offset)
     return found, TopicIds(UUID(bytes=source), UUID(bytes=target))
+
+
+def decode_epoch(headers: Headers) -> int:
+    """The leader epoch in the header of that name; −1: none is known."""
+    found = next((content for name, content in headers if name == EPOCH), None)
+    return NO_EPOCH if found is None or len(found) != _EPOCH.size else int(_EPOCH.unpack(found)[0])
 
 
 def decode_origins(headers: Headers) -> list[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
 from typing import Any, NoReturn
 
 from attrs import define, field
@@ -21,7 +20,7 @@ from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.producer.partition_queue import BatchWritten, ProducerBatch
 from logbus.client.producer.producer import Producer
-from logbus.client.producer.transaction_errors import TransactionAborted
+from logbus.client.producer.transaction_errors import Fenced, TransactionAborted
 from logbus.coroutines import sleep
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.mirror.batch_copy import BatchCopy, batch_copies
@@ -30,10 +29,11 @@ from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_status import MirrorState, MirrorStatus
 from logbus.mirror.missing_rights import lacks, what_session_lacks
 from logbus.mirror.position_store import CopiedPartition, read_positions, read_skipped
-from logbus.mirror.skipped_records import SkippedRecord, SkippedRecords
+from logbus.mirror.skipped_records import SkippedRecord, SkippedRecords, left_out_lines
 from logbus.mirror.source_reader import ADVICE, READ_AHEAD, CopyFailed, SourceReader
+from logbus.mirror.target_state import TargetSetBack, is_set_back
 from logbus.mirror.topic_sync import TopicSync
-from logbus.model import TopicPartition
+from logbus.model import NO_EPOCH, TopicPartition
 from logbus.records.batch import BatchBuilder
 
 _SYNCS = 16
@@ -127,6 +127,11 @@ class CopySession:
             self.status.state = MirrorState.RUNNING
             while not self.stopping and not reader.is_at_end():
                 await self._step()
+        except Fenced as e:
+            if await is_set_back(self.target, options.transactional_id, self._producer.producer_id):
+                what = f"the target {options.target} was set back to an older state, or has lost its transactions"
+                raise TargetSetBack(what) from e
+            raise
         finally:
             reader.close()
             self._producer.abort()
@@ -203,6 +208,8 @@ class CopySession:
                 if fetched is not None:
                     skipped += self._copy(fetched, sent)
                     passed[fetched.partition] = fetched.next_offset
+                    if fetched.epoch >= 0:
+                        self.reader.epochs[fetched.partition] = fetched.epoch
                     size += fetched.size
                     self.status.ends[fetched.partition] = fetched.high_watermark
                 if self.stopping or size >= most or clock.seconds() - began >= self.options.interval:
@@ -311,7 +318,8 @@ class CopySession:
         topic = await self.target.topic(self.options.policy.offset_syncs_topic)
         now_ms = int(self.wall_clock() * 1000)
         for partition, theirs in ranges.items():
-            ids = self.reader.topics[partition.topic].ids
+            ids, epoch = self.reader.topics[partition.topic].ids, self.reader.epochs.get(partition, NO_EPOCH)
+            origins = self.reader.origins.of(ids.source)
             for each in theirs[-_SYNCS:]:
                 sync = each.sync()
                 self._producer.put(
@@ -320,7 +328,7 @@ class CopySession:
                     sync.key,
                     timestamp=now_ms,
                     partition=0,
-                    headers=each.headers(ids, self.reader.origins.of(ids.source)),
+                    headers=each.headers(ids, origins, epoch),
                 )
 
     async def _write_skipped(self, skipped: Sequence[SkippedRecord]) -> None:
@@ -333,15 +341,10 @@ class CopySession:
 
     def _note_skipped(self, skipped: Sequence[SkippedRecord]) -> None:
         self.status.skipped += len(skipped)
-        for partition, group in groupby(sorted(skipped, key=lambda each: each.partition), lambda each: each.partition):
-            theirs = list(group)
-            for each in theirs:
-                self._skipped.add(each)
-            first, copy = theirs[0], self.reader.topics[partition.topic].copy
-            what = "1 record" if len(theirs) == 1 else f"{len(theirs)} records, the first"
-            what += f" of {first.size} bytes at offset {first.offset}"
-            takes = "" if first.limit is None else f", which takes {first.limit}"
-            self.status.warn(f"{partition}: left out {what}: too large for {copy}{takes}")
+        for each in skipped:
+            self._skipped.add(each)
+        for line in left_out_lines(skipped, {name: each.copy for name, each in self.reader.topics.items()}):
+            self.status.warn(line)
 
     def _committed(
         self, ranges: Mapping[TopicPartition, list[CopiedRange]], passed: Mapping[TopicPartition, int]
@@ -352,7 +355,7 @@ class CopySession:
             ids = self.reader.topics[partition.topic].ids
             known = self.reader.copied.setdefault(partition, CopiedPartition(0, ids))
             for each in theirs:
-                known.add(each, ids)
+                known.add(each, ids, self.reader.epochs.get(partition, NO_EPOCH))
                 status.records += each.count
             if partition not in self.reader.halted:
                 status.solved(partition)

@@ -41,6 +41,19 @@ class OffsetMap:
             self._ranges = self._ranges[:half:2] + self._ranges[half:]
             self._starts = [each.upstream for each in self._ranges]
 
+    def rewind(self, downstream: int) -> int | None:
+        """
+        Forget what lies from an offset of the target on, which has lost that.
+
+        :returns: the source's offset from which on it has to be copied again; None: it is not known.
+        """
+        kept = [each for each in self._ranges if each.downstream < downstream]
+        self._ranges, self._starts = kept, [each.upstream for each in kept]
+        if not kept:
+            return None
+        last = kept[-1]
+        return last.upstream + min(downstream - last.downstream, last.count)
+
     def clear(self) -> None:
         """Forget all ranges."""
         self._ranges.clear()

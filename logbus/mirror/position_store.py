@@ -14,10 +14,10 @@ from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.fetcher import Fetcher
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets_with_retries
 from logbus.errors import DecodeError
-from logbus.mirror.copied_range import CopiedRange, TopicIds, decode_range
+from logbus.mirror.copied_range import CopiedRange, TopicIds, decode_epoch, decode_range
 from logbus.mirror.offset_map import OffsetMap
 from logbus.mirror.skipped_records import SkippedRecord, SkippedRecords
-from logbus.model import TopicPartition
+from logbus.model import NO_EPOCH, TopicPartition
 
 T = TypeVar("T")
 
@@ -32,18 +32,20 @@ class CopiedPartition:
     :ivar next_offset: where the source's next records begin.
     :ivar ids: of the topics on both sides, when they were copied.
     :ivar offsets: translates offsets.
+    :ivar epoch: the source's leader epoch before ``next_offset``; −1: not known.
     """
 
     next_offset: int
     ids: TopicIds
     offsets: OffsetMap = field(factory=OffsetMap)
+    epoch: int = NO_EPOCH
 
-    def add(self, copied: CopiedRange, ids: TopicIds) -> None:
+    def add(self, copied: CopiedRange, ids: TopicIds, epoch: int = NO_EPOCH) -> None:
         """Note a range that was copied."""
         if ids != self.ids:
             self.offsets.clear()
         self.offsets.add(copied)
-        self.next_offset, self.ids = copied.next_offset, ids
+        self.next_offset, self.ids, self.epoch = copied.next_offset, ids, epoch
 
 
 async def read_positions(target: Cluster, topic: str) -> dict[TopicPartition, CopiedPartition]:
@@ -64,7 +66,7 @@ async def read_positions(target: Cluster, topic: str) -> dict[TopicPartition, Co
         known = found.get(copied.partition)
         if known is None:
             known = found[copied.partition] = CopiedPartition(0, ids)
-        known.add(copied, ids)
+        known.add(copied, ids, decode_epoch(record.headers))
 
     await read_partition(target, TopicPartition(topic, 0), read)
     return found

@@ -8,7 +8,8 @@ what is missing, and a mirror that begins again leaves out the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from uuid import UUID
 
 from attrs import define, field, frozen
@@ -147,3 +148,20 @@ class SkippedRecords:
         if not known and partition not in self._limits:
             return None
         return Sieve(self._limits.get(partition), known, refused)
+
+
+def left_out_lines(skipped: Iterable[SkippedRecord], copies: Mapping[str, str]) -> Iterator[str]:
+    """
+    A line for each partition of which a transaction has left something out.
+
+    :param copies: names of topics at the target, by those at the source.
+    """
+    for partition, group in groupby(sorted(skipped, key=lambda each: each.partition), lambda each: each.partition):
+        theirs = list(group)
+        first = theirs[0]
+        what = "1 record" if len(theirs) == 1 else f"{len(theirs)} records, the first"
+        takes = "" if first.limit is None else f", which takes {first.limit}"
+        yield (
+            f"{partition}: left out {what} of {first.size} bytes at offset {first.offset}: too large for "
+            f"{copies[partition.topic]}{takes}"
+        )

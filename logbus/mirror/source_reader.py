@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.consumer.fetch_options import FetchOptions
-from logbus.client.consumer.fetcher import Fetcher
+from logbus.client.consumer.fetcher import Fetcher, LogTruncated
 from logbus.client.consumer.partition_position import Position, reset_position
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets, list_offsets_with_retries
 from logbus.errors import ApiError, ErrorCode, LogbusError
@@ -63,6 +63,7 @@ class SourceReader:
     :ivar copied: what the target has, by partition of the source; as of the last committed transaction.
     :ivar topics: those that are copied, by their names at the source.
     :ivar halted: partitions that are not copied, and why.
+    :ivar epochs: leader epochs of the records before the positions, as far as they are known.
     :ivar refresh_at: when topics are looked up again, in seconds of the reactor.
     """
 
@@ -73,6 +74,7 @@ class SourceReader:
     copied: dict[TopicPartition, CopiedPartition] = field(factory=dict)
     topics: dict[str, MirroredTopic] = field(factory=dict, init=False)
     halted: dict[TopicPartition, str] = field(factory=dict, init=False)
+    epochs: dict[TopicPartition, int] = field(factory=dict, init=False)
     refresh_at: float = field(default=0.0, init=False)
     origins: Origins = field(init=False)
     _fetcher: Fetcher = field(init=False)
@@ -116,6 +118,7 @@ class SourceReader:
         self._fetcher.remove(gone)
         for each in gone:
             self.status.ends.pop(each, None)
+        await self._look_at_copies(new)
         if self.options.until_end and is_first:
             self._ends = await self._offsets(partitions, LATEST)
             new.update(await self._offsets([each for each in partitions if new.get(each) == EARLIEST], EARLIEST))
@@ -125,7 +128,38 @@ class SourceReader:
         for each, where in new.items():
             if isinstance(where, int) and where >= 0:
                 self._reached[each] = self.status.positions[each] = where
-        self._fetcher.add(new)
+        self._fetcher.add(new, self.epochs)
+
+    async def _look_at_copies(self, new: dict[TopicPartition, Position]) -> None:
+        """Begin earlier where the target has lost records, such as one that was restored from a backup."""
+        ends = {
+            each: known.offsets.end[1]
+            for each, position in new.items()
+            if (known := self.copied.get(each)) is not None and known.offsets.end and position == known.next_offset
+        }
+        copies = {TopicPartition(self.topics[each.topic].copy, each.partition): each for each in ends}
+        found = await list_offsets(self.topic_sync.target, dict.fromkeys(copies, LATEST), patience=5.0)
+        for copy, answer in found.items():
+            each = copies[copy]
+            what = f"{copy} at the target"
+            if not isinstance(answer, TimestampOffset) or answer.offset >= ends[each]:
+                self.status.solved(what)
+                continue
+            lost = f"{each}: {copy.topic} ends at offset {answer.offset} at the target {self.options.target}, and "
+            lost += f"was written up to {ends[each]}: it has lost records"
+            place = self.copied[each].offsets.rewind(answer.offset) if answer.offset else EARLIEST
+            if place is not None:
+                self.status.warn(f"{lost}; copying again from {'the beginning' if place < 0 else f'offset {place}'}")
+                new[each] = place
+            elif self.options.on_recreated == "continue":
+                self.status.warn(f"{lost}, and it is not known which; going on behind them")
+            else:
+                self.status.problem(
+                    what,
+                    f"{lost}, and it is not known which; delete {copy.topic} to have it copied from the beginning, or "
+                    "say --on-recreated continue to go on behind what is lost",
+                )
+                del new[each]
 
     async def _look_at_halted(self) -> None:
         """Have the lag grow of what is not copied; what was tried again, and has no more records, is not in the way."""
@@ -206,6 +240,7 @@ class SourceReader:
             self.status.say(f"{what}; its records come behind those that were copied")
             return EARLIEST
         self.status.solved(f"{topic.name} at the source")
+        self.epochs.setdefault(partition, known.epoch)
         return known.next_offset
 
     def _is_same(self, partition: TopicPartition) -> bool:
@@ -273,7 +308,9 @@ class SourceReader:
     def _handle_error(self, partition: TopicPartition, error: ApiError) -> None:
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._fetcher.remove([partition])
-            Deferred.fromCoroutine(self._find_place(partition)).addErrback(
+            cut = error.offset if isinstance(error, LogTruncated) else None
+            self.epochs.pop(partition, None)
+            Deferred.fromCoroutine(self._find_place(partition, cut)).addErrback(
                 lambda failure: self.halt(partition, f"{partition}: {failure.getErrorMessage()}")
             )
             return
@@ -293,8 +330,12 @@ class SourceReader:
         advice = ADVICE.get(error.code, "")
         self.halt(partition, f"{partition}: it cannot be read: {error}{advice}; the others go on")
 
-    async def _find_place(self, partition: TopicPartition) -> None:
-        """Go on where the source still has records."""
+    async def _find_place(self, partition: TopicPartition, cut: int | None) -> None:
+        """
+        Go on where the source still has records.
+
+        :param cut: from which offset on it may have others than those that were copied; None: not known.
+        """
         position = self._reached.get(partition, 0)
         first = (await self._offsets([partition], EARLIEST))[partition]
         end = (await self._offsets([partition], LATEST))[partition]
@@ -302,8 +343,8 @@ class SourceReader:
             lost = f"offsets {position} to {first - 1} were deleted at the source before they were copied"
             place = first
         else:
-            lost = f"the source ends at offset {end}, and {position} were copied: it has lost some of these"
-            place = end
+            place = end if cut is None else max(first, min(cut, end))
+            lost = f"the source was set back to offset {place}, and {position} were copied: it has lost some of these"
         self.status.warn(f"{partition}: {lost}; going on at {place}")
         self._reached[partition] = self.status.positions[partition] = place
         self._fetcher.add({partition: place})
@@ -317,6 +358,9 @@ class SourceReader:
     def go_back(self, passed: Mapping[TopicPartition, int]) -> None:
         """Read again what an aborted transaction had."""
         present = self._fetcher.assigned.partitions
+        # What was read of it may have a later epoch.
+        for each in passed:
+            self.epochs.pop(each, None)
         self._fetcher.add({each: self._reached[each] for each in passed if each in present})
 
     def note_copied(self, passed: Mapping[TopicPartition, int]) -> None:

@@ -31,7 +31,7 @@ class MirroredTopic:
 
     :ivar name: at the source.
     :ivar copy: its name at the target.
-    :ivar partitions: their number at the source.
+    :ivar partitions: how many are copied: all that the source has, unless the copy has fewer.
     """
 
     name: str
@@ -48,7 +48,7 @@ class TopicSync:
     target: Cluster
     options: MirrorOptions
     status: MirrorStatus
-    _reported: set[str] = field(factory=set, init=False)
+    _reported: set[object] = field(factory=set, init=False)
 
     async def refresh(self) -> dict[str, MirroredTopic]:
         """
@@ -71,10 +71,18 @@ class TopicSync:
         policy, found = self.options.policy, dict[str, MirroredTopic]()
         for name, topic in wanted.items():
             copy = copies.get(policy.remote_topic(name))
-            if copy is not None and len(copy.partitions) >= len(topic.partitions):
-                ids = TopicIds(topic.topic_id, copy.topic_id)
-                found[name] = MirroredTopic(name, copy.name, len(topic.partitions), ids)
+            if copy is None:
+                continue
+            ours, theirs = len(copy.partitions), len(topic.partitions)
+            found[name] = MirroredTopic(name, copy.name, min(ours, theirs), TopicIds(topic.topic_id, copy.topic_id))
+            if ours >= theirs:
                 self.status.solved(f"topic {name}")
+            if ours > theirs and (name, ours, theirs) not in self._reported:
+                self._reported.add((name, ours, theirs))
+                self.status.say(
+                    f"topic {name}: {copy.name} has {ours} partitions, and {name} has {theirs}: nothing is copied into "
+                    "the others, and readers that look for a key by its partition do not find it"
+                )
         if self.options.sync_acls and found:
             await self._copy_acls({each.name: each.copy for each in found.values()})
         return found
@@ -149,7 +157,8 @@ class TopicSync:
             if error is None:
                 self.status.say(f"topic {names[copy]}: {copy} has {more[copy]} partitions now")
             else:
-                self._problem(names[copy], copy, f"{copy} cannot get {more[copy]} partitions", error, "ALTER")
+                what = f"only its partitions below {len(copies[copy].partitions)} are copied, since {copy} cannot get"
+                self._problem(names[copy], copy, f"{what} {more[copy]} partitions", error, "ALTER")
 
     async def _adapt_settings(self, wanted: Mapping[str, TopicMetadata]) -> None:
         policy = self.options.policy

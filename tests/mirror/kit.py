@@ -18,6 +18,7 @@ from logbus.mirror.position_store import read_partition
 from logbus.model import TopicPartition
 from logbus.testing.broker import TEST_CONFIG
 from logbus.testing.memory import MemoryCluster
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 
 
 class RunningMirror:
@@ -59,6 +60,17 @@ class MirrorCase(SynchronousTestCase):
         cluster.settle()
         self.clients[name] = cluster.client()
         return cluster
+
+    def snapshot(self, name: str) -> list[MemoryDisk]:
+        """What a cluster's disk has now."""
+        return [disk.after_kill() for disk in self.clusters[name][0].disks]
+
+    def replace(self, name: str, disks: list[MemoryDisk]) -> None:
+        """End a cluster's broker as SIGKILL does, and start it with other contents of its disk."""
+        self.clusters[name].kill(0)
+        self.clusters[name].disks[0] = disks
+        self.clusters[name].boot(0)
+        self.settle(1)
 
     def create(self, name: str, topic: str, partitions: int = 1, **configs: str) -> None:
         """Create a topic in a cluster."""

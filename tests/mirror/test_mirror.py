@@ -14,6 +14,16 @@ from logbus.mirror.audit.mirror_audit import MirrorAudit
 from logbus.mirror.audit.partition_report import MirrorVerdict
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.model import TopicPartition
+from logbus.security.acl.acls import (
+    AccessControlEntry,
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourcePattern,
+)
+from logbus.security.acl.acls import ResourceType as AclResourceType
 from tests.mirror.kit import MirrorCase, RunningMirror
 
 NUMBERS = [b"%d" % number for number in range(30)]
@@ -201,6 +211,64 @@ class TopicTests(MirrorCase):
         """The settings that a topic was given."""
         answers = self.result(AdminClient(self.clients["b"]).describe_configs([resource]))
         return {each.name: each.value for each in answers[resource] if each.source == 1}
+
+    def test_partitions_that_cannot_be_added(self) -> None:
+        """Without the right to add partitions those that there are go on; with it, the others come, too."""
+        self.cluster(
+            "c",
+            authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            allow_everyone_if_no_acl_found="true",
+        )
+        self.create("a", "orders", 2, retention_ms="60000")
+        mirror = self.mirror("a", "c", refresh_interval=5.0)
+        self.settle(3)
+        ours, theirs = AdminClient(self.clients["c"]), AdminClient(self.clients["a"])
+        rights = [
+            AclBinding(
+                ResourcePattern(AclResourceType.TOPIC, "a.orders", PatternType.LITERAL),
+                AccessControlEntry("User:ANONYMOUS", "*", each, kind),
+            )
+            for each, kind in (
+                (AclOperation.ALL, AclPermission.ALLOW),
+                (AclOperation.ALTER, AclPermission.DENY),
+                (AclOperation.ALTER_CONFIGS, AclPermission.DENY),
+            )
+        ]
+        self.result(ours.create_acls(rights))
+        self.result(theirs.create_partitions({"orders": 3}))
+        self.result(theirs.alter_configs({Resource(ResourceType.TOPIC, "orders"): {"retention.ms": "70000"}}))
+        for partition in range(3):
+            self.send("a", "orders", NUMBERS, partition=partition)
+        self.settle(20)
+        self.assertEqual(self.values("c", "a.orders", 1), NUMBERS)
+        lacking = "User:ANONYMOUS lacks {} on topic a.orders at the target c"
+        line = "orders: only its partitions below 2 are copied, since a.orders cannot get 3 partitions: "
+        self.assertEqual(self.lines(mirror, line + lacking.format("ALTER")), 1, mirror.lines)
+        line = "a.orders: its settings stay as they are: " + lacking.format("ALTER_CONFIGS")
+        self.assertEqual(self.lines(mirror, line), 1, mirror.lines)
+        denied = AclBindingFilter(resource_type=AclResourceType.TOPIC, permission=AclPermission.DENY)
+        self.result(ours.delete_acls(denied))
+        self.settle(12)
+        self.topics("c")
+        self.assertEqual(self.values("c", "a.orders", 2), NUMBERS)
+        self.assertEqual((mirror.mirror.status.problems, self.values("c", "a.orders", 0)), ({}, NUMBERS))
+        self.assertEqual(self.lines(mirror, "a.orders has 3 partitions now"), 1)
+        self.assertEqual(self.lines(mirror, "settings as at the source: retention.ms=70000"), 1)
+
+    def test_more_partitions_at_the_target(self) -> None:
+        """A copy may have more partitions than its topic, which is said once; these wait for the topic's."""
+        self.create("a", "orders", 1)
+        self.create("b", "a.orders", 3)
+        mirror = self.mirror("a", "b", refresh_interval=3.0)
+        self.send("a", "orders", NUMBERS)
+        self.settle(10)
+        self.assertEqual([self.values("b", "a.orders", each) for each in range(3)], [NUMBERS, [], []])
+        self.assertEqual(self.lines(mirror, "a.orders has 3 partitions, and orders has 1"), 1, mirror.lines)
+        self.result(AdminClient(self.clients["a"]).create_partitions({"orders": 3}))
+        self.send("a", "orders", [b"x"], partition=2)
+        self.settle(6)
+        self.assertEqual(self.values("b", "a.orders", 2), [b"x"])
+        self.assertEqual(mirror.mirror.status.problems, {})
 
     def test_new_topic(self) -> None:
         """A topic that is created later is found."""

@@ -55,6 +55,20 @@ class OffsetMapTests(SynchronousTestCase):
                 unread = [at for where, at in places.items() if where >= upstream]
                 self.assertTrue(all(at >= found for at in unread), (upstream, found))
 
+    @given(STEPS, st.integers(0, 300))
+    def test_target_that_has_lost_records(self, steps: list[tuple[int, int, int]], end: int) -> None:
+        """Copying again from there on, the target has every record once."""
+        ranges, places = history(steps)
+        offsets = OffsetMap()
+        for each in ranges:
+            offsets.add(each)
+        again = offsets.rewind(end)
+        kept = [where for where, at in places.items() if at < end]
+        if again is None:
+            self.assertEqual(kept, [])
+        else:
+            self.assertEqual(kept + [where for where in places if where >= again], list(places))
+
     def test_bounded(self) -> None:
         """Memory is bounded; recent offsets stay exact, and old ones are translated roughly."""
         ranges, places = history([(1, 2, 1)] * (3 * MOST))

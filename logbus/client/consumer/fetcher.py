@@ -28,6 +28,18 @@ from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import NO_EPOCH, OffsetAndEpoch, TopicPartition
 
 
+class LogTruncated(ApiError):
+    """
+    Records that were read are not in the leader's log any more (Kafka: LogTruncationException).
+
+    :ivar offset: from which on the log may have others.
+    """
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        self.offset = offset
+
+
 class Fetcher:
     """
     Looks up and fetches what the assigned partitions lack, while there is room.
@@ -296,7 +308,7 @@ class Fetcher:
         self.assigned.drop(partition)
         if delivered > end.offset and self._options.reset == "none":
             position.refetch()
-            self.assigned.put_errors([(position, ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message))])
+            self.assigned.put_errors([(position, LogTruncated(message, end.offset))])
         else:
             epoch = end.epoch if delivered >= end.offset else NO_EPOCH
             position.move_to(min(delivered, end.offset), epoch, checked=position.checked)

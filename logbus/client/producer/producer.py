@@ -29,6 +29,7 @@ from logbus.client.producer.buffer_pool import PER_SEND, BufferPool
 from logbus.client.producer.deferreds import all_done
 from logbus.client.producer.delivery_reports import DeliveryReports
 from logbus.client.producer.encoded_batch import EncodedBatch
+from logbus.client.producer.idempotence import ProducerId
 from logbus.client.producer.partitioner import Partitioner
 from logbus.client.producer.producer_identity import ProducerIdentity
 from logbus.client.producer.producer_metrics import ProducerMetrics
@@ -197,6 +198,11 @@ class Producer:
     def transactional_id(self) -> str | None:
         """The name under which :meth:`transaction` works; None: it has none."""
         return None if self._transactions is None else self._transactions.transactional_id
+
+    @property
+    def producer_id(self) -> ProducerId | None:
+        """The id of the transactional producer, and its epoch; None: it has none, or not yet."""
+        return None if self._transactions is None else self._transactions.producer
 
     @property
     def buffered(self) -> int:
