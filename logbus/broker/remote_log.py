@@ -23,6 +23,7 @@ from logbus.cluster.remote_log.deleted_topics import DeletedTopics
 from logbus.cluster.remote_log.metadata_topic import RemoteLogMetadataTopic
 from logbus.cluster.remote_log.remote_log_manager import RemoteLogManager
 from logbus.cluster.remote_log.remote_log_task import RemoteTools
+from logbus.cluster.remote_log.remote_state import remote_state
 from logbus.cluster.remote_log.store_trouble import StoreTrouble
 from logbus.config import keys
 from logbus.coroutines import returns_deferred
@@ -161,6 +162,7 @@ class RemoteLogs:
         # A circle in fact: logs ask for their remote parts, which are those of the broker's replicas.
         replicas.logs.housekeeping.remote_log_of = manager.remote_log
         replicas.listeners.append(manager)
+        replication.fetcher.remote_state = partial(remote_state, tools)
         manager.register_metrics(env.registry)
         return cls(manager, (readers, copiers), reactor)
 

@@ -69,6 +69,8 @@ def versions_of(feature_level: int) -> dict[int, VersionRange]:
     if feature_level < 1:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"feature level {feature_level} cannot talk to other brokers")
     spoken = {1: 17, 23: 4, 24: 5, 27: 2, 32: 4, **dict.fromkeys((65, 66, *range(1000, 1007)), 0)}
+    # Asked of leaders with remote storage only, which serve it.
+    spoken[2] = 11
     if feature_level >= 2:
         spoken |= {1007: 0, 1008: 0}
     return {key: VersionRange(version, version) for key, version in spoken.items()}

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from logbus.storage import file_names
+from logbus.storage.istorage import IDisk
 from logbus.storage.leader_epoch_cache import LeaderEpochCache
 from logbus.storage.log import Log
 from logbus.storage.producers.producer_snapshot import decode_snapshot, snapshot_path
@@ -43,10 +45,18 @@ def state_of(log: Log) -> AuxiliaryState:
     return AuxiliaryState(offset, log.log_start_offset, epochs, snapshot)
 
 
+def write_files(disk: IDisk, directory: str, state: AuxiliaryState, *, is_synced: bool) -> None:
+    """Write the small files of a state into a log's directory. Blocks."""
+    if state.epochs:
+        disk.replace(f"{directory}/{file_names.EPOCHS}", LeaderEpochCache(state.epochs).encode(), is_synced)
+    if state.snapshot is not None:
+        disk.replace(snapshot_path(directory, state.offset), state.snapshot, is_synced)
+
+
 def begin_with(log: Log, state: AuxiliaryState) -> None:
     """
-    Drop all local records of a log, and continue behind ``state``. The next flush makes that durable, except for the
-    log start offset, which is in a checkpoint of the log's directory.
+    Drop all local records of a log, and continue behind ``state``, whose files are there. The next flush makes that
+    durable, except for the log start offset, which is in a checkpoint of the log's directory.
 
     :raise SnapshotCorrupt: the producers' state is damaged; the log is as it was.
     :raise ApiError: there is no space for a new file.
@@ -54,8 +64,7 @@ def begin_with(log: Log, state: AuxiliaryState) -> None:
     producers = None if state.snapshot is None else decode_snapshot(state.snapshot, state.offset)
     if log.log_end_offset != state.offset or log.segments[0].base_offset != state.offset or log.size:
         truncate_fully(log, state.offset)
-    if producers is not None and state.snapshot is not None:
-        log.disk.replace(snapshot_path(log.directory, state.offset), state.snapshot)
+    if producers is not None:
         log.producers = producers
     log.log_start_offset = state.log_start_offset
     log.epochs = LeaderEpochCache(state.epochs)

@@ -60,6 +60,11 @@ class GroupCommit:
         self.request()
         return waiter
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a commit runs: another one begins after it."""
+        return self._running
+
     def request(self) -> None:
         """Commit everything present now, without waiting."""
         self._wanted = True
@@ -205,6 +210,12 @@ class LogFlusher:
         """``segment`` was sealed, and a new one created."""
         self.log.unsynced_directories.add(self.log.directory)
         self.unindexed.append(segment)
+        if self._background.is_running and self.log.remote is not None:
+            # The next write-back takes it too late: who begins behind this segment needs the producers as of now.
+            path, superseded = self._next_snapshot(self.log.log_end_offset)
+            self.log.disk.submit(
+                IOPool.BACKGROUND, take_snapshot, self.log.disk, path, encode_snapshot(self.log.producers), superseded
+            ).addErrback(lambda failure: failure.trap(ApiError, StorageError))
         self.write_back()
 
     def truncated(self) -> None:

@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from attrs import define, field
+from attrs import define, evolve, field
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -28,7 +28,7 @@ from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError
 from logbus.model import NO_EPOCH, TopicPartition
 from logbus.storage import file_names
 from logbus.storage.appends.append_as_follower import append_as_follower
-from logbus.storage.auxiliary_state import begin_with, state_of
+from logbus.storage.auxiliary_state import begin_with, state_of, write_files
 from logbus.storage.cleaner.log_cleaner import LogCleaner
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log import Log
@@ -250,7 +250,7 @@ class LogMover:
         )
         # Of a log with remote storage only what is on the disk is copied: the store has the rest.
         future.create(move.current.local_start_offset)
-        begin_with(future, state_of(move.current))
+        _begin(move.current, future)
         move.future = move.destination.futures[partition] = future
         self._log.info("{partition} is being copied to {root}", partition=partition, root=disk.root)
         self._throttler.bytes_per_second = self._bytes_per_second()
@@ -313,7 +313,7 @@ class LogMover:
                 await future.flusher.write_back_and_wait()
                 future.segments[-1].seal()
                 await future.close()
-                await destination.disk.submit(IOPool.BACKGROUND, _copy_plugin_files, current, future)
+                await destination.disk.submit(IOPool.BACKGROUND, _copy_small_files, current, future)
                 if future.flushed_end_offset < future.log_end_offset:
                     raise destination.disk.failure or StorageError(f"{future.directory} was not synced")
                 await destination.checkpoint_start_offsets()
@@ -425,7 +425,7 @@ def _align(current: Log, future: Log) -> bool:
     """
     if future.log_end_offset < current.local_start_offset:
         # Retention was faster than the copy.
-        begin_with(future, state_of(current))
+        _begin(current, future)
         return True
     future.advance_start(current.log_start_offset)
     common = min(future.log_end_offset, current.log_end_offset)
@@ -438,13 +438,21 @@ def _align(current: Log, future: Log) -> bool:
     if common >= future.log_end_offset:
         return False
     if common < future.segments[0].base_offset:
-        begin_with(future, state_of(current))
+        _begin(current, future)
     else:
         truncate_to(future, common)
     return True
 
 
-def _copy_plugin_files(current: Log, future: Log) -> None:
-    """Runs in an I/O thread."""
+def _begin(current: Log, future: Log) -> None:
+    """Begin a future log where the local part of the current one does."""
+    state = state_of(current)
+    write_files(future.disk, future.directory, state, is_synced=False)
+    begin_with(future, state)
+
+
+def _copy_small_files(current: Log, future: Log) -> None:
+    """Runs in an I/O thread: copies plugins' files, and syncs what the future log began with."""
+    write_files(future.disk, future.directory, evolve(state_of(future), epochs=()), is_synced=True)
     for name, data in plugin_files(current).items():
         future.disk.replace(f"{future.directory}/{name}", data)

@@ -8,13 +8,16 @@ moment would recovery after a crash trust what is not there, or mix old and new 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from attrs import field, frozen
 from twisted.internet.defer import DeferredLock, FirstError, gatherResults
 
 from logbus.coroutines import returns_deferred
 from logbus.model import TopicPartition
+from logbus.storage.auxiliary_state import AuxiliaryState, begin_with, write_files
 from logbus.storage.cleaner.log_cleaner import LogCleaner
+from logbus.storage.istorage import IOPool
 from logbus.storage.log_directory import LogDirectory
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.segments.segment import segment_with
@@ -101,3 +104,29 @@ class LogTruncator:
             for directory in self._directories:
                 if directory.logs.get(partition) is log:
                     await directory.checkpoint_start_offsets()
+
+    @returns_deferred
+    async def restart_behind(self, partition: TopicPartition, state: AuxiliaryState) -> None:
+        """
+        Drop all local records of a log, and continue behind what only remote storage has (KIP-405). Nothing may be
+        appended to it until this fires; then that is on stable storage. After a crash meanwhile, the log is empty, and
+        begins where it did, or with the state.
+
+        :raise StorageError: (as a failure) the disk failed.
+        :raise SnapshotCorrupt: (as a failure) the state of the producers is damaged.
+        """
+        directory = next((each for each in self._directories if each.is_online and partition in each.logs), None)
+        if directory is None:
+            return
+        log = directory.logs[partition]
+        async with self._repairer.paused([log]), self._cleaner.paused([log]), self.turn:
+            # Otherwise recovery would take its first segment's offset for its start.
+            await directory.checkpoint_start_offsets()
+            await self._truncate_durably({partition: log.segments[0].base_offset})
+            # Before the segment: a log that begins there has the state.
+            await log.disk.submit(
+                IOPool.BACKGROUND, partial(write_files, log.disk, log.directory, state, is_synced=True)
+            )
+            begin_with(log, state)
+            await log.flusher.flush()
+        await directory.checkpoint_start_offsets()

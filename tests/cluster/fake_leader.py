@@ -47,6 +47,7 @@ class FakeLeader:
 
     :ivar requests: all that came.
     :ivar positions: where the follower last fetched, by partition.
+    :ivar others: answers what is no fetch.
     """
 
     clock: Clock
@@ -59,6 +60,7 @@ class FakeLeader:
     usable: bool = True
     unknown_session: bool = False
     max_bytes: int = 1 << 20
+    others: Callable[[Any], Deferred[Any]] | None = None
     _wants: dict[Key, FetchPartition] = field(factory=dict)
     _held: tuple[FetchRequest, Deferred[Any], Any] | None = None
 
@@ -80,7 +82,10 @@ class FakeLeader:
             return fail(ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "nobody there"))
         return succeed(self)
 
-    def request(self, request: FetchRequest, version: int | None = None, timeout: float = 0) -> Deferred[Any]:
+    def request(self, request: Any, version: int | None = None, timeout: float = 0) -> Deferred[Any]:
+        if not isinstance(request, FetchRequest):
+            assert self.others is not None
+            return self.others(request)
         self.requests.append(request)
         if request.session_epoch == FINAL_EPOCH:
             self.session = 0

@@ -7,6 +7,7 @@ The follower's side of replication: fetching from leaders, and truncation where 
 * ``fetch_session_handler``: the incremental fetch session with a leader (KIP-227). Pure.
 * ``divergence``: decides how to truncate a log that diverges from the leader's (KIP-101, KIP-595). Pure.
 * ``truncator``: truncates logs, while other partitions go on.
+* ``tier_state_machine``: begins logs behind what only remote storage has (KIP-405; Kafka: TierStateMachine).
 * ``fetch_settings``: settings and counters.
 * ``sibling_copies``: new replicas begin with linked copies of logs of other workers of this machine.
 

@@ -29,12 +29,14 @@ from logbus.cluster.follower.divergence import (
 from logbus.cluster.follower.fetch_session_handler import FINAL_EPOCH, FetchPosition, FetchSessionHandler, Key
 from logbus.cluster.follower.fetch_settings import ReplicaFetchCounters, ReplicaFetchSettings
 from logbus.cluster.follower.partition_fetch_state import PartitionFetchState, retry_delay
+from logbus.cluster.follower.tier_state_machine import RemoteState, TierStateMachine, no_remote_storage
 from logbus.cluster.follower.truncator import Truncator
 from logbus.cluster.replication.replication_throttle import FollowerThrottle
 from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError, error_of
 from logbus.model import OffsetAndEpoch
 from logbus.net.channel import Channel
 from logbus.records.header import first_offset
+from logbus.storage.auxiliary_state import AuxiliaryState
 from logbus.storage.log_manager import LogManager
 from logbus.timers import Timers
 from logbus.wire.messages.records import FetchRequest, FetchResponse, PartitionData, ReplicaState
@@ -79,6 +81,7 @@ class ReplicaFetcher:
     :ivar leader: its broker id.
     :ivar followed: by topic id and partition number.
     :ivar leader_incomplete: called, with the reason, when the leader lacks committed records that this broker has.
+    :ivar remote_state: see :data:`.RemoteState`.
     :ivar failures: of fetches as a whole, in a row.
     """
 
@@ -92,6 +95,7 @@ class ReplicaFetcher:
     counters: ReplicaFetchCounters
     throttle: FollowerThrottle = field(factory=FollowerThrottle)
     leader_incomplete: Callable[[PartitionFetchState, str], object] = lambda followed, reason: None
+    remote_state: RemoteState = no_remote_storage
     followed: dict[Key, PartitionFetchState] = field(factory=dict, init=False)
     failures: int = field(default=0, init=False)
     problem: str = field(default="", init=False)
@@ -101,11 +105,16 @@ class ReplicaFetcher:
     _wake: Deferred[None] | None = field(default=None, init=False)
     _fresh_syncs: set[PartitionFetchState] = field(factory=set, init=False)
     _truncator: Truncator = field(init=False)
+    _tiers: TierStateMachine = field(init=False)
     _log = Logger()
 
     @_truncator.default
     def _one_truncator(self) -> Truncator:
         return Truncator(self.leader, self.logs, self.counters, self._truncated)
+
+    @_tiers.default
+    def _one_tier_state_machine(self) -> TierStateMachine:
+        return TierStateMachine(self.leader, self.broker_id, self.channel_for, self.remote_state)
 
     # What is followed.
 
@@ -343,6 +352,8 @@ class ReplicaFetcher:
         code, diverging = data.error_code, data.diverging_epoch
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._follow_up(followed, after_out_of_range(followed.own(), data.log_start_offset))
+        elif code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            self._follow_remote(followed, data.log_start_offset)
         elif code:
             self.counters.failed_partitions += 1
             refusal = error_of(code, "")
@@ -394,6 +405,24 @@ class ReplicaFetcher:
         if size or started:
             # A DeleteRecords request at the leader waits until it knows the new start.
             self._ready(followed)
+
+    # Remote storage.
+
+    def _follow_remote(self, followed: PartitionFetchState, log_start_offset: int) -> None:
+        """Begin behind what only remote storage has; nothing is fetched meanwhile."""
+        self._session.drop(followed.key)
+
+        def failed(failure: Failure) -> None:
+            self.counters.failed_partitions += 1
+            if not failure.check(LogbusError, OSError, ConnectError):
+                self._log.failure("following {partition}", failure, partition=followed.name)
+            self._later(followed, failure.getErrorMessage())
+
+        def found(state: AuxiliaryState) -> None:
+            if not followed.ended:
+                self._truncator.begin_behind(followed, state)
+
+        Deferred.fromCoroutine(self._tiers.state_of(followed, log_start_offset)).addCallback(found).addErrback(failed)
 
     # Divergence.
 

@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 from logbus.cluster.follower.fetch_settings import ReplicaFetchCounters, ReplicaFetchSettings
 from logbus.cluster.follower.partition_fetch_state import PartitionFetchState
 from logbus.cluster.follower.replica_fetcher import ChannelFor, ReplicaFetcher
+from logbus.cluster.follower.tier_state_machine import RemoteState, no_remote_storage
 from logbus.cluster.replication.replica import Replica
 from logbus.cluster.replication.replication_throttle import FollowerThrottle
 from logbus.metrics import Registry
@@ -45,6 +46,7 @@ class ReplicaFetcherManager(Service):
     :param throttle: of fetches for replicas that are behind.
     :param leader_incomplete: called with a partition, its leader, the leader epoch and the reason, when the leader
         lacks committed records that this broker has.
+    :ivar remote_state: see :data:`.RemoteState`; set once this broker has remote storage.
     :ivar counters: of all leaders together.
     """
 
@@ -56,6 +58,7 @@ class ReplicaFetcherManager(Service):
     _settings: Callable[[], ReplicaFetchSettings] = ReplicaFetchSettings
     _throttle: FollowerThrottle = field(factory=FollowerThrottle)
     _leader_incomplete: Callable[[TopicPartition, int, int, str], object] = lambda *_: None
+    remote_state: RemoteState = field(default=no_remote_storage, init=False)
     counters: ReplicaFetchCounters = field(factory=ReplicaFetchCounters, init=False)
     _loops: dict[int, _RunningFetcher] = field(factory=dict, init=False)
     _followed: dict[TopicPartition, tuple[int, PartitionFetchState]] = field(factory=dict, init=False)
@@ -143,6 +146,7 @@ class ReplicaFetcherManager(Service):
             self.counters,
             self._throttle,
             lambda followed, reason: self._leader_incomplete(followed.name, leader, followed.leader_epoch, reason),
+            self.remote_state,
         )
         done = Deferred.fromCoroutine(fetch.run())
         done.addErrback(self._ended, leader)

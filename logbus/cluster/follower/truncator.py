@@ -17,7 +17,9 @@ from logbus.cluster.follower.fetch_settings import ReplicaFetchCounters
 from logbus.cluster.follower.partition_fetch_state import PartitionFetchState
 from logbus.errors import ApiError, StorageError
 from logbus.records.header import first_offset
+from logbus.storage.auxiliary_state import AuxiliaryState
 from logbus.storage.log_manager import LogManager
+from logbus.storage.producers.producer_snapshot import SnapshotCorrupt
 
 
 @define(eq=False)
@@ -37,6 +39,27 @@ class Truncator:
     def begin(self, followed: PartitionFetchState, step: TruncateTo | RestartAt) -> None:
         """Begin a truncation, or a restart of the log."""
         self._run(followed, self._truncate(followed, step))
+
+    def begin_behind(self, followed: PartitionFetchState, state: AuxiliaryState) -> None:
+        """Begin a log behind what only remote storage has."""
+
+        async def begun() -> None:
+            log = followed.replica.log
+            self._log.info(
+                "{partition}: begun at {offset}, about where the local log of broker {leader} begins; {start} to {end} "
+                "are in remote storage; ours ended at {ours}",
+                partition=followed.name, offset=state.offset, leader=self.leader, start=state.log_start_offset,
+                end=state.offset - 1, ours=log.log_end_offset,
+            )  # fmt: skip
+            followed.replica.partition.truncated(log.segments[0].base_offset)
+            try:
+                await self.logs.truncator.restart_behind(followed.name, state)
+            except (ApiError, StorageError, SnapshotCorrupt) as e:
+                self._over(followed, str(e))
+            else:
+                self._over(followed)
+
+        self._run(followed, begun())
 
     def restart_within(self, followed: PartitionFetchState, start: int, records: bytes, high_watermark: int) -> None:
         """

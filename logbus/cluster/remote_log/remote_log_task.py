@@ -167,7 +167,12 @@ class RemoteLogTask:
             await tools.topic.publish(segment, None)
             tools.at("upload")
             # The open file stays readable, whatever happens to its name meanwhile.
-            file = local.log.get()
+            try:
+                file = local.log.get()
+            except FileNotFoundError:
+                raise ApiError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the segment {local.log.path} was deleted meanwhile"
+                ) from None
             written = await tools.run(
                 _upload, tools, segment, log.disk, local.directory, local, file, local.size, found.end_offset, small
             )

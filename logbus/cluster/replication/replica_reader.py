@@ -378,6 +378,17 @@ class ReplicaReader:
         if fetch.last_fetched_epoch == NO_EPOCH or not self._diverges(result, replica):
             # Note the follower's offset first: that may move the high watermark, which goes into the answer.
             replica.fetched(follower, OffsetAndStart(fetch.offset, fetch.log_start_offset))
+            if (
+                fetch.offset < log.local_start_offset
+                and log.remote is not None
+                and fetch.offset >= log.log_start_offset
+            ):
+                # The follower takes over what remote storage has, instead of copying it from there through here.
+                raise ApiError(
+                    ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+                    f"{replica.topic_partition}: offset {fetch.offset} is in remote storage; local from "
+                    f"{log.local_start_offset} on",
+                )
             if not self.throttle.is_throttled(replica, follower):
                 disk = log.disk
                 before, disk.cached_only = disk.cached_only, thread
