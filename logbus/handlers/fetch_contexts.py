@@ -70,29 +70,20 @@ class FetchContexts:
             if session is not None:
                 self.sessions.update(session, requested, [])
             return session
-        return self.resume(
-            session_id, epoch, requested, self._forgotten(message, by_id), by_id=by_id, follower=follower
-        )
-
-    def resume(
-        self,
-        session_id: int,
-        epoch: int,
-        requested: Sequence[CachedPartition],
-        forgotten: Sequence[Key] = (),
-        *,
-        by_id: bool,
-        follower: int = -1,
-    ) -> FetchSession:
-        """
-        The session of an incremental fetch, with the request's changes.
-
-        :raise ApiError: as :meth:`.FetchSessionCache.resume` and :meth:`.FetchSessionCache.update`.
-        """
         session = self.sessions.resume(session_id, epoch, by_id=by_id, follower=follower)
-        self.sessions.update(session, requested, forgotten)
-        self._resolve_again(session)
+        self.update(session, requested, self._forgotten(message, by_id))
         return session
+
+    def update(
+        self, session: FetchSession, requested: Sequence[CachedPartition], forgotten: Sequence[Key] = ()
+    ) -> None:
+        """
+        Apply a request's changes to a session.
+
+        :raise ApiError: as :meth:`.FetchSessionCache.update`.
+        """
+        self.sessions.update(session, requested, forgotten)
+        self.resolve_again(session)
 
     def access(self, context: RequestContext, fetch_params: FetchParams) -> Access | None:
         """What a consumer may read; None: everything, as brokers may that have proved to be such."""
@@ -153,7 +144,7 @@ class FetchContexts:
             return topic.name, topic_id, wanted, None
         return "", topic_id, wanted, ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {wanted}")
 
-    def _resolve_again(self, session: FetchSession) -> None:
+    def resolve_again(self, session: FetchSession) -> None:
         """Resolve topic ids of a session that were unknown when the client sent them."""
         for partition in session.nameless():
             assert partition.topic_id is not None

@@ -67,6 +67,9 @@ class FetchSession:
     _keys: dict[tuple[str, int], Key] = field(factory=dict, init=False)
     _nameless: dict[Key, None] = field(factory=dict, init=False)
     _arrivals: Watcher | None = field(default=None, init=False)
+    # The last request's only partition, and what it was made from; see repeat().
+    _last: CachedPartition | None = field(default=None, init=False)
+    _origin: object = field(default=None, init=False)
 
     @property
     def empty(self) -> bool:
@@ -102,6 +105,7 @@ class FetchSession:
 
     def update(self, wants: Sequence[CachedPartition], forgotten: Sequence[Key]) -> None:
         """Add, update and remove partitions as a request says."""
+        self._last = self._origin = None
         for want in wants:
             key = (want.topic_key, want.partition)
             before = self.partitions.get(key)
@@ -124,6 +128,23 @@ class FetchSession:
                 replica = self._watched.pop(name, None)
                 if replica is not None:
                     self._watchers(replica).pop(self, None)
+
+    def repeat(self, origin: object, offset: int) -> bool:
+        """
+        Apply a request that differs from the last one in the offset only; False: it does not, see :meth:`update`.
+
+        :param origin: what the request was made from, as :meth:`repeats` was told.
+        """
+        last = self._last
+        if last is None or origin is not self._origin:
+            return False
+        last.offset = offset
+        self._dirty[last.topic_key, last.partition] = None
+        return True
+
+    def repeats(self, origin: object, partition: CachedPartition) -> None:
+        """The last request named this partition only, and may be repeated with another offset."""
+        self._origin, self._last = origin, partition
 
     def mark_dirty(self, partition: CachedPartition) -> None:
         """Read a partition at the next fetch, as something about it has changed."""
@@ -214,7 +235,7 @@ class FetchSessionCache:
     def dirty_count(self, session_id: int) -> int:
         """Number of partitions of a session that may have changed; 0 if it does not exist."""
         session = self._sessions.get(session_id)
-        return 0 if session is None else session.dirty_count
+        return 0 if session is None else len(session._dirty)
 
     def partitions_of(self, session_id: int) -> list[CachedPartition]:
         """The partitions of a session; none if it does not exist."""

@@ -90,7 +90,37 @@ class RepeatedFetches:
             return None
         if version < ZSTD_VERSION and contexts.unreadable(topic, asked.partition) is not None:
             return None
-        partition = CachedPartition(
+        session: FetchSession | None = None
+        if session_id:
+            try:
+                session = contexts.sessions.resume(session_id, request.session_epoch, by_id=version >= TOPIC_ID_VERSION)
+                if session.repeat(template, request.offset):
+                    contexts.resolve_again(session)
+                else:
+                    partition = self._partition(request, topic, prepared)
+                    contexts.update(session, (partition,))
+                    session.repeats(template, partition)
+            except ApiError as e:
+                self._errors.count(FETCH, e.code)
+                return template.unusual(request.correlation_id, FetchResponse(error_code=e.code, responses=[]))
+            if access is not None:
+                contexts.authorize_again(session, access)
+        results = self._reader.fetch(
+            session or contexts.sessionless((self._partition(request, topic, prepared),), prepared.fetch_params),
+            min_bytes=prepared.min_bytes,
+            max_bytes=prepared.max_bytes,
+            max_wait_ms=template.message.max_wait_ms,
+            fetch_params=prepared.fetch_params,
+        )
+        if isinstance(results, list):
+            return self._respond(results, context, request, session)
+        return results.addCallback(self._respond, context, request, session)
+
+    @staticmethod
+    def _partition(request: RepeatedFetch, topic: str, prepared: _Prepared) -> CachedPartition:
+        template = request.template
+        asked = template.partition
+        return CachedPartition(
             topic,
             asked.partition,
             request.offset,
@@ -100,27 +130,6 @@ class RepeatedFetches:
             log_start_offset=asked.log_start_offset,
             topic_key=template.topic_key,
         )
-        session: FetchSession | None = None
-        if session_id:
-            try:
-                session = contexts.resume(
-                    session_id, request.session_epoch, (partition,), by_id=version >= TOPIC_ID_VERSION
-                )
-            except ApiError as e:
-                self._errors.count(FETCH, e.code)
-                return template.unusual(request.correlation_id, FetchResponse(error_code=e.code, responses=[]))
-            if access is not None:
-                contexts.authorize_again(session, access)
-        results = self._reader.fetch(
-            session or contexts.sessionless((partition,), prepared.fetch_params),
-            min_bytes=prepared.min_bytes,
-            max_bytes=prepared.max_bytes,
-            max_wait_ms=template.message.max_wait_ms,
-            fetch_params=prepared.fetch_params,
-        )
-        if isinstance(results, list):
-            return self._respond(results, context, request, session)
-        return results.addCallback(self._respond, context, request, session)
 
     def _prepare(self, template: FetchTemplate) -> _Prepared:
         version, message = template.api_version, template.message

@@ -234,6 +234,22 @@ class RepeatedFetchTests(RecognizingCase):
                 self.assertEqual(self.client.ask(again, version).session_id, opened.session_id)
             self.assertEqual([one.session_epoch for one in found], [-1, -1, 1, 2])
 
+    def test_limits_that_change_in_a_session(self) -> None:
+        """A request counts as it is, however often another one came before it."""
+        for value in (b"a", b"b"):
+            self.client.produce(a_batch(value))
+        found = self.recognized()
+        opened = self.client.ask(fetch_request([("t", 0, 0)], session_id=0, session_epoch=0), 12)
+        got = []
+        for epoch, limit in enumerate((1 << 20, 1 << 20, 1, 1, 1 << 20), start=1):
+            request = fetch_request(
+                [("t", 0, 0)], session_id=opened.session_id, session_epoch=epoch, partition_max_bytes=limit
+            )
+            [topic] = self.client.ask(request, 12).responses
+            got.append(sum(value in content(topic.partitions[0]) for value in (b"a", b"b")))
+        self.assertEqual(got, [2, 2, 1, 1, 2])
+        self.assertEqual(len(found), 5)
+
     def test_others_are_decoded(self) -> None:
         """Requests of several partitions, of followers, with an epoch to be checked, and with a long topic's name."""
         found = self.recognized()
