@@ -168,6 +168,11 @@ class SendQueue:
         """
         parts, missing = self._parts, self._away - sent
         self._away = 0
+        if sent == self.unsent:
+            # The usual case: all that there was.
+            self._metrics.bytes_out += sent
+            self.clear()
+            return
         while sent:
             count = min(sent, len(parts[0]))
             self._advance(count)

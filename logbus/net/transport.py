@@ -136,11 +136,14 @@ class ServerTransport(tcp.Server):
         """A thread has sent what it was given: continue."""
         if not self.connected or self._aborting:
             return
-        problem = self._attempt(self._send_queue.sent_by_thread, sent, error) or self._flush()
+        send_queue = self._send_queue
+        problem = self._attempt(send_queue.sent_by_thread, sent, error)
+        if problem is None and send_queue.unsent:
+            problem = self._flush()
         if problem is not None:
             self._fail(problem)
             return
-        if (self.unsent and not self._send_queue.waits) or (self.disconnecting and not self.unsent):
+        if (self.disconnecting or send_queue.unsent) and not send_queue.waits:
             # Sends the rest, or ends the connection, in a turn of its own.
             self.startWriting()
         self.protocol.sent()  # type: ignore[attr-defined]
