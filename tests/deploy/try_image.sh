@@ -10,9 +10,9 @@
 #
 # Where no registry is reached, a base of Debian's packages serves as well:
 #
-#   mmdebstrap --variant=apt --include=python3,python3-dev,python3-venv,ca-certificates \
+#   mmdebstrap --variant=minbase --include=python3,python3-dev,python3-venv,ca-certificates \
 #       --customize-hook='ln -s python3 "$1/usr/bin/python"' bookworm base.tar
-#   podman import --change ENV=PATH=/usr/local/bin:/usr/bin:/bin base.tar base
+#   podman import --change ENV=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin base.tar base
 #   PUBLISH='--network host' sh tests/deploy/try_image.sh --pull-never --network host --build-arg BASE=localhost/base
 set -eu
 cd "$(dirname "$0")/../.."

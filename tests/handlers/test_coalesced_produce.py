@@ -310,12 +310,12 @@ def _with_acks(item: Any, acks: int) -> Any:
 
 
 #: Examples of what idempotent and transactional producers send; the ``long`` profile has its full count.
-EXAMPLES = 40 if settings.default.max_examples <= 100 else settings.default.max_examples
+EXAMPLES = 25 if settings.default.max_examples <= 100 else settings.default.max_examples
 
 
 class TogetherTests(SynchronousTestCase):
     # An example takes a third of a second: two brokers each.
-    @settings(deadline=None, max_examples=settings.default.max_examples * 2 // 5)
+    @settings(deadline=None, max_examples=settings.default.max_examples // 4)
     @given(
         stretches,
         st.lists(st.sampled_from(["one", "one", "other", None, "ä"]), min_size=1, max_size=3),
@@ -350,7 +350,7 @@ class TogetherTests(SynchronousTestCase):
         together, alone = (served(data, cuts, PLAIN, way) for way in (True, False))
         self.assertEqual(together, alone)
 
-    @settings(deadline=None, max_examples=settings.default.max_examples * 2 // 5)
+    @settings(deadline=None, max_examples=settings.default.max_examples // 4)
     @given(
         st.lists(
             st.tuples(

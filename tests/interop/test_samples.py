@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -25,10 +26,8 @@ import pytest
 from logbus.testing import Broker
 from logbus.testing.held_ports import HeldPorts
 from logbus.testing.waiting import wait_until
+from tests.interop.sample_builds import BUILDS, ROOT, BuildFailed, FetchFailed, build, copied
 
-ROOT = Path(__file__).parent.parent.parent
-CACHE = Path(os.environ.get("LOGBUS_SAMPLES_CACHE", "~/.cache/logbus-samples")).expanduser()
-"""What a build leaves for the next one, where a language has no cache of its own for that."""
 SECONDS = 540
 SEARCHED = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 """Where a shell finds the programs that are installed beside this Python."""
@@ -37,10 +36,7 @@ SEARCHED = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os
 @pytest.fixture
 def samples(tmp_path: Path) -> Path:
     """A copy of the samples and of what they use: builds leave nothing in the checkout."""
-    builds = shutil.ignore_patterns("target", "node_modules", "Cargo.lock", "package-lock.json", "__pycache__")
-    for each in ("testkit", "tests/samples"):
-        shutil.copytree(ROOT / each, tmp_path / each, ignore=builds)
-    return tmp_path / "tests" / "samples"
+    return copied(tmp_path)
 
 
 def need(program: str, package: str) -> None:
@@ -75,6 +71,17 @@ def run(directory: Path, *command: str, **environment: str) -> str:
     return done.stdout
 
 
+def built(language: str) -> Path:
+    """The directory of a sample that is compiled, in a copy that stays for the next run."""
+    try:
+        return build(language)
+    except FetchFailed as e:
+        lacking(str(e))
+        raise
+    except BuildFailed as e:
+        pytest.fail(str(e), pytrace=False)
+
+
 def pytest_of(project: Path) -> str:
     """What pytest prints of a project in Python, without the settings of this repository."""
     settings = ("-p", "no:cacheprovider", "--rootdir", ".", "-c", "/dev/null")
@@ -97,7 +104,7 @@ def serve(project: Path, command: str) -> None:
     """
     assert command in documented(project.name)
     held = HeldPorts()
-    with Broker({"num.partitions": 3}) as broker, contextlib.closing(held), (project / "log").open("w+") as log:
+    with Broker({"num.partitions": 3}) as broker, contextlib.closing(held), tempfile.TemporaryFile("w+") as log:
         broker.admin.create_topic("orders")
         port = str(held.free("127.0.0.1"))
         process = subprocess.Popen(
@@ -108,6 +115,8 @@ def serve(project: Path, command: str) -> None:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
+            # Some commands start the service as a process of its own.
+            start_new_session=True,
         )
 
         def asked(method: str, path: str) -> Any:
@@ -130,14 +139,15 @@ def serve(project: Path, command: str) -> None:
             broker.wait_no_lag("counting", "orders")
             with urlopen(f"http://127.0.0.1:{port}/counts", timeout=60) as response:
                 assert json.load(response) == {"tea": 2, "cake": 1}
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)
             # uvicorn ends by the signal once it has stopped in order.
             assert process.wait(60) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
         except BaseException as e:
             log.seek(0)
             pytest.fail(f"{command}: {e!r}\n{log.read()[-8000:]}", pytrace=False)
         finally:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
@@ -166,7 +176,6 @@ def test_fastapi(samples: Path, project: str, tests: int) -> None:
     assert f"{tests} passed" in pytest_of(samples / project)
 
 
-@pytest.mark.long
 def test_spark(samples: Path) -> None:
     """A job of Spark, which takes the time of a Spark to start."""
     assert "1 passed" in pytest_of(samples / "spark_job")
@@ -196,25 +205,25 @@ def test_java(samples: Path) -> None:
     """kafka-clients and JUnit 5, by Maven."""
     need("javac", "default-jdk-headless")
     need("mvn", "maven")
-    printed = run(samples / "java", "mvn", "--batch-mode", "test")
+    printed = run(samples / "java", "mvn", "--batch-mode", "package")
     assert "Tests run: 5, Failures: 0, Errors: 0, Skipped: 0" in printed
+    serve(samples / "java", "java -cp 'shop/target/classes:shop/target/lib/*' example.Shop")
 
 
-@pytest.mark.long
-def test_go(samples: Path) -> None:
-    """franz-go; its first build takes a minute of processor time, and later ones find it in Go's cache."""
+def test_go() -> None:
+    """franz-go."""
     need("go", "golang-go")
-    minor = run(samples, "go", "env", "GOVERSION").strip().removeprefix("go").split(".")[1]
+    minor = run(ROOT, "go", "env", "GOVERSION").strip().removeprefix("go").split(".")[1]
     if int(minor) < 21:
         lacking(f"Go 1.{minor} is too old: franz-go needs 1.21")
-    assert run(samples / "go", "gofmt", "-l", ".", "../../../testkit/go") == ""
-    assert "ok" in run(samples / "go", "go", "test", "-count=1", "./...")
+    directory = built("go")
+    assert run(directory, "gofmt", "-l", ".", "../../../testkit/go") == ""
+    assert "ok" in run(directory, "go", "test", "-count=1", "./...")
+    serve(directory, "go run ./cmd/shop")
 
 
-@pytest.mark.long
-def test_rust(samples: Path) -> None:
-    """rskafka; its first build takes a minute of processor time."""
+def test_rust() -> None:
+    """rskafka."""
     need("cargo", "cargo")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    printed = run(samples / "rust", "cargo", "test", CARGO_TARGET_DIR=str(CACHE / "cargo"))
+    printed = run(built("rust"), "cargo", "test", **BUILDS["rust"].variables)
     assert "test result: ok. 4 passed" in printed

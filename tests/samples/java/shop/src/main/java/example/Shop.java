@@ -124,6 +124,15 @@ public final class Shop implements AutoCloseable {
     }
 
     public static void main(String[] arguments) throws IOException {
-        new Shop(System.getenv().getOrDefault("KAFKA", "127.0.0.1:9092"), 8000);
+        Map<String, String> variables = System.getenv();
+        int port = Integer.parseInt(variables.getOrDefault("PORT", "8000"));
+        Shop shop = new Shop(variables.getOrDefault("KAFKA", "127.0.0.1:9092"), port);
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            try {
+                shop.close();
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+        }));
     }
 }
