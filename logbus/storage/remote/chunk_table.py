@@ -13,7 +13,6 @@ and damage in the store is found before any record is sent.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
 from struct import Struct
 
 from logbus.errors import DecodeError
@@ -121,13 +120,3 @@ def whole_batches(data: Buffer) -> int:
 def first_batch_size(data: Buffer) -> int:
     """Bytes of the first batch, whose header is there."""
     return read_header(data, 0).size
-
-
-def batches(data: Buffer, at: int) -> Iterator[tuple[int, int, int]]:
-    """Start, end and next offset of the whole batches from ``at`` on, where one begins."""
-    limit = len(data)
-    while limit - at >= HEADER_SIZE:
-        header = read_header(data, at)
-        end = at + header.size
-        yield at, end, header.next_offset
-        at = end

@@ -14,11 +14,11 @@ from twisted.internet.defer import Deferred
 
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.model import TimestampOffset
-from logbus.records.batch import BatchHeader, read_header
+from logbus.records.batch import BatchHeader
 from logbus.records.checksum import Buffer
 from logbus.records.record_stream import record_times
 from logbus.storage.remote import object_names
-from logbus.storage.remote.chunk_table import ChunkTable, batches
+from logbus.storage.remote.chunk_table import ChunkTable
 from logbus.storage.remote.remote_log import RemoteLog
 from logbus.storage.remote.remote_log_segment import EpochStarts, RemoteLogSegment
 from logbus.storage.remote.remote_reader import NotFetched, RemoteReader
@@ -70,14 +70,13 @@ def _in_segment(reader: RemoteReader, segment: RemoteLogSegment, offset: int, ti
     table: ChunkTable = yield from _loaded(segment, lambda: reader.table(segment))
     for chunk in range(table.chunk_of(offset), len(table)):
         window = yield from _loaded(segment, lambda chunk=chunk: reader.window(segment, table, chunk))  # type: ignore[misc]
-        start, end = table.positions[chunk] - window.position, table.end(chunk) - window.position
-        for at, after, _ in batches(window.data, start):
+        end = table.end(chunk)
+        for at, after, header in window.batches(table.positions[chunk]):
             if at >= end:
                 break
-            header = read_header(window.data, at)
             yield None
             if header.next_offset > offset and header.max_timestamp >= timestamp:
-                found = yield from _in_batch(window.data[at:after], header, offset, timestamp)
+                found = yield from _in_batch(window.read(at, after), header, offset, timestamp)
                 if found is not None:
                     return found
     return None

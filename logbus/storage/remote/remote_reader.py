@@ -26,10 +26,10 @@ from logbus.metrics import metric
 from logbus.records.file_slice import FileSlice
 from logbus.storage.istorage import NotCached
 from logbus.storage.remote import object_names
-from logbus.storage.remote.chunk_table import ChunkTable, batches
+from logbus.storage.remote.chunk_table import ChunkTable
 from logbus.storage.remote.iremote_storage import ObjectCorrupt, ObjectMissing, RemoteStorage, RemoteStorageError
 from logbus.storage.remote.remote_log_segment import RemoteLogSegment
-from logbus.storage.remote.window_cache import Window, WindowCache, WindowKey
+from logbus.storage.remote.window_cache import Window, WindowCache, WindowFile, WindowKey
 
 T = TypeVar("T")
 
@@ -111,25 +111,48 @@ class RemoteReader:
             window = self.window(segment, table, chunk)
             if window is None:
                 return None
-            data, base = window.data, window.position
-            start = next((at for at, _, after in batches(data, table.positions[chunk] - base) if after > offset), None)
+            begin = table.positions[chunk]
+            start = next((at for at, _, header in window.batches(begin) if header.next_offset > offset), None)
             if start is None:
                 # The offset is in a gap behind this window's last batch.
                 chunk = _first_of(chunk) + CHUNKS_A_WINDOW
                 continue
-            end, next_offset = start, offset
-            # Skip to the last chunk that begins within the bytes that fit, then go by batches.
-            last = table.chunk_at(base + min(start + max_bytes, len(data)))
-            if last > chunk and table.base_offsets[last] <= bound:
-                end, next_offset = table.positions[last] - base, table.base_offsets[last]
-            for at, after_batch, after in batches(data, end):
-                if after > bound or (after_batch - start > max_bytes and not (min_one and at == start)):
-                    break
-                end, next_offset = after_batch, after
-            if end == start:
-                return None
-            return FileSlice(window.file, window.file_position + start, end - start), next_offset
+            found = self._fitting(segment, table, window, start, offset, max_bytes, bound, min_one)
+            return None if found is None else (window.slice(start, found[0]), found[1])
         return None if table is None else (None, segment.end_offset)
+
+    def _fitting(
+        self,
+        segment: RemoteLogSegment,
+        table: ChunkTable,
+        window: Window,
+        start: int,
+        offset: int,
+        max_bytes: int,
+        bound: int,
+        min_one: bool,
+    ) -> tuple[int, int] | None:
+        """Where the batches from ``start`` on end that may be read, and the offset after them; None: none may."""
+        end, next_offset, limit = start, offset, self._loaded_end(segment, table, window, start + max_bytes)
+        # Skip to the last chunk that begins within the bytes that fit, then go by batches.
+        last = table.chunk_at(min(start + max_bytes, limit - 1))
+        if table.positions[last] > start and table.base_offsets[last] <= bound:
+            end, next_offset = table.positions[last], table.base_offsets[last]
+        for at, after, header in window.batches(end, limit):
+            if header.next_offset > bound or (after - start > max_bytes and not (min_one and at == start)):
+                break
+            end, next_offset = after, header.next_offset
+        return None if end == start else (end, next_offset)
+
+    def _loaded_end(self, segment: RemoteLogSegment, table: ChunkTable, window: Window, wanted: int) -> int:
+        """The end of what can be sent with a window: those that follow it in the same file belong to it."""
+        end = window.end
+        while window.is_of_file and end < min(wanted, table.size):
+            following = self.windows.get(WindowKey(segment.segment_id, end))
+            if following is None or not following.is_of_file:
+                break
+            end = following.end
+        return end
 
     def table(self, segment: RemoteLogSegment) -> ChunkTable | None:
         """A segment's table of chunks; raises as :meth:`read`."""
@@ -180,28 +203,26 @@ class RemoteReader:
             self._begin(key, partial(self._take_window, key), self._read_window, segment, table, first)
 
     def _take_window(self, key: WindowKey, window: Window) -> None:
-        self.bytes_read += len(window.data)
+        self.bytes_read += window.size
         self.windows.add(key, window)
 
     def _read_window(self, segment: RemoteLogSegment, table: ChunkTable, first: int) -> Window:
         """Runs in a thread."""
-        start = table.positions[first]
-        last = min(first + CHUNKS_A_WINDOW, len(table))
-        end = table.end(last - 1)
         name = object_names.name_of(segment, object_names.LOG)
-        data = self._storage.read(name, start, end)
-        if len(data) < end - start:
-            raise ObjectCorrupt(
-                f"{self._storage.where}/{name} is damaged: it ends at {start + len(data)} of {table.size} bytes"
-            )
-        view = memoryview(data)
+        last = min(first + CHUNKS_A_WINDOW, len(table))
+        start, end = table.positions[first], table.end(last - 1)
+        where = f"{self._storage.where}/{name}"
+        descriptor = self._storage.open_file(name)
+        if descriptor is not None:
+            file = WindowFile(descriptor)
+            for i, data in file.chunks(start, [table.end(i) - table.positions[i] for i in range(first, last)]):
+                _check(table, first + i, data, where)
+            return Window.of_segment(file, start, end - start)
+        whole = self._storage.read(name, start, end)
+        view = memoryview(whole)
         for i in range(first, last):
-            if not table.is_intact(i, view[table.positions[i] - start : table.end(i) - start]):
-                raise ObjectCorrupt(
-                    f"{self._storage.where}/{name} is damaged: the CRC of its bytes {table.positions[i]} to "
-                    f"{table.end(i)} does not match (offsets from {table.base_offsets[i]} on)"
-                )
-        return Window.of(start, data, self._storage.open_file(name))
+            _check(table, i, view[table.positions[i] - start : table.end(i) - start], where)
+        return Window.of(start, whole)
 
     # Indexes.
 
@@ -324,6 +345,18 @@ def _cancel(result: Any, late: Any) -> Any:
     if late.active():
         late.cancel()
     return result
+
+
+def _check(table: ChunkTable, i: int, data: memoryview, where: str) -> None:
+    """:raise ObjectCorrupt: a chunk is not what was written."""
+    position, end = table.positions[i], table.end(i)
+    if len(data) < end - position:
+        raise ObjectCorrupt(f"{where} is damaged: it ends at {position + len(data)} of {table.size} bytes")
+    if not table.is_intact(i, data):
+        raise ObjectCorrupt(
+            f"{where} is damaged: the CRC of its bytes {position} to {end} does not match (offsets from "
+            f"{table.base_offsets[i]} on)"
+        )
 
 
 def _first_of(chunk: int) -> int:

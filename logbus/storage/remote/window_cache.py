@@ -1,9 +1,9 @@
 """
-Windows of remote segments in memory: some chunks each, the least recently used of which go first.
+Windows of remote segments: some chunks each, the least recently used of which go first.
 
-A window is an anonymous file (memfd), so that its bytes are sent like those of a log, by ``sendfile``; one of a store
-in a directory is sent from the object itself. It is released with the last slice of it, even if it has left the cache
-before.
+A window is an anonymous file (memfd), so that its bytes are sent like those of a log, by ``sendfile``. One of a store
+in a directory is sent from the object itself, and only the page cache has it in memory. It is released with the last
+slice of it, even if it has left the cache before.
 """
 
 from __future__ import annotations
@@ -11,14 +11,28 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import threading
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
 from attrs import define, field
 
+from logbus.errors import StorageError
+from logbus.records.batch import HEADER_SIZE, BatchHeader, read_header
+from logbus.records.checksum import Buffer
+from logbus.records.file_slice import FileSlice
+from logbus.storage.segments.header_scan import scan_headers
+
 MOST_WINDOWS = 256
 """Windows that are kept: those of small segments would use up the descriptors, of which each has two."""
+
+
+BUFFER_BYTES = 1 << 19
+"""Of a thread that reads files; a larger chunk, of one large batch, gets its own."""
+
+_of_thread = threading.local()
 
 
 class WindowKey(NamedTuple):
@@ -57,6 +71,32 @@ class WindowFile:
         """The open descriptor."""
         return self._fd
 
+    def pread(self, size: int, position: int) -> bytes:
+        """Read up to ``size`` bytes."""
+        return os.pread(self._fd, size, position)
+
+    def chunks(self, position: int, lengths: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
+        """
+        Read runs of bytes that follow each other, in a thread: the number of each, and its bytes, until the next one.
+        They are read into one buffer that stays in the processor's caches: new memory for all of them, page by page,
+        took longer than reading. A short one is the last.
+
+        :raise OSError: the read failed.
+        """
+        os.posix_fadvise(self._fd, position, sum(lengths), os.POSIX_FADV_WILLNEED)
+        buffer = getattr(_of_thread, "buffer", None)
+        if buffer is None:
+            buffer = _of_thread.buffer = memoryview(bytearray(BUFFER_BYTES))
+        for i, length in enumerate(lengths):
+            into = buffer[:length] if length <= BUFFER_BYTES else memoryview(bytearray(length))
+            done = 0
+            while done < length and (size := os.preadv(self._fd, (into[done:],), position + done)):
+                done += size
+            yield i, into[:done]
+            if done < length:
+                return
+            position += length
+
     def __del__(self) -> None:
         os.close(self._fd)
 
@@ -72,30 +112,72 @@ def _anonymous_file() -> int:
 @define(eq=False)
 class Window:
     """
-    A loaded window.
+    A loaded window, whose bytes were checked. Positions are those in the segment.
 
-    :ivar position: of its first byte, in the segment.
-    :ivar file: its bytes, to be sent; ``data``: the same, to find batches in.
-    :ivar file_position: of its first byte, in the file.
+    :ivar position: of its first byte; ``size``: bytes.
     """
 
     position: int
-    file: WindowFile
-    data: memoryview
-    file_position: int = 0
+    size: int
+    _file: WindowFile
+    _file_position: int
+    _data: memoryview | None
 
     @classmethod
-    def of(cls, position: int, data: bytes, segment_file: int | None = None) -> Window:
-        """
-        A window of some bytes, at least one.
-
-        :param segment_file: the whole segment, if it is an open file. It is not mapped: should somebody truncate it, a
-            response ends there, but the process does not.
-        """
-        if segment_file is not None:
-            return cls(position, WindowFile(segment_file), memoryview(data), position)
+    def of(cls, position: int, data: bytes) -> Window:
+        """A window of some bytes, at least one."""
         file = WindowFile.holding(data)
-        return cls(position, file, file.mapped())
+        return cls(position, len(data), file, 0, file.mapped())
+
+    @classmethod
+    def of_segment(cls, file: WindowFile, position: int, size: int) -> Window:
+        """
+        A part of a whole segment that is an open file. It is not mapped: should somebody truncate it, a response ends
+        there, but the process does not.
+        """
+        return cls(position, size, file, position, None)
+
+    @property
+    def end(self) -> int:
+        """The position after its last byte."""
+        return self.position + self.size
+
+    def slice(self, start: int, end: int) -> FileSlice:
+        """A part of it, to be sent."""
+        return FileSlice(self._file, self._file_position + start - self.position, end - start)
+
+    def read(self, start: int, end: int) -> Buffer:
+        """A part of it, to be looked at."""
+        if self._data is not None:
+            return self._data[start - self.position : end - self.position]
+        return self.slice(start, end).read()
+
+    @property
+    def is_of_file(self) -> bool:
+        """Whether its file is the whole segment."""
+        return self._data is None
+
+    def batches(self, start: int, end: int | None = None) -> Iterator[tuple[int, int, BatchHeader]]:
+        """
+        Start, end and header of its batches from ``start`` on, where one begins.
+
+        :param end: where they end; beyond this window only in the file of a whole segment.
+        :raise StorageError: the file was changed since.
+        """
+        if self._data is None:
+            for at, header in scan_headers(self._file, start, self.end if end is None else end, _changed):
+                yield at, at + header.size, header
+            return
+        at, limit = start - self.position, self.size
+        while limit - at >= HEADER_SIZE:
+            header = read_header(self._data, at)
+            after = at + header.size
+            yield self.position + at, self.position + after, header
+            at = after
+
+
+def _changed(position: int, problem: str) -> StorageError:
+    return StorageError(f"a remote segment was changed at {position} since it was checked: {problem}")
 
 
 @define(eq=False)
@@ -128,14 +210,14 @@ class WindowCache:
         """Keep a window; others go, if there are too many bytes."""
         before = self._windows.pop(key, None)
         if before is not None:
-            self.size -= len(before.data)
+            self.size -= before.size
         self._windows[key] = window
-        self.size += len(window.data)
+        self.size += window.size
         while (self.size > self.limit or len(self._windows) > MOST_WINDOWS) and len(self._windows) > 1:
             _, old = self._windows.popitem(last=False)
-            self.size -= len(old.data)
+            self.size -= old.size
 
     def drop(self, segment_id: UUID) -> None:
         """Drop the windows of a segment that is deleted."""
         for key in [key for key in self._windows if key.segment_id == segment_id]:
-            self.size -= len(self._windows.pop(key).data)
+            self.size -= self._windows.pop(key).size

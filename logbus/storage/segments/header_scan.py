@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from struct import Struct
+from typing import Protocol
 
 from logbus.errors import StorageError
 from logbus.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
@@ -17,8 +18,15 @@ POSITION_FIELDS = Struct(">qi4xb6xi")
 """``base_offset``, ``length``, ``magic`` and ``last_offset_delta`` of a header: what tells where the next batch is."""
 
 
+class CanPread(Protocol):
+    """A file that can be read."""
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Read up to ``size`` bytes."""
+
+
 def scan_headers(
-    file: IFile, position: int, end: int, damaged: Callable[[int, str], StorageError]
+    file: CanPread, position: int, end: int, damaged: Callable[[int, str], StorageError]
 ) -> Iterator[tuple[int, BatchHeader]]:
     """
     Yield position and header of each batch from ``position``, where one begins, to ``end``, in bytes.

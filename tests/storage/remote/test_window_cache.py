@@ -9,8 +9,16 @@ from uuid import UUID
 import pytest
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.records.file_slice import FileSlice
-from logbus.storage.remote.window_cache import MOST_WINDOWS, Window, WindowCache, WindowKey
+from logbus.errors import StorageError
+from logbus.storage.remote.window_cache import (
+    BUFFER_BYTES,
+    MOST_WINDOWS,
+    Window,
+    WindowCache,
+    WindowFile,
+    WindowKey,
+)
+from tests.storage.builders import batch
 
 
 class WindowCacheTests(SynchronousTestCase):
@@ -42,7 +50,7 @@ class WindowCacheTests(SynchronousTestCase):
         key = self.add(cache, 0, b"abcdef")
         window = cache.get(key)
         assert window is not None
-        part = FileSlice(window.file, 1, 3)
+        part = window.slice(1, 4)
         del window
         for number in range(1, 2 * MOST_WINDOWS):
             self.add(cache, number, b"x")
@@ -60,13 +68,41 @@ class WindowCacheTests(SynchronousTestCase):
         with open(path, "wb") as file:
             file.write(b"0123456789")
         descriptor = os.open(path, os.O_RDONLY)
-        window = Window.of(4, b"456789", descriptor)
-        part = FileSlice(window.file, window.file_position + 1, 3)
+        window = Window.of_segment(WindowFile(descriptor), 4, 6)
+        self.assertEqual((window.position, window.end, window.read(5, 8)), (4, 10, b"567"))
+        part = window.slice(5, 8)
         del window
         self.assertEqual(part.read(), b"567")
         del part
         self.assertRaises(OSError, os.fstat, descriptor)
-        window = Window.of(4, b"456789", os.open(path, os.O_RDONLY))
+        window = Window.of_segment(WindowFile(os.open(path, os.O_RDONLY)), 4, 6)
         os.truncate(path, 6)
-        self.assertRaises(EOFError, FileSlice(window.file, window.file_position + 1, 3).read)
-        self.assertEqual(bytes(window.data), b"456789")
+        self.assertRaises(EOFError, window.slice(5, 8).read)
+
+    def test_batches(self) -> None:
+        """They are found in memory and in a file alike; a file that was changed says where."""
+        data = b"".join(batch(b"%d" % n, base_offset=n) for n in range(4))
+        size = len(data) // 4
+        with tempfile.TemporaryFile() as file:
+            file.write(b"before" + data)
+            file.flush()
+            of_file = Window.of_segment(WindowFile(os.dup(file.fileno())), 6, len(data))
+            for window in (of_file, Window.of(6, data)):
+                found = [(at, end, header.base_offset) for at, end, header in window.batches(6 + size)]
+                self.assertEqual(found, [(6 + n * size, 6 + (n + 1) * size, n) for n in (1, 2, 3)])
+            file.seek(6 + size)
+            file.write(bytes(size))
+            file.flush()
+            error = self.assertRaises(StorageError, list, of_file.batches(6))
+            self.assertIn(f"was changed at {6 + size}", str(error))
+
+    def test_chunks(self) -> None:
+        """What is in a file is read in runs; one that is longer than the buffer, too, and the last one may be short."""
+        content = os.urandom(BUFFER_BYTES + 100)
+        with tempfile.TemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            window = WindowFile(os.dup(file.fileno()))
+            found = [bytes(data) for _, data in window.chunks(10, [50, BUFFER_BYTES + 20, 500, 7])]
+        self.assertEqual([len(data) for data in found], [50, BUFFER_BYTES + 20, 20])
+        self.assertEqual(b"".join(found), content[10:])
