@@ -15,6 +15,7 @@ From the shell to the cluster and back:
 * ``options``: options and argument types that commands share
 * ``output``: tables, JSON, progress
 * ``colours``: colours on terminals
+* ``standard_streams``: puts something in the place of standard streams that are closed
 * ``terminal_escapes``: escapes control characters of untrusted text
 
 Topics and brokers:

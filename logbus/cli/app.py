@@ -13,6 +13,7 @@ import click
 
 from logbus import __version__
 from logbus.cli.colours import styled
+from logbus.cli.standard_streams import open_closed_streams
 from logbus.cli.terminal_escapes import escape_controls
 from logbus.errors import LogbusError
 
@@ -173,11 +174,11 @@ def run_app(arguments: Sequence[str] | None = None) -> int:
     :returns: the exit status. A closed pipe and Ctrl-C end the process by SIGPIPE and SIGINT, as shells expect.
     """
     status = 1
+    open_closed_streams()
     try:
         result = app.main(args=arguments, prog_name="logbus", standalone_mode=False)
         status = result if isinstance(result, int) else 0
-        if sys.stdout is not None:  # it may have been closed before the start
-            sys.stdout.flush()
+        sys.stdout.flush()
     except click.ClickException as e:
         e.show()
         status = e.exit_code

@@ -9,6 +9,7 @@ import binascii
 import json
 import os
 from base64 import b64decode
+from codecs import BOM_UTF8
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -93,11 +94,13 @@ def json_lines(ignored: Collection[str] = ()) -> InputFormat:
 
 def _parsed(line: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(line.decode(), parse_constant=_refuse, object_pairs_hook=_without_repetition)
+        # Programs of Windows put a byte order mark before the first line.
+        text = line.removeprefix(BOM_UTF8).decode()
+        found = json.loads(text, parse_constant=_refuse, object_pairs_hook=_without_repetition)
     except UnicodeDecodeError as e:
         raise ValueError(f"it is not UTF-8 at byte {e.start + 1}") from None
     except json.JSONDecodeError as e:
-        raise ValueError(f"it is not JSON: {e.msg} at column {e.colno}") from None
+        raise ValueError(f"it is not JSON: {e.msg.removesuffix(' at')} at column {e.colno}") from None
     except RecursionError:
         raise ValueError("it is not JSON that can be read: it nests too deep") from None
     if not isinstance(found, dict):

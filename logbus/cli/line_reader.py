@@ -43,7 +43,8 @@ class LineReader:
         if waiting is not None:
             try:
                 waiting.callback(os.read(self._fd, _READ))
-            except OSError:
+            except OSError as e:
+                e.filename = "standard input"
                 waiting.errback()
 
     def connectionLost(self, reason: object) -> None:

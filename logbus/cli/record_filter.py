@@ -48,8 +48,18 @@ def filter_of(conditions: Sequence[str], patterns: Sequence[str]) -> RecordFilte
     :param patterns: regular expressions.
     :raise ValueError: one of them is none, with what would be right.
     """
-    tests = [*map(_condition, conditions), *map(_found, patterns)]
+    tests = [
+        *(_of_option("--filter", _condition, each) for each in conditions),
+        *(_of_option("--grep", _found, each) for each in patterns),
+    ]
     return lambda partition, record: all(test(partition, record) for test in tests)
+
+
+def _of_option(option: str, read: Callable[[str], RecordFilter], text: str) -> RecordFilter:
+    try:
+        return read(text)
+    except ValueError as e:
+        raise ValueError(f"{option}: {e}") from None
 
 
 def _found(pattern: str) -> RecordFilter:
@@ -73,6 +83,12 @@ def _condition(text: str) -> RecordFilter:
     if found is None:
         raise ValueError(f"{text!r} is not FIELD=TEXT; besides = there are != ~ !~ < <= > >=")
     field, sign, wanted = found["field"].strip(), found["operator"], found["text"]
+    if wanted[:1] in ("=", "<", ">") and sign in _COMPARISONS:
+        right = f"{field}={wanted[1:]}" if f"{sign}{wanted[0]}" == "==" else f"such as {field}>=7"
+        raise ValueError(
+            f"{text!r}: there is no operator {sign}{wanted[0]}, but = != ~ !~ < <= > >=; {right}, or "
+            f"{field}~^{wanted[0]} for text that begins so"
+        )
     name, _, member = field.partition(".")
     if field in _NUMBERS:
         return _number_condition(field, sign, wanted)

@@ -1,13 +1,18 @@
-"""Tests of ``logbus`` where standard output or error was closed before it started: Python has None there."""
+"""Tests of ``logbus`` where standard input, output or error was closed before it started: Python has None there."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 from unittest.mock import patch
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cli.app import run_app
+from logbus.testing import Broker
+
+SECONDS = 60
 
 
 class ClosedOutputTests(SynchronousTestCase):
@@ -20,3 +25,16 @@ class ClosedOutputTests(SynchronousTestCase):
         """An error is told by the status."""
         with patch.object(sys, "stderr", None), patch.object(sys, "stdout", None):
             self.assertEqual(run_app(["dump-log", "/nowhere"]), 2)
+
+
+def test_closed_standard_input(broker: Broker) -> None:
+    """What is to be read from there cannot be, and that is said; what is closed besides does not matter."""
+    logbus = Path(sys.executable).with_name("logbus")
+    create = f"{logbus} topics create closed -b {broker.bootstrap} >&- 2>&-"
+    subprocess.run(["sh", "-c", create], check=True, timeout=SECONDS)
+    produce = f"{logbus} produce closed -b {broker.bootstrap} <&-"
+    done = subprocess.run(["sh", "-c", produce], capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "logbus: standard input: Bad file descriptor\n")
+    consume = f"{logbus} consume closed --from-beginning -e -b {broker.bootstrap} >&-"
+    done = subprocess.run(["sh", "-c", consume], capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert (done.returncode, done.stderr) == (0, "")

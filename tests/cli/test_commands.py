@@ -165,7 +165,8 @@ class WithBrokerTests(SynchronousTestCase):
         self.assertEqual(self.refused("topics", "delete", "life"), "logbus: there is no topic 'life'\n")
         self.assertEqual(self.refused("topics", "describe", "life"), "logbus: there is no topic 'life'\n")
         self.assertEqual(self.refused("consume", "life"), "logbus: there is no topic 'life'\n")
-        self.assertEqual(self.refused("produce", "life", stdin=b"x\n"), "logbus: there is no topic 'life'\n")
+        hint = "; it is created by 'logbus topics create life', or by --create"
+        self.assertEqual(self.refused("produce", "life", stdin=b"x\n"), f"logbus: there is no topic 'life'{hint}\n")
 
     def test_keys_headers_and_offsets(self) -> None:
         """Keys, headers and tombstones are written and read; reading begins and ends at the given offsets."""

@@ -54,6 +54,7 @@ class JsonTests(TestCase):
         for line, expected in (
             (b"\xff", "it is not UTF-8 at byte 1"),
             (b"{", "it is not JSON: Expecting property name enclosed in double quotes at column 2"),
+            (b'{"value": "cut', "it is not JSON: Unterminated string starting at column 11"),
             (b"[" * 100_000, "it is not JSON that can be read: it nests too deep"),
             (b'"a"', 'it is no JSON object, such as {"key": "a", "value": "b"}'),
             (b'{"value": NaN}', "it is not JSON: NaN is no number of JSON"),

@@ -6,6 +6,7 @@ import json
 from typing import Any
 from unittest import TestCase
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,7 +82,7 @@ class ConditionTests(TestCase):
         ):
             with self.assertRaises(ValueError) as refused:
                 filter_of([condition], [])
-            self.assertTrue(str(refused.exception).startswith(expected), str(refused.exception))
+            self.assertTrue(str(refused.exception).startswith(f"--filter: {expected}"), str(refused.exception))
         with self.assertRaisesRegex(ValueError, "is not a regular expression"):
             filter_of([], ["("])
 
@@ -93,3 +94,16 @@ class ConditionTests(TestCase):
         except ValueError:
             return
         self.assertIn(wanted(0, a_record(value)), (True, False))
+
+
+def test_operators_that_are_none() -> None:
+    """What other languages have is refused with what is right here, instead of finding nothing."""
+    for condition, right in (
+        ("value.n==7", r"--filter: 'value.n==7': there is no operator ==, .*; value.n=7, or value.n~\^= for text"),
+        ("value.n>>7", "no operator >>, .*; such as value.n>=7"),
+        ("offset=>7", "no operator =>, .*; such as offset>=7"),
+    ):
+        with pytest.raises(ValueError, match=right):
+            filter_of([condition], ())
+    with pytest.raises(ValueError, match=r"--grep: .* is not a regular expression"):
+        filter_of((), ["["])

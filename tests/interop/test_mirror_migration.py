@@ -6,6 +6,7 @@ the mirror is killed now and then.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -217,3 +218,34 @@ def test_there_and_back(kafka: str, logbus: str) -> None:
     for partition, values in first.items():
         assert read(kafka, partition) == values + second[partition]
     assert audit(f"new={logbus}", f"kafka={kafka}") == sum(map(len, [*first.values(), *second.values()]))
+
+
+def test_too_large_for_kafka(kafka: str, logbus: str) -> None:
+    """
+    A record among small ones that Kafka does not take stops its partition, with its offset, its size and the limit;
+    where such records are left out, the audit tells them from those that are lost.
+    """
+    for bootstrap, name, config in ((logbus, "large", {}), (kafka, "large", {"max.message.bytes": "50000"})):
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(SECONDS)
+    producer = Producer({"bootstrap.servers": logbus, "linger.ms": 100})
+    for value in (b"1", b"2", b"x" * 90_000, b"3"):
+        producer.produce("large", value, partition=0)
+    assert producer.flush(SECONDS) == 0
+    names = ["--from", logbus, "--from-name", "here", "--to", kafka, "--to-name", "kafka", "--naming", "identity"]
+    names += ["--topics", "large"]
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([LOGBUS, *command, *names], capture_output=True, text=True, timeout=SECONDS, check=False)
+
+    stopped = run("mirror", "--until-end", "--no-sync-settings")
+    line = r"large-0 offset 2: a record of 900\d\d bytes, of which large at the target kafka takes 50000; raise max"
+    assert stopped.returncode == 1, stopped.stdout
+    assert re.search(line, stopped.stderr), stopped.stderr
+    for _ in range(2):
+        skipped = run("mirror", "--until-end", "--no-sync-settings", "--on-too-large", "skip")
+        assert skipped.returncode == 0, skipped.stderr
+    audited = run("audit", "mirror", "--json")
+    assert audited.returncode == 0, audited.stdout + audited.stderr
+    (report,) = json.loads(audited.stdout)
+    assert (report["verdict"], report["source"], report["skipped"], report["missing"]) == ("skipped", 3, 1, 0)

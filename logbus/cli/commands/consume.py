@@ -118,7 +118,7 @@ def consume(
         partitions=partitions,
         from_beginning=from_beginning,
         offset=offset,
-        at_ms=None if timestamp is None else timestamp_ms(timestamp, "--timestamp"),
+        at_ms=None if timestamp is None else timestamp_ms(timestamp, "--from (--timestamp)"),
         until_ms=None if until is None else timestamp_ms(until, "--until"),
         wanted=wanted_records(conditions, patterns),
         registry=None if registry is None else RegistryAddress(registry, registry_auth),

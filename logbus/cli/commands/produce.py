@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import click
 
 from logbus.cli.input_records import IGNORABLE, json_lines, lines
 from logbus.cli.options import ACKS, acks_option, bootstrap_options, codec_option, json_option, registry_options
-from logbus.cli.output import print_json
+from logbus.cli.output import print_json, quantity
 
 
 @click.command()
@@ -123,6 +124,9 @@ def produce(
     summary = with_cluster(bootstrap, timeout, lambda cluster: produce_lines(cluster, options, read, encoding))
     if as_json:
         print_json(summary)
+    elif sys.stderr.isatty():
+        count = summary["records"]
+        click.echo(f"{topic}: {count} {'record' if count == 1 else 'records'}, {quantity(summary['bytes'])}B", err=True)
 
 
 def _coded(text: str | None) -> bytes | None:

@@ -12,11 +12,13 @@ from importlib import import_module
 from logbus.cli.kafka_scripts.console import complain, say
 from logbus.cli.kafka_scripts.option_parser import OptionParser, ParsedOptions
 from logbus.cli.kafka_scripts.scripts import COMMANDS
+from logbus.cli.standard_streams import open_closed_streams
 from logbus.errors import LogbusError
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command; returns the exit status."""
+    open_closed_streams()
     name, *rest = arguments or ["?"]
     if name not in COMMANDS:
         complain(f"there is no command {name!r}; there are {', '.join(COMMANDS)}")

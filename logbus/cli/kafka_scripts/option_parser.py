@@ -16,6 +16,10 @@ from attrs import field, frozen
 
 from logbus.errors import LogbusError
 
+_FORMER = {"broker-list": "bootstrap-server", "zookeeper": "bootstrap-server"}
+"""Options that Kafka's commands had, and those that are instead of them."""
+_LIKENESS = 0.7
+"""Of a name and the one that may be meant, as difflib has it."""
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
@@ -217,8 +221,13 @@ class OptionParser:
         begun = [each for each in self._by_name if each.startswith(name)] if name else []
         if len(begun) == 1:
             return self._by_name[begun[0]]
-        there = ", ".join(f"--{each}" for each in begun or self._by_name)
-        which = "it may be" if begun else "there are"
+        if name in _FORMER and _FORMER[name] in self._by_name:
+            raise UsageError(f"{name} is not a recognized option; since Kafka 4.0 it is --{_FORMER[name]}")
+        import difflib  # needed only here
+
+        near = begun or difflib.get_close_matches(name, self._by_name, 3, cutoff=_LIKENESS)
+        there = ", ".join(f"--{each}" for each in near or self._by_name)
+        which = "it may be" if near else "there are"
         raise UsageError(f"{name} is not a recognized option; {which} {there}")
 
 

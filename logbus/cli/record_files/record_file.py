@@ -101,6 +101,8 @@ class NewFile:
     def __init__(self, name: str) -> None:
         self._path = Path(name)
         self._part = self._path.with_name(f"{self._path.name}.part")
+        if not self._path.parent.is_dir():
+            raise CommandFailed(f"{name}: there is no directory {self._path.parent}")
         self.file = self._part.open("wb")
 
     def keep(self) -> int:

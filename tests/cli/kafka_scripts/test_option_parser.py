@@ -71,6 +71,9 @@ class OptionParserTest(SynchronousTestCase):
         """An unknown option is refused in one line, with what there is."""
         message = refused("--frob", "x")
         self.assertTrue(message.startswith("frob is not a recognized option; there are --"))
+        self.assertIn("topc is not a recognized option; it may be --topic", refused("--topc", "x"))
+        for former in ("--broker-list", "--zookeeper"):
+            self.assertIn("since Kafka 4.0 it is --bootstrap-server", refused(former, "x:1"))
         self.assertIn("--bootstrap-server", message)
         self.assertNotIn("\n", message)
 
