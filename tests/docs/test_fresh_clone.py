@@ -7,6 +7,7 @@ what pip lines of the documentation install.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 from pathlib import Path
@@ -36,10 +37,23 @@ def clone(where: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a newcomer's environment has its programs, made by what the pages say."""
+    """Where a newcomer's environment has its programs, made by what the pages say, once for all processes of a run."""
     if not (ROOT / ".git").exists():
         pytest.skip("this is no checkout: there is nothing to clone")
-    checkout = clone(tmp_path_factory.mktemp("newcomer"))
+    base = tmp_path_factory.getbasetemp()
+    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "newcomer"
+    place.mkdir(exist_ok=True)
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = place / "done"
+        if not done.exists():
+            install(clone(place))
+            done.touch()
+    return place / "logbus" / ".venv" / "bin"
+
+
+def install(checkout: Path) -> None:
+    """Do what the pages say about installing."""
     steps = [line for line in commands_of(checkout / FIRST_STEPS) if line.startswith(("python3 -m venv", ". .venv"))]
     assert len(steps) == 2
     for page in PAGES:
@@ -58,7 +72,6 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text=True,
     )
     assert done.returncode == 0, done.stdout
-    return checkout / ".venv" / "bin"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
