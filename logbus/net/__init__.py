@@ -10,6 +10,7 @@ Servers:
 * ``sasl_login``: the login of a connection by SASL
 * ``jwt_keys``: the keys of a token issuer
 * ``produce_gatherer``: small Produce requests of several connections, served together
+* ``pending_responses``: requests that wait for their answers
 * ``response_order``: responses that wait for earlier ones
 * ``response_sender``: sends small responses together, and counts what is unsent
 * ``flow_control``: when a connection serves requests, and when it receives

@@ -1,10 +1,8 @@
 """
-Serves the requests of one connection: frames to requests, requests to the router, responses in the order of the
-requests.
+Serves the requests of one connection: frames to requests, requests to the router, what is ready to the sender.
 
-Only a Produce that waits for its acks may overlap later requests; any other request without a response blocks those
-after it. They stay, undecoded, in the receive buffer; when that is full, in the kernel; and then at the client. So a
-peer cannot make requests pile up here.
+Those behind a request that must be answered first stay, undecoded, in the receive buffer; when that is full, in the
+kernel; and then at the client. So a peer cannot make requests pile up here.
 """
 
 from __future__ import annotations
@@ -15,16 +13,16 @@ from typing import Protocol as Shape
 
 from attrs import define, evolve, field
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.python.failure import Failure
 
 from logbus.net.client_throttle import ClientThrottle
-from logbus.net.flow_control import BLOCKED, PENDING, PREPARING, FlowControl
+from logbus.net.flow_control import PREPARING, FlowControl
 from logbus.net.large_requests import LARGE, LargeRequestScheduler
+from logbus.net.pending_responses import PendingResponses, Responder
 from logbus.net.produce_gatherer import GatheredProduceRouter, may_be_gathered
 from logbus.net.read_turn import ReadTurn
 from logbus.net.request_context import RequestContext
 from logbus.net.request_times import RequestTimes
-from logbus.net.response_order import AnyRequest, ResponseOrder, ResponseSlot
+from logbus.net.response_order import ResponseOrder, ResponseSlot
 from logbus.net.response_sender import ResponseSender
 from logbus.net.sasl_login import ConnectionLogin
 from logbus.net.shared_resources import SharedResources
@@ -34,7 +32,6 @@ from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request, ServerConnection
 from logbus.wire.fetch_template import FETCH, FetchTemplate, FetchTemplateCache, RepeatedFetch
 from logbus.wire.frame_buffer import PREFIX, FrameBuffer
-from logbus.wire.message_release import arrays_of, release_in_steps
 from logbus.wire.request_template import CoalescedProduce, RequestTemplate, TemplateCache
 
 Answer: TypeAlias = Any
@@ -81,23 +78,17 @@ class RequestRouting(Shape):
     fetch_templates: FetchTemplateCache
 
 
-class Requester(Shape):
+class Requester(Responder, Shape):
     """The connection, as its dispatcher sees it."""
 
     def finish_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes] | None) -> None:
         """Answer Produce requests that were left to the gatherer; None: serve them."""
-
-    def response_ready(self) -> None:
-        """A response that was waited for is sent, or waits for those before it."""
 
     def logged_in(self) -> None:
         """The client has logged in, or logged in again."""
 
     def login_failed(self, parts: Parts, why: str) -> None:
         """The client could not log in: send it ``parts``, and close the connection."""
-
-    def request_failed(self, failure: Failure) -> None:
-        """A request that was waited for has no response; the connection must be closed."""
 
 
 @define(eq=False)
@@ -125,11 +116,10 @@ class RequestDispatcher:
     _template: RequestTemplate | None = field(default=None, init=False)
     # Of the last Fetch that was recognized.
     _fetch_template: FetchTemplate | None = field(default=None, init=False)
-    _blocker: ResponseSlot | None = field(default=None, init=False)
     # A Produce that waits before it is served, for what, when it was received, since when it waits, and the small
     # requests served until then.
     _preparing: tuple[Request, Deferred[None], float, float, int] | None = field(default=None, init=False)
-    _lost: bool = field(default=False, init=False)
+    _pending: PendingResponses = field(init=False)
     _quotas: QuotaManagers = field(init=False)
     _throttle: ClientThrottle = field(init=False)
     _turn: ReadTurn = field(init=False)
@@ -147,16 +137,26 @@ class RequestDispatcher:
         self._large = shared.large_requests
         self._throttle = ClientThrottle(shared.client_quotas, self._flow)
         self.order = ResponseOrder(shared.limits.max_pending, shared.limits.max_unsent, shared.metrics)
+        self._pending = PendingResponses(
+            self.order,
+            self._routing.wire,
+            self._flow,
+            self._sender,
+            self._times,
+            self._quotas,
+            self._throttle,
+            self._requester,
+        )
 
     @property
     def frame_in_use(self) -> bool:
         """Whether the last frame is still being read, though its request was handed to the router."""
-        return self._preparing is not None or (self._blocker is not None and self._blocker.request.held)
+        return self._preparing is not None or self._pending.frame_in_use
 
     @property
     def is_blocked(self) -> bool:
         """Whether an earlier request must be answered before the next one is served."""
-        return self._blocker is not None
+        return self._pending.is_blocked
 
     def serve(self) -> bool:
         """
@@ -235,17 +235,14 @@ class RequestDispatcher:
             self._held_since = self._times.seconds()
 
     def connection_lost(self) -> None:
-        """Cancel requests that only this peer waits for. A Produce whose records are in the log runs to its end."""
-        self._lost = True
+        """Give up what only this peer waits for."""
         self._throttle.flush()
         if self._preparing is not None:
             waiting = self._preparing[1]
             self._preparing = None
             waiting.addErrback(lambda failure: failure.trap(CancelledError))
             waiting.cancel()
-        for slot in self.order.clear():
-            if slot.deferred is not None and (slot.request.api_key != PRODUCE or slot.request.held):
-                slot.deferred.cancel()
+        self._pending.connection_lost()
 
     # Frames to requests.
 
@@ -289,12 +286,12 @@ class RequestDispatcher:
             answer = routing.router(context, request)
         # Bytes are checked first: isinstance() of Deferred, an abstract class, is slow.
         if answer.__class__ is not bytes and isinstance(answer, Deferred):
-            self._wait(request, answer)
+            self._pending.wait(context, request, answer, self._received)
         elif answer is not None:
             parts = routing.wire.respond(request, answer)
             self._times.served(request.api_key, 1, self._received)
             if self.order:
-                self._append(ResponseSlot(request, None, parts))
+                self._pending.append(ResponseSlot(request, None, parts))
             else:
                 self._sender.add(parts)
         else:
@@ -349,16 +346,17 @@ class RequestDispatcher:
         """Serve a Fetch that repeats an earlier one; False: it must be decoded."""
         router = self._routing.repeated_router
         assert router is not None
-        answer = router(self._context_for(request.template.client_id), request)
+        context = self._context_for(request.template.client_id)
+        answer = router(context, request)
         if answer is None:
             return False
         self.requests += 1
         if not isinstance(answer, list):
-            self._wait(request, answer)
+            self._pending.wait(context, request, answer, self._received)
             return True
         self._times.served(FETCH, 1, self._received)
         if self.order:
-            self._append(ResponseSlot(request, None, answer))
+            self._pending.append(ResponseSlot(request, None, answer))
         else:
             self._sender.add(answer)
         return True
@@ -370,7 +368,9 @@ class RequestDispatcher:
         request.exclusive = request.held = request.sliced = True
         scheduler = self._routing.shared.scheduler
         begun = scheduler.processor_seconds()
-        self._wait(request, Deferred.fromCoroutine(self._decode_and_route(context, request)))
+        self._pending.wait(
+            context, request, Deferred.fromCoroutine(self._decode_and_route(context, request)), self._received
+        )
         scheduler.used(context.connection_id, scheduler.processor_seconds() - begun)
 
     async def _decode_and_route(self, context: RequestContext, request: Request) -> Answer:
@@ -430,11 +430,11 @@ class RequestDispatcher:
         self.requests += count
         self._large.small += count
         if not isinstance(answer, bytes):
-            self._wait(run, answer, count)
+            self._pending.wait(self.context, run, answer, self._received, count)
             return
         self._times.served(PRODUCE, count, self._received, together)
         if self.order:
-            self._append(ResponseSlot(run, None, [answer], count))
+            self._pending.append(ResponseSlot(run, None, [answer], count))
         else:
             self._sender.add_small(answer)
 
@@ -463,87 +463,7 @@ class RequestDispatcher:
             )
             self._requester.logged_in()
         if self.order and request is not None:
-            self._append(ResponseSlot(request, None, parts))
+            self._pending.append(ResponseSlot(request, None, parts))
         else:
             self._sender.add(parts)
         return None
-
-    # Responses in the order of the requests.
-
-    def _append(self, slot: ResponseSlot) -> None:
-        self.order.add(slot)
-        if self.order.full:
-            self._flow.stop_reading(PENDING)
-
-    def _wait(self, request: AnyRequest, answer: Deferred[Answer], count: int = 1) -> None:
-        slot = ResponseSlot(request, answer, [], count)
-        slot.received = self._received
-        slot.since = self._times.handed_over(request.api_key, count, slot.received)
-        self._append(slot)
-        answer.addCallbacks(self._answered, self._failed, callbackArgs=(slot,))
-        if not slot.ready and (request.api_key != PRODUCE or request.exclusive):
-            self._blocker = slot
-            self._flow.stops |= BLOCKED
-
-    def _answered(self, answer: Answer, slot: ResponseSlot) -> None:
-        if self._lost:
-            return
-        if not self._quotas.is_active or self._flow.serving:
-            self._respond(answer, slot)
-            return
-        self._throttle.begin_turn()
-        self._respond(answer, slot)
-        self._throttle.end_turn(self.context)
-
-    def _respond(self, answer: Answer, slot: ResponseSlot) -> None:
-        """Encode the answer to a request that had to wait."""
-        request = slot.request
-        try:
-            if isinstance(request, RepeatedFetch):
-                parts: Parts = answer
-            elif isinstance(request, CoalescedProduce):
-                parts = [answer]
-            elif request.sliced and answer is not None:
-                slot.deferred = Deferred.fromCoroutine(self._encode_in_slices(request, answer))
-                slot.deferred.addCallbacks(self._settle, self._failed, callbackArgs=(slot,))
-                return
-            else:
-                parts = [] if answer is None else self._routing.wire.respond(request, answer)
-        except Exception:
-            self._requester.request_failed(Failure())
-            return
-        self._settle(parts, slot)
-
-    async def _encode_in_slices(self, request: Request, answer: Answer) -> Parts:
-        """Encode the answer to a request of many elements, and free both."""
-        time_slice = self.context.time_slice(request)
-        parts = await time_slice.finish(self._routing.wire.respond_in_steps(request, answer), ELEMENTS_PER_STEP)
-        arrays = [*arrays_of(request.message), *arrays_of(answer)]
-        request.message = answer = None
-        await time_slice.finish(release_in_steps(arrays), ELEMENTS_PER_STEP)
-        return parts
-
-    def _settle(self, parts: Parts, slot: ResponseSlot) -> None:
-        """Send a response, once those before it are ready."""
-        if self._lost:
-            return
-        flow, sender = self._flow, self._sender
-        self._times.answered(slot.request.api_key, slot.count, slot.received, slot.since)
-        for ready in self.order.settle(slot, parts):
-            sender.parts += ready
-        if sender.parts and not flow.serving:
-            if slot.request.held and self.order:
-                # The requests that waited with it are most likely answered in the same turn: send them together.
-                sender.flush_later()
-            else:
-                sender.flush()
-        if slot is self._blocker:
-            self._blocker = None
-            flow.resume_later(BLOCKED)
-        if flow.stops & PENDING and not self.order.full:
-            flow.resume_later(PENDING)
-        self._requester.response_ready()
-
-    def _failed(self, failure: Failure) -> None:
-        if not (self._lost and failure.check(CancelledError)):
-            self._requester.request_failed(failure)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from twisted.internet.defer import Deferred, succeed
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.net import request_dispatcher
+from logbus.net import pending_responses
 from logbus.net.factory import ELEMENTS_AT_ONCE
 from logbus.net.time_slices import UNITS
 from logbus.wire.codegen import ELEMENTS_PER_STEP
@@ -163,7 +163,7 @@ class ManyElementsTests(SynchronousTestCase):
                 turns.append(self.server.factory.shared.scheduler.slices)
                 yield
 
-        self.patch(request_dispatcher, "release_in_steps", release)
+        self.patch(pending_responses, "release_in_steps", release)
         requests: list[Request] = []
 
         def answer(_: object, request: Request) -> FetchResponse:
