@@ -252,7 +252,7 @@ class WithBrokerTests(SynchronousTestCase):
             self.assertIn("; records written: 1\n", said)
             self.assertIn("must end in one of", self.refused("topics", "export", "kept", f"{directory}/kept.csv"))
             self.assertIn("No such file", self.refused("topics", "import", "kept", f"{directory}/absent.avro"))
-            self.assertIn("No such file", self.refused("topics", "export", "kept", f"{directory}/absent/kept.avro"))
+            self.assertIn("is no directory", self.refused("topics", "export", "kept", f"{directory}/absent/kept.avro"))
             self.assertEqual(sorted(os.listdir(directory)), ["kept.avro", "kept.jsonl", "kept.parquet", "one.jsonl"])
 
     def test_a_bad_first_line(self) -> None:
