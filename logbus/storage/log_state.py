@@ -134,6 +134,10 @@ class LogState:
     def producers(self, producers: ProducerStateManager) -> None:
         self._producers = producers
 
+    def forget_producers(self) -> None:
+        """Read the producer state from disk again on next use: the log was truncated."""
+        self._producers, self.has_producers = None, True
+
     @property
     def producers_in_memory(self) -> ProducerStateManager | None:
         """The producer state, if it was used since the log was opened."""

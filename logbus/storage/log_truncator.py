@@ -18,10 +18,11 @@ from logbus.model import TopicPartition
 from logbus.storage.auxiliary_state import AuxiliaryState, begin_with, write_files
 from logbus.storage.cleaner.log_cleaner import LogCleaner
 from logbus.storage.istorage import IOPool
+from logbus.storage.log import Log
 from logbus.storage.log_directory import LogDirectory
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.segments.segment import segment_with
-from logbus.storage.truncation import truncate_fully, truncate_to, unshare
+from logbus.storage.truncation import clear, cut, truncate_fully, unshare
 
 
 @frozen
@@ -72,16 +73,24 @@ class LogTruncator:
             if given_up:
                 # Otherwise it would be applied after a restart to the records that replace these.
                 await directory.checkpoint_high_watermarks()
-            cut = [(log, offset) for log, offset in logs if offset < log.log_end_offset]
-            for log, offset in cut:
+            shorter = [(log, offset) for log, offset in logs if offset < log.log_end_offset]
+            for log, offset in shorter:
                 if offset > log.segments[0].base_offset:
                     await unshare(log.segments[segment_with(log.segments, offset)])
-                truncate_to(log, offset)
+                await self._clear(log, cut(log, offset))
             # Before anything is written in their place: a crash must not mix old and new records.
             try:
-                await gatherResults([log.flusher.flush() for log, _ in cut], consumeErrors=True)
+                await gatherResults([log.flusher.flush() for log, _ in shorter], consumeErrors=True)
             except FirstError as e:
                 e.subFailure.raiseException()
+
+    @staticmethod
+    async def _clear(log: Log, gone: Sequence[str]) -> None:
+        """Rename the files of segments in a thread: those of a thousand would hold the reactor for 50 ms."""
+        renamed: list[str] = await log.disk.submit(
+            IOPool.BACKGROUND, clear, log.disk, log.directory, gone, log.log_end_offset
+        )
+        log.owner.remove_later(log, renamed)
 
     @returns_deferred
     async def restart(self, partition: TopicPartition, offset: int) -> None:

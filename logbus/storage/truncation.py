@@ -1,7 +1,7 @@
 """
 Truncates logs: retention removes segments at the front, truncation removes batches at the end.
 
-Files leave the log at once by a rename, and are removed later, since readers may have them open.
+Files leave the log by a rename, and are removed later, since readers may have them open.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from twisted.logger import Logger
 
 from logbus.storage import file_names
-from logbus.storage.istorage import IDeletePolicy, IOPool
+from logbus.storage.istorage import IDeletePolicy, IDisk, IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_flusher import LogFlusher
 from logbus.storage.producers.aborted_transactions import truncate_transaction_index
 from logbus.storage.producers.producer_snapshot import snapshot_offsets, snapshot_path
-from logbus.storage.producers.producer_state_loader import load_producer_state
 from logbus.storage.retention import deletable, local_view
 from logbus.storage.segments.segment import Segment, segment_with
 
@@ -89,23 +88,35 @@ def truncate_to(log: Log, offset: int) -> None:
     """
     if offset >= log.log_end_offset:
         return
+    gone = cut(log, offset)
+    log.owner.remove_later(log, clear(log.disk, log.directory, gone, log.log_end_offset))
+
+
+def cut(log: Log, offset: int) -> list[str]:
+    """
+    As :func:`truncate_to`, but the files of whole segments and of producer snapshots stay: call :func:`clear` with the
+    paths that are returned before anything is appended. A crash before that is one before the truncation, or recovery
+    finds that the first of those segments does not follow.
+    """
+    if offset >= log.log_end_offset:
+        return []
     if offset < log.checkpointed_recovery_point:
         raise ValueError(
             f"{log.partition}: truncation to {offset} below the recovery point {log.checkpointed_recovery_point}"
         )
     if offset < log.segments[0].base_offset:
-        truncate_fully(log, offset)
-        return
+        return _cut_all(log, offset)
     flusher = log.flusher
     keep = segment_with(log.segments, offset) + 1
     gone, log.segments = log.segments[keep:], log.segments[:keep]
     active = log.segments[-1]
     if gone:
         active.activate()
-        discard_files(log, gone)
+        _detach(log, gone)
     end = active.truncate(offset)
     truncate_transaction_index(active, log.segments, log.log_end_offset, end)
     _set_end(log, end, flusher)
+    return _paths(gone)
 
 
 async def unshare(segment: Segment) -> None:
@@ -120,21 +131,25 @@ def truncate_fully(log: Log, offset: int) -> None:
     """
     Drop everything and go on at ``offset`` (Kafka: truncateFullyAndStartAt): the leader's log begins behind our end.
     """
+    gone = _cut_all(log, offset)
+    log.owner.remove_later(log, clear(log.disk, log.directory, gone, offset))
+
+
+def _cut_all(log: Log, offset: int) -> list[str]:
     flusher = log.flusher
     gone = log.segments
+    # The new file takes the name of an old one, so the old one is renamed first.
+    same = [old for old in gone if old.base_offset == offset]
+    discard_files(log, same)
     segment = log.new_segment(offset)
-    if any(old.base_offset == offset for old in gone):
-        # The new file takes the name of an old one, so the old one is renamed first.
-        discard_files(log, gone)
-        segment.create()
-    else:
-        segment.create()
-        discard_files(log, gone)
+    segment.create()
+    _detach(log, gone)
     log.segments = (segment,)
     if log.remote is None or offset < log.log_start_offset or offset > log.log_end_offset:
         # Otherwise what is below is in remote storage.
         log.log_start_offset = offset
     _set_end(log, offset, flusher)
+    return _paths([old for old in gone if old not in same])
 
 
 def _set_end(log: Log, end_offset: int, flusher: LogFlusher) -> None:
@@ -148,11 +163,9 @@ def _set_end(log: Log, end_offset: int, flusher: LogFlusher) -> None:
         # Other records may take the offsets of those that are in remote storage.
         log.remote.copied_end = min(log.remote.copied_end, end_offset)
     log.epochs.truncate_end(end_offset)
-    for snapshot in snapshot_offsets(log.disk, log.directory):
-        if snapshot > end_offset:
-            log.disk.unlink(snapshot_path(log.directory, snapshot))
     flusher.truncated()
-    log.producers = load_producer_state(log.disk, log.directory, log.segments, end_offset)
+    # Loaded again when they are needed.
+    log.forget_producers()
 
 
 def discard_files(log: Log, segments: Sequence[Segment], kinds: Sequence[str] = ALL_KINDS) -> None:
@@ -161,14 +174,39 @@ def discard_files(log: Log, segments: Sequence[Segment], kinds: Sequence[str] = 
 
     :param kinds: suffixes of the files that go.
     """
-    paths = []
+    _detach(log, segments)
+    log.owner.remove_later(log, _renamed(log.disk, _paths(segments, kinds)))
+
+
+def clear(disk: IDisk, directory: str, gone: Sequence[str], end_offset: int) -> list[str]:
+    """
+    Rename the files that a truncation gave up, and remove producer snapshots above the log's new end. Takes some
+    milliseconds for a hundred segments: for I/O threads.
+
+    :param gone: what :func:`cut` returned.
+    :return: the paths of what is to be removed later, since readers may have it open.
+    """
+    for snapshot in snapshot_offsets(disk, directory):
+        if snapshot > end_offset:
+            disk.unlink(snapshot_path(directory, snapshot))
+    return _renamed(disk, gone)
+
+
+def _detach(log: Log, segments: Sequence[Segment]) -> None:
     for segment in segments:
         segment.close()
-        for kind in kinds:
-            path = segment.path(kind)
-            if log.disk.exists(path):
-                log.disk.rename(path, path + file_names.DELETED)
-                paths.append(path + file_names.DELETED)
     if log.is_active:
         log.flusher.discarded(segments)
-    log.owner.remove_later(log, paths)
+
+
+def _paths(segments: Sequence[Segment], kinds: Sequence[str] = ALL_KINDS) -> list[str]:
+    return [segment.path(kind) for segment in segments for kind in kinds]
+
+
+def _renamed(disk: IDisk, paths: Sequence[str]) -> list[str]:
+    renamed = []
+    for path in paths:
+        if disk.exists(path):
+            disk.rename(path, path + file_names.DELETED)
+            renamed.append(path + file_names.DELETED)
+    return renamed

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.config.topic_config import TopicConfig
 from logbus.errors import StorageError
 from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
 from logbus.storage.truncation import truncate_to
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken
@@ -40,3 +42,25 @@ class LogTruncatorTests(SynchronousTestCase):
         """The caller gets the disk's error."""
         self.disk.faults = lambda op, path: broken() if op == "sync" else None
         self.failureResultOf(self.manager.truncator.truncate({PARTITION: 3}), StorageError)
+
+    def test_segments_go_in_a_thread(self) -> None:
+        """The files of whole segments are renamed by an I/O thread; the log ends at the offset at once."""
+        disk, manager, log = self.disk, self.manager, self.log
+        log.configure(TopicConfig(segment_bytes=100))
+        for _ in range(20):
+            append_as_leader(log, batch(producer_id=7, producer_epoch=0, base_sequence=log.log_end_offset - 5), 0)
+        self.assertEqual(len(log.segments), 21)
+        disk.held.add(IOPool.BACKGROUND)
+        truncating = manager.truncator.truncate({PARTITION: 8})
+        self.assertEqual((log.log_end_offset, len(log.segments)), (8, 5))
+        self.assertNoResult(truncating)
+        names = [name for name in disk.names("orders-0") if name.endswith(".log")]
+        self.assertEqual(len(names), 21)
+        disk.held.clear()
+        disk.release(IOPool.BACKGROUND)
+        self.successResultOf(truncating)
+        names = [name for name in disk.names("orders-0") if name.endswith(".log")]
+        self.assertEqual(len(names), 5)
+        self.assertEqual([entry.batches[-1].last_sequence for entry in log.producers], [2])
+        append_as_leader(log, batch(), 1)
+        self.assertEqual([offset for offset, _ in read_all(log)], list(range(9)))
