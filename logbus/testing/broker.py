@@ -128,7 +128,7 @@ class Broker(Inspected, Controlled, Logged, Closable):
         """
         HOST:PORT for Kafka clients.
 
-        :raise BrokerFailed: it was never started.
+        :raise BrokerFailed: it was never started, or is closed.
         """
         return self._address("kafka")
 
@@ -288,6 +288,8 @@ class Broker(Inspected, Controlled, Logged, Closable):
             raise BrokerFailed(f"the broker is of process {self._pid}, which forked this one: here, only connect to it")
 
     def _address(self, listener: str) -> str:
+        if self._closed:
+            raise BrokerFailed("the broker is closed, and has no address any more")
         if listener not in self._addresses:
             raise BrokerFailed("the broker has no address before it is started")
         return self._addresses[listener]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from logbus.client import validators as check
@@ -13,11 +13,13 @@ from logbus.testing.inspector import Inspector
 from logbus.testing.reactor_thread import ReactorThread
 
 if TYPE_CHECKING:
-    from logbus.client import ConsumerRecord, GroupDescription
+    from logbus.client import Cluster, ConsumerRecord, GroupDescription
     from logbus.client.consumer.partition_position import Isolation
     from logbus.model import TopicPartition
     from logbus.testing.admin import Admin
     from logbus.testing.record_comparison import Expected
+
+T = TypeVar("T")
 
 WAIT_SECONDS = 30.0
 """A wait takes so long at most, unless it says otherwise."""
@@ -69,7 +71,7 @@ class Inspected(ABC):
         check.text("topic", topic)
         from logbus.testing.topic_reader import read_topic
 
-        return self._inspector().run(lambda cluster: read_topic(cluster, topic, isolation, partition, last), timeout)
+        return self._ask(lambda cluster: read_topic(cluster, topic, isolation, partition, last), timeout)
 
     def read_topics(
         self, last: int, most: int, *, timeout: float = WAIT_SECONDS
@@ -83,7 +85,7 @@ class Inspected(ABC):
         __tracebackhide__ = True
         from logbus.testing.topic_reader import read_topics
 
-        return self._inspector().run(lambda cluster: read_topics(cluster, last, most), timeout)
+        return self._ask(lambda cluster: read_topics(cluster, last, most), timeout)
 
     def wait_readable(
         self,
@@ -103,9 +105,7 @@ class Inspected(ABC):
         check.integer("count", count, 0)
         from logbus.testing.topic_reader import wait_readable
 
-        return self._inspector().run(
-            lambda cluster: wait_readable(cluster, topic, count, isolation, timeout), timeout + GRACE
-        )
+        return self._ask(lambda cluster: wait_readable(cluster, topic, count, isolation, timeout), timeout, GRACE)
 
     def assert_records(
         self,
@@ -154,9 +154,12 @@ class Inspected(ABC):
         :raise WaitTimedOut: it was not.
         """
         __tracebackhide__ = True
+        check.text("group", group)
+        if members is not None:
+            check.integer("members", members, 1)
         from logbus.testing.group_waits import wait_stable
 
-        return self._inspector().run(lambda cluster: wait_stable(cluster, group, members, timeout), timeout + GRACE)
+        return self._ask(lambda cluster: wait_stable(cluster, group, members, timeout), timeout, GRACE)
 
     def wait_no_lag(self, group: str, *topics: str, timeout: float = WAIT_SECONDS) -> dict[TopicPartition, int]:
         """
@@ -166,9 +169,10 @@ class Inspected(ABC):
         :raise WaitTimedOut: it had not.
         """
         __tracebackhide__ = True
+        check.text("group", group)
         from logbus.testing.group_waits import wait_no_lag
 
-        return self._inspector().run(lambda cluster: wait_no_lag(cluster, group, topics, timeout), timeout + GRACE)
+        return self._ask(lambda cluster: wait_no_lag(cluster, group, topics, timeout), timeout, GRACE)
 
     def hang_transaction(
         self,
@@ -194,10 +198,14 @@ class Inspected(ABC):
         seconds = (
             transaction_timeout.total_seconds() if isinstance(transaction_timeout, timedelta) else transaction_timeout
         )
-        self._inspector().run(
-            lambda cluster: hang_transaction(cluster, topic, partition, name, seconds, value), timeout
-        )
+        self._ask(lambda cluster: hang_transaction(cluster, topic, partition, name, seconds, value), timeout)
         return name
+
+    def _ask(self, ask: Callable[[Cluster], Awaitable[T]], timeout: float, grace: float = 0.0) -> T:
+        """The result of what the kit's client does, within so many seconds and a grace."""
+        __tracebackhide__ = True
+        check.seconds("timeout", timeout)
+        return self._inspector().run(ask, timeout + grace)
 
     def _inspector(self) -> Inspector:
         if self._inspecting is not None and not self._inspecting.usable:

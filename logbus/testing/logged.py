@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from logbus.client import validators as check
 from logbus.testing.broker_process import SHOWN_LINES
 from logbus.testing.waiting import WaitTimedOut, wait_until
 
@@ -60,6 +61,8 @@ class Logged:
         :raise WaitTimedOut: there was none; the message has the last lines.
         """
         __tracebackhide__ = True
+        check.text("words", words)
+        check.seconds("timeout", timeout)
         try:
             return wait_until(
                 lambda: next((line for line in self.log_lines(since) if words in line), None),

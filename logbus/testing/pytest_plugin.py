@@ -38,7 +38,6 @@ SERVERS = (
 )
 """The fixtures that are a broker or a cluster."""
 
-TOPIC_MARKER = "logbus_topic"
 LONGEST_NAME = 249
 
 WITNESSES: pytest.StashKey[dict[str, Witness]] = pytest.StashKey()
@@ -75,7 +74,7 @@ class InterruptedRun:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Refuse a marker that has no effect."""
-    if item.get_closest_marker("logbus") is not None:
+    if item.get_closest_marker("logbus") is not None or item.get_closest_marker("logbus_topic") is not None:
         from logbus.testing.pytest_settings import check_effect
 
         with _plainly():
@@ -162,7 +161,7 @@ def logbus_zookeeper_cluster(request: pytest.FixtureRequest, logbus_config: Mapp
     with _plainly():
         from logbus.testing.cluster import Cluster
 
-        marked = _marked(request, logbus_config, "a cluster")
+        marked = _marked(request, logbus_config, "a cluster with ZooKeeper")
         with Cluster(config=marked.config, **marked.options) as cluster, _witnessed(request, cluster):
             yield cluster
 
@@ -187,7 +186,7 @@ def logbus_admin(logbus_server: Broker | LocalCluster | Cluster) -> Admin:
 @pytest.fixture
 def logbus_topic(request: pytest.FixtureRequest, logbus_admin: Admin) -> str:
     """A new topic; its name is that of the test with a random ending.  The marker ``logbus_topic`` has its settings."""
-    marker = request.node.get_closest_marker(TOPIC_MARKER)
+    marker = request.node.get_closest_marker("logbus_topic")
     ending = f"-{uuid4().hex[:8]}"
     name = re.sub(r"[^a-zA-Z0-9_-]+", "-", request.node.name).strip("-")[: LONGEST_NAME - len(ending)] + ending
     with _plainly():
@@ -227,13 +226,13 @@ def _cluster(request: pytest.FixtureRequest, config: Mapping[str, Setting]) -> I
 
 def _marked(request: pytest.FixtureRequest, config: Mapping[str, Setting], what: str) -> Marked:
     """What the settings and the markers say together."""
-    from logbus.testing.pytest_settings import BROKER_OPTIONS, CLUSTER_OPTIONS, BadMarker, Marked, check_keys, marked
+    from logbus.testing.pytest_settings import OPTIONS, BadMarker, Marked, check_keys, marked
 
     try:
         common = check_keys(config)
     except TypeError as e:
         raise BadMarker(f"the fixture logbus_config: {e}") from None
-    found = marked(request.node, BROKER_OPTIONS if what == "a broker" else CLUSTER_OPTIONS, what)
+    found = marked(request.node, OPTIONS[what], what)
     return Marked({**common, **found.config}, found.options)
 
 

@@ -8,6 +8,7 @@ The keyword arguments of :class:`~logbus.testing.broker.Broker` and the clusters
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -17,9 +18,16 @@ from logbus.errors import LogbusError
 from logbus.testing.settings import Setting, as_texts
 
 MARKER = "logbus"
+TOPIC_MARKER = "logbus_topic"
+FIXTURES = "logbus_"
+"""What the names of all fixtures begin with."""
 
-BROKER_OPTIONS = ("users", "in_process", "timeout")
-CLUSTER_OPTIONS = ("brokers", "racks", "timeout")
+OPTIONS = {
+    "a broker": ("users", "in_process", "timeout"),
+    "a cluster": ("brokers", "racks", "timeout"),
+    "a cluster with ZooKeeper": ("brokers", "racks", "zookeepers", "timeout"),
+}
+"""The keyword arguments that markers may have of each."""
 
 CHOSEN_BY_TEST = ("logbus_broker", "logbus_cluster", "logbus_zookeeper_cluster")
 """The fixtures that have a test's own marker."""
@@ -71,11 +79,17 @@ class BadMarker(LogbusError):
 
 def check_effect(item: pytest.Item) -> None:
     """
-    Refuse a test's own marker where the test only has brokers that others share.
+    Refuse a test's own markers where the test has no broker or topic, or only brokers that others share.
 
     :raise BadMarker: it has no effect.
     """
     names: tuple[str, ...] = tuple(getattr(item, "fixturenames", ()))
+    own = {marker.name for marker in item.own_markers}
+    if not _may_ask_for_more(item, names):
+        if TOPIC_MARKER in own and "logbus_topic" not in names:
+            raise BadMarker("@pytest.mark.logbus_topic has no effect on a test without the fixture logbus_topic")
+        if MARKER in own and not any(name.startswith(FIXTURES) for name in names):
+            raise BadMarker("@pytest.mark.logbus has no effect on a test without a fixture such as logbus_broker")
     shared = [name for name in names if name in SHARED]
     if not shared or any(name in CHOSEN_BY_TEST for name in names):
         return
@@ -85,6 +99,20 @@ def check_effect(item: pytest.Item) -> None:
                 f"@pytest.mark.logbus has no effect on {shared[0]}, which other tests share; "
                 "mark the module (pytestmark = pytest.mark.logbus(...)), or use logbus_broker"
             )
+
+
+def _may_ask_for_more(item: pytest.Item, names: tuple[str, ...]) -> bool:
+    """Whether the test, or a fixture of its project, has a request, by which it gets fixtures that it does not name."""
+    if isinstance(item, pytest.Function) and "request" in signature(item.function).parameters:
+        return True
+    found = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+    functions = [found[name][-1].func for name in names if name in found and not name.startswith(FIXTURES)]
+    return any("request" in signature(each).parameters and "-packages" not in _file_of(each) for each in functions)
+
+
+def _file_of(function: Any) -> str:
+    """The file of a function."""
+    return str(getattr(getattr(function, "__code__", None), "co_filename", ""))
 
 
 def check_keys(config: Mapping[str, Setting]) -> dict[str, str]:
@@ -104,7 +132,7 @@ def check_keys(config: Mapping[str, Setting]) -> dict[str, str]:
 def _add(args: tuple[Any, ...], kwargs: Mapping[str, Any], found: Marked) -> None:
     if len(args) > 1 or not all(isinstance(each, Mapping) for each in args):
         raise TypeError(f"{args!r}: expected one dict such as {{'num.partitions': 3}}, and keyword arguments")
-    options = {name: value for name, value in kwargs.items() if name in {*BROKER_OPTIONS, *CLUSTER_OPTIONS}}
+    options = {name: value for name, value in kwargs.items() if any(name in each for each in OPTIONS.values())}
     settings = {name: value for name, value in kwargs.items() if name not in options}
     both = as_texts(settings).keys() & as_texts(args[0] if args else {}).keys()
     if both:

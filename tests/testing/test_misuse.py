@@ -45,6 +45,7 @@ def test_before_the_start_and_after_the_end() -> None:
     broker.close()
     refused(broker.start, "the broker is closed, and gave up its ports and data; make another one")
     refused(broker.admin.topics, "the broker is closed")
+    refused(lambda: broker.bootstrap, "the broker is closed, and has no address any more")
     cluster = LocalCluster(1)
     refused(lambda: cluster.read("t"), "the cluster does not run here; start it first")
     with cluster:
@@ -226,6 +227,11 @@ def test_wrong_questions(broker: Broker) -> None:
         (lambda: broker.wait_readable("t", -3), "count is -3"),
         (lambda: broker.fence_producer(3), "transactional_id is 3"),  # type: ignore[arg-type]
         (lambda: broker.force_rebalance(""), "group_id is ''"),
+        (lambda: broker.read("t", timeout="5"), "timeout is '5'; it is a number of seconds"),  # type: ignore[arg-type]
+        (lambda: broker.wait_stable(None), "group is None"),  # type: ignore[arg-type]
+        (lambda: broker.wait_stable("g", members=0), "members is 0"),
+        (lambda: broker.wait_no_lag(3), "group is 3"),  # type: ignore[arg-type]
+        (lambda: broker.wait_logged(3), "words is 3"),  # type: ignore[arg-type]
     ):
         with pytest.raises(ValueError, match=words):
             call()

@@ -167,10 +167,29 @@ def test_misuse(pytester: pytest.Pytester) -> None:
 
         @pytest.mark.logbus_topic(3)
         def test_topic_argument(logbus_topic): pass
+
+        @pytest.mark.logbus(num_partitions=3)
+        def test_no_broker(tmp_path): pass
+
+        @pytest.mark.logbus_topic(partitions=3)
+        def test_no_topic(logbus_broker): pass
+
+        @pytest.mark.logbus(zookeepers=2)
+        def test_even(logbus_zookeeper_cluster): pass
+
+        @pytest.mark.logbus(num_partitions=3)
+        class TestClass:
+            def test_no_broker_either(self): pass
+
+        @pytest.fixture
+        def anything(request): pass
+
+        @pytest.mark.logbus(num_partitions=3)
+        def test_fixture_that_may_ask(anything): pass
         """
     )
     result = pytester.runpytest_inprocess("-p", "no:twisted", "-p", "no:cacheprovider", "-rN")
-    result.assert_outcomes(errors=9)
+    result.assert_outcomes(errors=12, passed=2)
     lines = result.stdout.lines
     said = {line.split()[-2]: lines[at + 1 : at + 3] for at, line in enumerate(lines) if "ERROR at setup of" in line}
     for name, words in {
@@ -183,6 +202,9 @@ def test_misuse(pytester: pytest.Pytester) -> None:
         "test_no_effect": "@pytest.mark.logbus has no effect on logbus_module_broker, which other tests share; mark",
         "test_topic": "clean.policy is not a topic configuration key; did you mean cleanup.policy",
         "test_topic_argument": "@pytest.mark.logbus_topic: (3,): expected keyword arguments such as partitions=3",
+        "test_no_broker": "@pytest.mark.logbus has no effect on a test without a fixture such as logbus_broker",
+        "test_no_topic": "@pytest.mark.logbus_topic has no effect on a test without the fixture logbus_topic",
+        "test_even": "zookeepers is 2; it is an odd number from 1 to 9",
     }.items():
         assert words in said[name][0], said[name]
         assert said[name][1].startswith("__") or said[name][1].startswith("=="), said[name]
