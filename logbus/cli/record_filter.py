@@ -85,10 +85,9 @@ def _condition(text: str) -> RecordFilter:
     field, sign, wanted = found["field"].strip(), found["operator"], found["text"]
     if wanted[:1] in ("=", "<", ">") and sign in _COMPARISONS:
         right = f"{field}={wanted[1:]}" if f"{sign}{wanted[0]}" == "==" else f"such as {field}>=7"
-        raise ValueError(
-            f"{text!r}: there is no operator {sign}{wanted[0]}, but = != ~ !~ < <= > >=; {right}, or "
-            f"{field}~^{wanted[0]} for text that begins so"
-        )
+        if field not in _NUMBERS:
+            right += f", or {field}~^{wanted[0]} for text that begins so"
+        raise ValueError(f"{text!r}: there is no operator {sign}{wanted[0]}, but = != ~ !~ < <= > >=; {right}")
     name, _, member = field.partition(".")
     if field in _NUMBERS:
         return _number_condition(field, sign, wanted)

@@ -168,9 +168,14 @@ def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: f
     """
     from logbus.cli.groups.group_offsets import offsets_to_save
     from logbus.cli.groups.offset_file import write_offsets
-    from logbus.cli.runner import with_cluster
+    from logbus.cli.runner import CommandFailed, with_cluster
 
-    saved, cluster_id = with_cluster(bootstrap, timeout, lambda cluster: offsets_to_save(cluster, names, timeout))
+    try:
+        saved, cluster_id = with_cluster(bootstrap, timeout, lambda cluster: offsets_to_save(cluster, names, timeout))
+    except CommandFailed as e:
+        if not any(each.endswith(".json") for each in names):
+            raise
+        raise CommandFailed(f"{e}; the file is named first, and then the groups") from None
     text = write_offsets(saved, cluster_id, int(time.time() * 1000))
     if file == "-":
         sys.stdout.write(text)
