@@ -207,6 +207,14 @@ REMOTE_STORAGE_AWAY = ConditionKind(
     "the store",
     is_logged=False,
 )
+MIRROR_STOPPED = ConditionKind(
+    "mirror-stopped",
+    _WARNING,
+    "The mirror that this cluster runs does not copy something, or nothing at all: copies are behind.",
+    "The message has the reason, and what would be right; the mirror tries again by itself.",
+    "a topic or partition of the source, or the mirror",
+    is_logged=False,
+)
 CERTIFICATE_ENDS = ConditionKind(
     "certificate-ends",
     _WARNING,
@@ -284,6 +292,7 @@ KINDS = (
     PARTITIONS_UNDER_MIN_ISR,
     METADATA_STORE_AWAY,
     REMOTE_STORAGE_AWAY,
+    MIRROR_STOPPED,
     CERTIFICATE_ENDS,
     CLOCK_JUMPED,
     REACTOR_LATE,

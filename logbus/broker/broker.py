@@ -46,6 +46,7 @@ from logbus.broker.condition_sources import (
     FloodSource,
     LatenessSource,
     LogSources,
+    MirrorSource,
     PartitionSources,
     RefusalSource,
     RemoteStorageSource,
@@ -190,6 +191,11 @@ class Broker(OrderedService):
             self.security,
             self._socket_server.pause,
         )
+        self.mirror = BrokerMirror(
+            env,
+            lambda: self.control.controller.active is not None,
+            lambda: [f"{at.host}:{at.port}" for at in self.endpoints.values() if at.protocol == "kafka"],
+        )
         self.monitor = ConditionMonitor(
             reactor,
             wall_clock,
@@ -198,6 +204,7 @@ class Broker(OrderedService):
                 PartitionSources(self.broker_id, self.member.metadata, self.replication.replicas),
                 StoreSource(self.member.store, bool(config.get(keys.ZOOKEEPER_CONNECT))),
                 RemoteStorageSource(self.remote_logs.trouble),
+                MirrorSource(self.mirror.running),
                 CertificateSource(self.security, wall_clock),
                 ClockSource(reactor.seconds, wall_clock),
                 LatenessSource(reactor.seconds, self.ticks.take_longest),
@@ -206,11 +213,6 @@ class Broker(OrderedService):
             ),
         )
         self.monitor.register_metrics(env.registry)
-        self.mirror = BrokerMirror(
-            env,
-            lambda: self.control.controller.active is not None,
-            lambda: [f"{at.host}:{at.port}" for at in self.endpoints.values() if at.protocol == "kafka"],
-        )
         self._admin_server = AdminServer(
             env,
             self.readiness,

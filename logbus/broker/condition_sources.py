@@ -4,8 +4,9 @@ What is wrong with a broker now, by kind of condition. A source yields findings,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
@@ -21,6 +22,9 @@ from logbus.net.arrivals import Arrivals
 from logbus.net.metrics import NetMetrics
 from logbus.storage.disk_space import SpaceLevel
 from logbus.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from logbus.mirror.running_mirror import RunningMirror
 
 Source = Callable[[], Iterator[Finding | None]]
 
@@ -155,6 +159,25 @@ class RemoteStorageSource:
 
 
 @frozen
+class MirrorSource:
+    """
+    What the mirrors that this broker runs do not copy.
+
+    :ivar mirrors: returns these.
+    """
+
+    mirrors: Callable[[], Sequence[RunningMirror]]
+
+    def stopped(self) -> Iterator[Finding | None]:
+        for each in self.mirrors():
+            status = each.status
+            if status.has_failed and status.last_error is not None:
+                yield Finding(status.flow, status.last_error.message)
+            for subject, reason in sorted(status.problems.items()):
+                yield Finding(f"{status.flow}: {subject}", reason)
+
+
+@frozen
 class CertificateSource:
     """
     Certificates of listeners that end soon.
@@ -276,6 +299,7 @@ def sources_of(
     partitions: PartitionSources,
     store: StoreSource,
     remote: RemoteStorageSource,
+    mirrors: MirrorSource,
     certificates: CertificateSource,
     clock: ClockSource,
     lateness: LatenessSource,
@@ -293,6 +317,7 @@ def sources_of(
         kinds.PARTITIONS_UNDER_MIN_ISR: partitions.under_min_isr,
         kinds.METADATA_STORE_AWAY: store.away,
         kinds.REMOTE_STORAGE_AWAY: remote.away,
+        kinds.MIRROR_STOPPED: mirrors.stopped,
         kinds.CERTIFICATE_ENDS: certificates.ending,
         kinds.CLOCK_JUMPED: clock.jumped,
         kinds.REACTOR_LATE: lateness.late,

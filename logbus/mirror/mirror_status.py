@@ -113,6 +113,11 @@ class MirrorStatus:
     last_error: MirrorError | None = None
 
     @property
+    def has_failed(self) -> bool:
+        """Whether it has ended with an error."""
+        return self.state is MirrorState.FAILED
+
+    @property
     def lag(self) -> int:
         """Offsets that are not copied yet, of the partitions whose end is known."""
         return sum(max(0, end - self.positions.get(each, end)) for each, end in self.ends.items())

@@ -18,6 +18,7 @@ from logbus.broker.condition_sources import (
     ClockSource,
     FloodSource,
     LatenessSource,
+    MirrorSource,
     PartitionSources,
     RefusalSource,
     StoreSource,
@@ -25,6 +26,9 @@ from logbus.broker.condition_sources import (
 from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage
 from logbus.conditions import Finding
 from logbus.metastore.operations import SessionState
+from logbus.mirror.mirror_options import MirrorOptions
+from logbus.mirror.mirror_status import MirrorStatus
+from logbus.mirror.running_mirror import RunningMirror
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.net.arrivals import SPAN_SECONDS, Arrivals
 from logbus.net.metrics import NetMetrics
@@ -188,3 +192,20 @@ class OtherTests(SynchronousTestCase):
                 ("c", "the certificate of CN=own ended on 2026-04-30 12:00 UTC"),
             ],
         )
+
+
+class MirrorTests(SynchronousTestCase):
+    def test_stopped(self) -> None:
+        """What a mirror does not copy is told with its reason, and so is why it has ended."""
+        options = MirrorOptions(source="paris", target="rome")
+        status = MirrorStatus(options.flow)
+        mirrors: list[RunningMirror] = []
+        source = MirrorSource(lambda: mirrors)
+        self.assertEqual(told(source.stopped), [])
+        mirrors.append(RunningMirror(("paris:9092",), options, status, 0.0))
+        self.assertEqual(told(source.stopped), [])
+        status.problem("orders-0", "orders-0: it cannot be read")
+        self.assertEqual(told(source.stopped), [("paris-to-rome: orders-0", "orders-0: it cannot be read")])
+        status.solved("orders-0")
+        status.fail("nobody is there")
+        self.assertEqual(told(source.stopped), [("paris-to-rome", "nobody is there")])
