@@ -2,7 +2,7 @@
 Measures compaction: processor time, its share of the reactor, and how much it delays other work.
 
     python benchmarks/compaction.py [--directory DIR] [--megabytes 100] [--value 100] [--keys 100000] [--codec none]
-        [--batch 500] [--threads 1] [--logs 1]
+        [--each-key] [--batch 500] [--threads 1] [--logs 1]
 
 A log of that size is written, synced and cleaned twice: the second time a tenth of it is new.
 """
@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from typing import cast
 
 from twisted.internet import reactor
@@ -57,7 +58,18 @@ class Lateness:
         return sorted(self.seen)[int(share * (len(self.seen) - 1))] * 1000
 
 
-def fill(log: Log, megabytes: float, options: argparse.Namespace, rng: random.Random) -> int:
+def keys(options: argparse.Namespace, rng: random.Random) -> Iterator[int]:
+    """The numbers of the keys, without end: at random, or each once before any comes again."""
+    if not options.each_key:
+        while True:
+            yield rng.randrange(options.keys)
+    numbers = list(range(options.keys))
+    while True:
+        rng.shuffle(numbers)
+        yield from numbers
+
+
+def fill(log: Log, megabytes: float, options: argparse.Namespace, numbers: Iterator[int]) -> int:
     """Write so many megabytes; how many records it was."""
     target, written = log.size + megabytes * 1_000_000, 0
     value, codec = (
@@ -66,7 +78,7 @@ def fill(log: Log, megabytes: float, options: argparse.Namespace, rng: random.Ra
     )
     while log.size < target:
         now_ms = int(time.time() * 1000)
-        records = [Record(0, now_ms, b"key-%010d" % rng.randrange(options.keys), value) for _ in range(options.batch)]
+        records = [Record(0, now_ms, b"key-%010d" % next(numbers), value) for _ in range(options.batch)]
         append_as_leader(log, encode_batch(records, codec=codec), 0)
         written += options.batch
     return written
@@ -92,7 +104,8 @@ async def clean(manager: LogManager, logs: list[Log], records: int) -> None:
     print(
         f"{records} records in {size / 1e6:.0f} MB: {wall:.1f} s, {cpu:.2f} s of processor ({100 * cpu / wall:.0f} %), "
         f"{mine:.2f} s of them the reactor's, "
-        f"{cpu / size * 1e9:.0f} s a GB, {records / cpu:.0f} records/s of processor;\n"
+        f"{cpu / size * 1e9:.1f} s a GB ({size / cpu / 1e6:.0f} MB/s a core), {records / cpu:.0f} records/s of "
+        "processor;\n"
         f"    {removed} removed, {read / 1e6:.0f} MB read, {written / 1e6:.0f} MB written; the reactor's timers come "
         f"late by {late.at(0.5):.1f} ms (median), {late.at(0.99):.1f} ms (99 %), {late.at(1):.1f} ms (most)",
         flush=True,
@@ -114,11 +127,11 @@ async def run(directory: str, options: argparse.Namespace) -> None:
         cleanup_policy=frozenset({"compact"}), segment_bytes=64 * 1024 * 1024, min_cleanable_dirty_ratio=0.01
     )
     logs = [await manager.create(TopicPartition("compacted", n), None, config) for n in range(options.logs)]
-    rng = random.Random(1)
-    written = sum(fill(log, options.megabytes, options, rng) for log in logs)
+    numbers = keys(options, random.Random(1))
+    written = sum(fill(log, options.megabytes, options, numbers) for log in logs)
     await clean(manager, logs, written)
     kept = written - manager.cleaner.removed_records
-    written = sum(fill(log, options.megabytes / 10, options, rng) for log in logs)
+    written = sum(fill(log, options.megabytes / 10, options, numbers) for log in logs)
     await clean(manager, logs, kept + written)
     await manager.close()
 
@@ -129,6 +142,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=100)
     parser.add_argument("--value", type=int, default=100, help="bytes of a value")
     parser.add_argument("--keys", type=int, default=100_000, help="different ones")
+    parser.add_argument("--each-key", action="store_true", help="write each once before any comes again")
     parser.add_argument("--codec", default="none")
     parser.add_argument("--buffer", type=int, default=128, help="megabytes for keys")
     parser.add_argument("--threads", type=int, default=1, help="log.cleaner.threads")
