@@ -186,6 +186,7 @@ CASES = {
     "LogbusGroupRecordsDamaged": counts("logbus_group_records_damaged_total"),
     "LogbusTransactionHangs": steps("logbus_late_transaction_partitions", 5),
     "LogbusTransactionMarkersWaiting": steps("logbus_transaction_markers_waiting", 10),
+    "LogbusMirrorStopped": steps("logbus_conditions", 10, ',condition="mirror-stopped"'),
     "LogbusCertificateEnds": steps("logbus_conditions", 0, ',condition="certificate-ends"'),
     "LogbusClockJumped": steps("logbus_conditions", 0, ',condition="clock-jumped"'),
     "LogbusProduceSlow": Case(
