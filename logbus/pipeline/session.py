@@ -110,6 +110,9 @@ def session(
     if master is None and "spark.master" not in given and "PYSPARK_GATEWAY_PORT" not in os.environ:
         master = "local[*]"
     defaults = {"spark.sql.session.timeZone": "UTC"}
+    if not _runs_already():
+        # By default Spark collects 10,000 rows for Python: at 1 KB more than caches hold, so that writing takes longer.
+        defaults["spark.sql.execution.arrow.maxRecordsPerBatch"] = "2000"
     if master is not None and master.startswith("local["):
         # Spark's default of 200 is for clusters: on one machine most of the time would go to empty tasks.
         defaults["spark.sql.shuffle.partitions"] = "8"

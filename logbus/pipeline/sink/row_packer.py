@@ -20,6 +20,8 @@ from logbus.records.column_batch import ColumnBatch
 
 _GATHERED = 32 << 20
 """The most bytes of rows that are held back."""
+_ENOUGH, _SOON = 1 << 20, 0.02
+"""Fewer bytes of rows wait for so many seconds: with many partitions they would make small batches."""
 _WIDE = {pa.large_binary(): pa.binary(), pa.large_string(): pa.string()}
 
 
@@ -27,7 +29,8 @@ def coalesced(batches: Iterable[Any], seconds: float, clock: Callable[[], float]
     """
     Combine Arrow batches into fewer and larger ones, without empty ones.
 
-    :param seconds: for which the first rows may wait for others (``linger.ms``).
+    :param seconds: for which the first rows may wait for others (``linger.ms``); few rows wait for those that come soon
+        in any case.
     """
     held: list[Any] = []
     size, begun = 0, 0.0
@@ -38,7 +41,7 @@ def coalesced(batches: Iterable[Any], seconds: float, clock: Callable[[], float]
             begun = clock()
         held.append(batch)
         size += batch.nbytes
-        if clock() - begun >= seconds or size >= _GATHERED:
+        if size >= _GATHERED or clock() - begun >= (seconds if size >= _ENOUGH else max(seconds, _SOON)):
             yield pa.concat_batches(held) if len(held) > 1 else held[0]
             held, size = [], 0
     if held:

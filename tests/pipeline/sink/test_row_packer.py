@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import count, pairwise
 from random import Random
 from typing import Any
 
@@ -173,9 +173,13 @@ class PackerTests(SynchronousTestCase):
 
 class GatheredTests(SynchronousTestCase):
     def test_without_waiting(self) -> None:
-        """Each batch goes as it comes; empty ones do not."""
-        batches = [a_batch([{"value": b"x"}] * count, iter(["value"])) for count in (2, 0, 3)]
-        self.assertEqual([each.num_rows for each in coalesced(batches, 0.0)], [2, 3])
+        """Each batch goes as it comes, unless the next comes soon and there is little; empty ones do not."""
+        batches = [a_batch([{"value": b"x"}] * rows, iter(["value"])) for rows in (2, 0, 3)]
+        for step, wanted in ((1.0, [2, 3]), (0.001, [5])):
+            times = count(0.0, step)
+            self.assertEqual([each.num_rows for each in coalesced(batches, 0.0, lambda: next(times))], wanted)  # noqa: B023
+        batches = [a_batch([{"value": bytes(1 << 20)}], iter(["value"]))] * 3
+        self.assertEqual([each.num_rows for each in coalesced(batches, 0.0, lambda: 0.0)], [1, 1, 1])
 
     def test_with_waiting(self) -> None:
         """For as long as was said."""
