@@ -207,7 +207,7 @@ class CopySession:
             while True:
                 if fetched is not None:
                     skipped += self._copy(fetched, sent)
-                    passed[fetched.partition] = fetched.next_offset
+                    passed[fetched.partition] = self._skipped.capped(fetched.partition, fetched.next_offset)
                     if fetched.epoch >= 0:
                         self.reader.epochs[fetched.partition] = fetched.epoch
                     size += fetched.size
@@ -226,6 +226,8 @@ class CopySession:
             await self._write_skipped(skipped)
         self._committed(ranges, passed)
         self._note_skipped(skipped)
+        for partition, reason in self._skipped.reached(passed):
+            self.reader.halt(partition, reason)
         self.status.size += size
         counts = {partition: sum(each.count for each in theirs) for partition, theirs in ranges.items()}
         self.status.rates.add(clock.seconds(), counts, size)
@@ -299,11 +301,14 @@ class CopySession:
         why = f"a record of {size} bytes, of which {copy} at the target {self.options.target} takes " + (
             "fewer" if limit is None else f"{limit}"
         )
-        self.reader.halt(
-            partition,
+        reason = (
             f"{partition} offset {offset}: {why}; raise {setting} of {copy} to {size}, or have such records left out "
-            "by --on-too-large skip; the others go on",
+            "by --on-too-large skip; the others go on"
         )
+        if not self.reader.has_reached(partition, offset):
+            self._skipped.stop_before(partition, offset, reason)
+            raise _TooLarge(reason)
+        self.reader.halt(partition, reason)
         raise CopyFailed(str(error)) from error
 
     def _refusal(self, sent: _Sent, error: ApiError) -> str:

@@ -83,17 +83,21 @@ class Sieve:
     :ivar limit: the most bytes of a batch that the copy takes, as far as it is known.
     :ivar known: offsets of records that were left out already.
     :ivar refused: offsets of records that the target has refused, with their sizes.
-    :ivar found: offsets and sizes of records that were taken out now.
+    :ivar end: where to stop: what comes from there on is taken out; None: nowhere.
+    :ivar found: offsets and sizes of records that were taken out now, since they are too large.
     """
 
     limit: int | None
     known: frozenset[int]
     refused: Mapping[int, int]
+    end: int | None = None
     found: dict[int, int] = field(factory=dict, init=False)
 
     def passes(self, header: BatchHeader) -> bool:
         """Whether no record of a batch has to be looked at."""
         if self.limit is not None and header.size > self.limit:
+            return False
+        if self.end is not None and header.last_offset >= self.end:
             return False
         first, last = header.base_offset, header.last_offset
         return not any(first <= each <= last for offsets in (self.known, self.refused) for each in offsets)
@@ -101,7 +105,7 @@ class Sieve:
     def keeps(self, record: Record, codec: Codec) -> bool:
         """Whether a record is copied, as one of a batch with this codec."""
         offset, timestamp, key, value, headers = record
-        if offset in self.known:
+        if offset in self.known or (self.end is not None and offset >= self.end):
             return False
         if offset in self.refused:
             self.found[offset] = self.refused[offset]
@@ -123,6 +127,7 @@ class SkippedRecords:
     _known: dict[TopicPartition, dict[int, TopicIds]] = field(factory=dict, init=False)
     _refused: dict[TopicPartition, dict[int, int]] = field(factory=dict, init=False)
     _limits: dict[TopicPartition, int | None] = field(factory=dict, init=False)
+    _ends: dict[TopicPartition, tuple[int, str]] = field(factory=dict, init=False)
 
     def add(self, skipped: SkippedRecord) -> None:
         """Note a record that was left out, of which the target knows."""
@@ -133,6 +138,24 @@ class SkippedRecords:
         """Note a record that the target has refused; from now on those of its partition are looked at."""
         self._refused.setdefault(partition, {})[offset] = size
         self._limits[partition] = limit
+
+    def stop_before(self, partition: TopicPartition, offset: int, reason: str) -> None:
+        """Have what is before a record copied, and then the partition stopped."""
+        self._ends[partition] = offset, reason
+
+    def capped(self, partition: TopicPartition, offset: int) -> int:
+        """An offset, or where its partition is to be stopped if that is before it."""
+        return min(offset, self._ends[partition][0]) if partition in self._ends else offset
+
+    def reached(self, passed: Mapping[TopicPartition, int]) -> Iterator[tuple[TopicPartition, str]]:
+        """
+        The partitions that are to be stopped now, each once, and why.
+
+        :param passed: the next offsets of those of which something was copied.
+        """
+        for partition, offset in passed.items():
+            if partition in self._ends and offset >= self._ends[partition][0]:
+                yield partition, self._ends.pop(partition)[1]
 
     def limit(self, partition: TopicPartition) -> int | None:
         """The most bytes that a copy takes; None: not known."""
@@ -145,9 +168,10 @@ class SkippedRecords:
     def sieve(self, partition: TopicPartition, ids: TopicIds) -> Sieve | None:
         """What takes these records out of batches; None: there is nothing to take out."""
         known, refused = self.offsets(partition, ids), self._refused.get(partition, {})
-        if not known and partition not in self._limits:
+        if not known and partition not in self._limits and partition not in self._ends:
             return None
-        return Sieve(self._limits.get(partition), known, refused)
+        end, _ = self._ends.get(partition, (None, ""))
+        return Sieve(self._limits.get(partition), known, refused, end)
 
 
 def left_out_lines(skipped: Iterable[SkippedRecord], copies: Mapping[str, str]) -> Iterator[str]:

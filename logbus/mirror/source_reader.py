@@ -349,6 +349,10 @@ class SourceReader:
         self._reached[partition] = self.status.positions[partition] = place
         self._fetcher.add({partition: place})
 
+    def has_reached(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether everything before an offset is copied."""
+        return self._reached.get(partition, 0) >= offset
+
     def halt(self, partition: TopicPartition, reason: str) -> None:
         """Copy nothing of a partition until topics are looked up again."""
         self.halted[partition] = reason

@@ -341,6 +341,9 @@ class TopicTests(MirrorCase):
             "max.message.bytes of a.orders to 20074, or have such records left out by --on-too-large skip"
         )
         self.assertEqual(self.lines(mirror, line), 1, mirror.lines)
+        # What is before it is copied.
+        self.assertEqual(self.values("b", "a.orders", 0), [b"first"])
+        self.assertEqual(mirror.mirror.status.positions[TopicPartition("orders", 0)], 1)
         self.result(AdminClient(self.clients["b"]).alter_configs({copy: {"max.message.bytes": "100000"}}))
         self.settle(12)
         self.assertEqual(self.values("b", "a.orders", 0), [b"first", b"x" * 20_000])
