@@ -81,14 +81,14 @@ class Sieve:
     Takes records out of the batches of a partition.
 
     :ivar limit: the most bytes of a batch that the copy takes, as far as it is known.
-    :ivar known: offsets of records that were left out already.
+    :ivar known: offsets of records that were left out already, with what the copy took then.
     :ivar refused: offsets of records that the target has refused, with their sizes.
     :ivar end: where to stop: what comes from there on is taken out; None: nowhere.
     :ivar found: offsets and sizes of records that were taken out now, since they are too large.
     """
 
     limit: int | None
-    known: frozenset[int]
+    known: Mapping[int, int | None]
     refused: Mapping[int, int]
     end: int | None = None
     found: dict[int, int] = field(factory=dict, init=False)
@@ -104,34 +104,44 @@ class Sieve:
 
     def keeps(self, record: Record, codec: Codec) -> bool:
         """Whether a record is copied, as one of a batch with this codec."""
-        offset, timestamp, key, value, headers = record
-        if offset in self.known or (self.end is not None and offset >= self.end):
+        offset = record.offset
+        if self.end is not None and offset >= self.end:
+            return False
+        # Without topic ids, as brokers before 2.8 have none, it may be another record.
+        if offset in self.known and _excess(record, codec, self.known[offset]) is not None:
             return False
         if offset in self.refused:
             self.found[offset] = self.refused[offset]
             return False
-        if self.limit is None or HEADER_SIZE + max_record_size(key, value, headers) <= self.limit:
+        if self.limit is None or (size := _excess(record, codec, self.limit)) is None:
             return True
-        builder = BatchBuilder(codec)
-        builder.append(timestamp, key, value, headers)
-        size = len(builder.build())
-        if size > self.limit:
-            self.found[offset] = size
-        return size <= self.limit
+        self.found[offset] = size
+        return False
+
+
+def _excess(record: Record, codec: Codec, limit: int | None) -> int | None:
+    """The size of a batch with only this record, if that is larger than a limit or there is none; else None."""
+    _, timestamp, key, value, headers = record
+    if limit is not None and HEADER_SIZE + max_record_size(key, value, headers) <= limit:
+        return None
+    builder = BatchBuilder(codec)
+    builder.append(timestamp, key, value, headers)
+    size = len(builder.build())
+    return None if limit is not None and size <= limit else size
 
 
 @define(eq=False)
 class SkippedRecords:
     """What is left out of the partitions of a source."""
 
-    _known: dict[TopicPartition, dict[int, TopicIds]] = field(factory=dict, init=False)
+    _known: dict[TopicPartition, dict[int, SkippedRecord]] = field(factory=dict, init=False)
     _refused: dict[TopicPartition, dict[int, int]] = field(factory=dict, init=False)
     _limits: dict[TopicPartition, int | None] = field(factory=dict, init=False)
     _ends: dict[TopicPartition, tuple[int, str]] = field(factory=dict, init=False)
 
     def add(self, skipped: SkippedRecord) -> None:
         """Note a record that was left out, of which the target knows."""
-        self._known.setdefault(skipped.partition, {})[skipped.offset] = skipped.ids
+        self._known.setdefault(skipped.partition, {})[skipped.offset] = skipped
         self._refused.get(skipped.partition, {}).pop(skipped.offset, None)
 
     def refuse(self, partition: TopicPartition, offset: int, size: int, limit: int | None) -> None:
@@ -163,15 +173,19 @@ class SkippedRecords:
 
     def offsets(self, partition: TopicPartition, ids: TopicIds) -> frozenset[int]:
         """The records that were left out already, of these topics."""
-        return frozenset(offset for offset, known in self._known.get(partition, {}).items() if known == ids)
+        return frozenset(self._left_out(partition, ids))
 
     def sieve(self, partition: TopicPartition, ids: TopicIds) -> Sieve | None:
         """What takes these records out of batches; None: there is nothing to take out."""
-        known, refused = self.offsets(partition, ids), self._refused.get(partition, {})
+        known, refused = self._left_out(partition, ids), self._refused.get(partition, {})
         if not known and partition not in self._limits and partition not in self._ends:
             return None
         end, _ = self._ends.get(partition, (None, ""))
         return Sieve(self._limits.get(partition), known, refused, end)
+
+    def _left_out(self, partition: TopicPartition, ids: TopicIds) -> dict[int, int | None]:
+        known = self._known.get(partition, {})
+        return {offset: each.limit for offset, each in known.items() if each.ids == ids}
 
 
 def left_out_lines(skipped: Iterable[SkippedRecord], copies: Mapping[str, str]) -> Iterator[str]:
