@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from logbus.extras import install_hint
+from logbus.pipeline.blocking.patience import PATIENCE, telling, warn
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake.file_system import file_system_at
 from logbus.pipeline.lake.iceberg.catalogs import check_catalog, check_identifier
@@ -143,8 +144,10 @@ def _names(spark: SparkSession, url: str, options: Mapping[str, str]) -> list[st
 
         store = ArrowStore(url, options)
         selector = fs.FileSelector(store.root(), allow_not_found=True)
+        silent = f"{url}: its store has not answered for {PATIENCE:g} s; still trying; see its address and credentials"
         try:
-            return sorted(each.base_name for each in store.file_system().get_file_info(selector))
+            with telling(silent, warn, PATIENCE):
+                return sorted(each.base_name for each in store.file_system().get_file_info(selector))
         except OSError as e:
             raise LakeError(f"{url} cannot be listed: {e}") from e
     return file_system_at(spark, url).names("")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -55,6 +56,9 @@ _EXAMPLES = (
 
 _AZURE_HOSTS = (".dfs.core.windows.net", ".blob.core.windows.net")
 """What the URL of an account's container ends with; others are given by AZURE_STORAGE_ENDPOINT."""
+
+GCS_SECONDS = 60
+"""How long a request to Google's store is made again: Arrow's default is a quarter of an hour."""
 
 REQUEST_ATTEMPTS = 10
 """How often a request to S3 is made that fails for a reason which may pass, with growing pauses."""
@@ -186,10 +190,11 @@ def _s3(options: Mapping[str, str], fs: Any) -> dict[str, Any]:
 
 
 def _gcs(options: Mapping[str, str]) -> dict[str, Any]:
-    if not (endpoint := options.get("STORAGE_EMULATOR_HOST")):
-        return {}
-    scheme, _, host = endpoint.rpartition("://")
-    return {"endpoint_override": host.rstrip("/"), "scheme": scheme or "http", "anonymous": True}
+    found: dict[str, Any] = {"retry_time_limit": timedelta(seconds=GCS_SECONDS)}
+    if endpoint := options.get("STORAGE_EMULATOR_HOST"):
+        scheme, _, host = endpoint.rpartition("://")
+        found |= {"endpoint_override": host.rstrip("/"), "scheme": scheme or "http", "anonymous": True}
+    return found
 
 
 def _host_and_path(url: str) -> tuple[str, str]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 
 from logbus.pipeline.errors import LakeError, OptionError
+from logbus.pipeline.lake import formats
 from logbus.pipeline.lake.object_store import ArrowStore, split_scheme, store_options
 
 
@@ -102,3 +105,26 @@ def test_azure_endpoint() -> None:
 def test_google() -> None:
     store = ArrowStore("gs://bucket/views", {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"})
     assert store.file_system().type_name == "gcs"
+
+
+def test_silent_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a store that does not answer that is said long before the attempts to reach it end."""
+    said: list[str] = []
+    told = threading.Event()
+
+    def tell(sentence: str) -> None:
+        said.append(sentence)
+        told.set()
+
+    def no_answer(selector: object) -> list[object]:
+        assert told.wait(60)
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(formats, "warn", tell)
+    monkeypatch.setattr(formats, "PATIENCE", 0.01)
+    monkeypatch.setattr(ArrowStore, "file_system", lambda _: SimpleNamespace(get_file_info=no_answer))
+    with pytest.raises(LakeError, match=r"^gs://bucket/views cannot be listed: no route to host$"):
+        formats.table_at(None, "gs://bucket/views")  # type: ignore[arg-type]
+    assert said == [
+        "gs://bucket/views: its store has not answered for 0.01 s; still trying; see its address and credentials"
+    ]
