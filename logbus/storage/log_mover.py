@@ -318,9 +318,10 @@ class LogMover:
                     raise destination.disk.failure or StorageError(f"{future.directory} was not synced")
                 await destination.checkpoint_start_offsets()
                 await destination.checkpoint_high_watermarks()
-                await origin.disk.submit(IOPool.BACKGROUND, origin.disk.replace, _moved(current), b"")
                 name = file_names.partition_directory(partition)
-                self._remove_former(destination.disk, name, partition)
+                # What a former move left there first: of two logs that say that they were moved, none would be used.
+                await self._remove_former_for_good(destination.disk, name, partition)
+                await origin.disk.submit(IOPool.BACKGROUND, origin.disk.replace, _moved(current), b"")
                 await destination.disk.submit(
                     IOPool.BACKGROUND, rename_for_good, destination.disk, future.directory, name
                 )
@@ -351,6 +352,13 @@ class LogMover:
         if disk.failure is None and disk.exists(f"{name}/{file_names.MOVED}"):
             gone = file_names.deleted_directory(partition, self._unique())
             disk.rename(name, gone)
+            self._remove_later(disk, [gone], 0)
+
+    async def _remove_former_for_good(self, disk: IDisk, name: str, partition: TopicPartition) -> None:
+        """The same, durably."""
+        if disk.exists(f"{name}/{file_names.MOVED}"):
+            gone = file_names.deleted_directory(partition, self._unique())
+            await disk.submit(IOPool.BACKGROUND, rename_for_good, disk, name, gone)
             self._remove_later(disk, [gone], 0)
 
     async def _take_back(self, origin: LogDirectory, current: Log) -> None:

@@ -324,7 +324,7 @@ class MoveTests(SynchronousTestCase):
 class CrashTests(SynchronousTestCase):
     """The machine stops before the N-th step of either disk: every acknowledged record is in exactly one log."""
 
-    def each_crash(self, restart: Callable[[MemoryDisk], MemoryDisk], which: int) -> int:
+    def each_crash(self, restart: Callable[[MemoryDisk], MemoryDisk], which: int, to: int = 1) -> int:
         for step in range(10_000):
             machine = Machine()
             ours, other = machine.disks[which], machine.disks[1 - which]
@@ -335,8 +335,12 @@ class CrashTests(SynchronousTestCase):
                 log = machine.create(12)
                 result(log.flush())
                 synced = 12
+                if to == 0:
+                    # Moved before: what that left is still there.
+                    machine.move()
+                    log = machine.moved()
                 ours.crash_at = ours.steps + step
-                machine.move()
+                machine.move(to)
                 moved = machine.moved()
                 if ours.crashed:
                     raise Crashed("while moving")
@@ -362,6 +366,13 @@ class CrashTests(SynchronousTestCase):
         """Everything written is there."""
         for which in (0, 1):
             self.assertGreater(self.each_crash(MemoryDisk.after_kill, which), 5)
+
+    def test_moved_back(self) -> None:
+        """The same for a log whose former files are still in the directory that it moves to."""
+        for which in (0, 1):
+            self.assertGreater(self.each_crash(MemoryDisk.after_kill, which, 0), 4)
+            rng = random.Random(which)
+            self.each_crash(lambda disk: disk.after_power_cut(PowerCutOutcome("lose", rng)), which, 0)  # noqa: B023
 
     def test_power_cut(self) -> None:
         """What was not synced is gone, or there, or some of it."""
