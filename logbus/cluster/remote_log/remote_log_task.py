@@ -139,6 +139,8 @@ class RemoteLogTask:
 
     async def _copy(self, log: Log, remote: RemoteLog, found: SegmentToCopy) -> None:
         tools, local = self.tools, log.segments[found.position]
+        if tools.logs.damage.is_known(log, local):
+            raise self._damaged(local, "it is copied once it is repaired")
         epochs = epochs_between(log.epochs, local.base_offset, found.end_offset)
         aborted = aborted_index(local, log.segments, log.log_end_offset)
         has_aborted = aborted.count > 0
@@ -180,6 +182,11 @@ class RemoteLogTask:
             tools.at("copy-finished")
             await self._finish(segment)
             tools.at("copied")
+        except segment_upload.SegmentDamaged as problem:
+            # It will be checked, and repaired from other replicas.
+            log.suspected(local)
+            tools.counters.copy_errors += 1
+            raise self._damaged(local, str(problem)) from None
         except BaseException:
             tools.counters.copy_errors += 1
             raise
@@ -190,6 +197,12 @@ class RemoteLogTask:
             "{partition}: offsets {start} to {end} copied to remote storage, {size} bytes",
             partition=log.partition, start=segment.start_offset, end=segment.end_offset - 1, size=written,
         )  # fmt: skip
+
+    @staticmethod
+    def _damaged(segment: Segment, problem: str) -> ApiError:
+        return ApiError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"{segment.log.path} is damaged, and not copied to remote storage: {problem}"
+        )
 
     async def _finish(self, segment: RemoteLogSegment) -> None:
         """Write the end of a copy. If another leader deletes the segment meanwhile, its objects go again."""

@@ -9,18 +9,19 @@ from collections.abc import Callable, Iterator, Mapping
 
 from attrs import frozen
 
-from logbus.errors import DecodeError
+from logbus.errors import DecodeError, LogbusError
+from logbus.records.batch import check_crc, iter_batches
 from logbus.records.file_slice import HasFileno
 from logbus.storage.remote import object_names
 from logbus.storage.remote.chunk_table import CHUNK_BYTES, ChunkTable, first_batch_size, whole_batches
-from logbus.storage.remote.iremote_storage import RemoteStorage, RemoteStorageError
+from logbus.storage.remote.iremote_storage import RemoteStorage
 from logbus.storage.remote.remote_log_segment import RemoteLogSegment
 
 _HEADER = 61
 
 
-class SegmentDamaged(RemoteStorageError):
-    """The local segment is not made of whole batches: it is not copied."""
+class SegmentDamaged(LogbusError):
+    """The local segment is not made of whole batches with the right checksums: it is not copied."""
 
 
 @frozen
@@ -43,7 +44,7 @@ def upload(storage: RemoteStorage, segment: RemoteLogSegment, files: SegmentFile
 
     :param spend: called with the bytes of each piece before it is written; may wait, and may raise to give up.
     :return: bytes written.
-    :raise SegmentDamaged: the local file has something that is no batch.
+    :raise SegmentDamaged: the local file has something that is no intact batch; nothing was written.
     :raise RemoteStorageError: the store failed; some objects may be there.
     """
     table = ChunkTable()
@@ -83,7 +84,12 @@ def _chunks(log: HasFileno, size: int) -> Iterator[bytes]:
             raise SegmentDamaged(f"at {position}: {problem}") from problem
         if not length or len(data) < length:
             raise SegmentDamaged(f"at {position}: the file ends within a batch")
-        yield data[:length]
+        # The chunk's own checksum would hide from readers that a batch is damaged.
+        chunk = data[:length]
+        for at, header in iter_batches(chunk):
+            if not check_crc(chunk, at, header):
+                raise SegmentDamaged(f"at {position + at}: the CRC of the batch at {header.base_offset} does not match")
+        yield chunk
         position += length
 
 

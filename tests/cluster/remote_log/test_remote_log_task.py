@@ -209,6 +209,39 @@ class RemoteLogTaskTests(SynchronousTestCase):
         broker.storage.objects[name] = data
         self.assertEqual(self.records(broker), list(range(5)))
 
+    def test_a_damaged_local_segment(self) -> None:
+        """It is not copied, nor deleted; it is checked, and goes to the store once it is repaired."""
+        broker = self.begin()
+        self.append(broker, 7)
+        path = "orders-0/00000000000000000002.log"
+        intact = broker.disk.read(path)
+        file = broker.disk.open(path)
+        file.write(2 * SIZE - 1, [b"?"])
+        error = self.failureResultOf(broker.work(), ApiError).value
+        self.assertEqual(
+            error.message,
+            f"{path} is damaged, and not copied to remote storage: at {SIZE}: the CRC of the batch at 3 does not match",
+        )
+        self.assertEqual(self.segments(broker), [(0, 2)])
+        self.assertEqual([name for name in broker.storage.objects if "/" + "2".zfill(20) in name], [])
+        self.expire(broker)
+        self.assertEqual(broker.log.local_start_offset, 2)
+        broker.clock.advance(1)
+        (damage,) = broker.logs.damage.of(broker.log)
+        self.assertEqual(damage.base_offset, 2)
+        before = len(broker.topic.records)
+        self.failureResultOf(broker.work(), ApiError)
+        # What was begun is given up; nothing new is.
+        self.assertLessEqual(len(broker.topic.records), before + 2)
+        again = len(broker.topic.records)
+        self.failureResultOf(broker.work(), ApiError)
+        self.assertEqual(len(broker.topic.records), again)
+        file.write(0, [intact])
+        broker.logs.damage.resolve(broker.log, damage, 1)
+        self.successResultOf(broker.work())
+        self.assertEqual(self.segments(broker), [(0, 2), (2, 4), (4, 6)])
+        self.assertEqual(self.records(broker), list(range(7)))
+
     def test_a_copy_that_another_leader_gave_up(self) -> None:
         """A leader whose copy was deleted by the next one deletes its objects again."""
         broker = self.begin()
