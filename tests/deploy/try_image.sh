@@ -14,6 +14,11 @@
 #       --customize-hook='ln -s python3 "$1/usr/bin/python"' bookworm base.tar
 #   podman import --change ENV=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin base.tar base
 #   PUBLISH='--network host' sh tests/deploy/try_image.sh --pull-never --network host --build-arg BASE=localhost/base
+#
+# Inside a container, where an engine may start no other, --isolation chroot builds it nevertheless, and Buildah runs it:
+#
+#   buildah run --isolation chroot "$(buildah from --pull-never localhost/logbus)" -- twistd -n --pidfile= logbus \
+#       --data-dir /var/lib/logbus --listen kafka:tcp:9092:interface=0.0.0.0 --advertise kafka=localhost:9092
 set -eu
 cd "$(dirname "$0")/../.."
 engine=${ENGINE:-podman} publish=${PUBLISH:---publish 9092:9092} options=${RUN_OPTIONS-} name=logbus-try-$$
