@@ -16,7 +16,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, Self
@@ -33,7 +32,7 @@ from logbus.testing.placement import Placement
 from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.snapshots import Snapshot
-from logbus.testing.temporary import temporary_directory
+from logbus.testing.temporary import remove_temporary, temporary_directory
 from logbus.wire.kafka_releases import release_table
 
 __all__ = ["TEST_CONFIG", "Broker", "BrokerFailed"]
@@ -110,7 +109,7 @@ class Broker(Inspected, Controlled, Logged, Closable):
         self.timeout = timeout
         self._users = dict(users or {})
         self._temporary = data_dir is None
-        self.data_dir = temporary_directory("logbus-") if data_dir is None else Path(data_dir)
+        self.data_dir = temporary_directory("broker") if data_dir is None else Path(data_dir)
         self._addresses: dict[str, str] = {}
         self._held = HeldPorts()
         self._ports: dict[str, int] = {}
@@ -296,7 +295,7 @@ class Broker(Inspected, Controlled, Logged, Closable):
 
     def _remove_data(self) -> None:
         if self._temporary and self.data_dir.exists():
-            shutil.rmtree(self.data_dir, ignore_errors=True)
+            remove_temporary(self.data_dir)
 
     def _at_exit(self) -> None:
         """It was not closed: end it at once, and remove temporary data."""

@@ -21,7 +21,6 @@ does not pass without one.
 from __future__ import annotations
 
 import atexit
-import shutil
 import struct
 import threading
 import time
@@ -37,7 +36,7 @@ from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.resettable_cluster import ResettableCluster
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.snapshots import ClusterSnapshot
-from logbus.testing.temporary import temporary_directory
+from logbus.testing.temporary import remove_temporary, temporary_directory
 from logbus.testing.zookeeper import ZooKeeper, ZooKeeperFailed
 from logbus.testing.zookeeper_copy import read_nodes, write_nodes
 from logbus.testing.zookeeper_view import ZooKeeperView
@@ -196,7 +195,7 @@ class Cluster(ResettableCluster[ClusterBroker]):
             "transaction.state.log.replication.factor": factor,
             **as_texts(config or {}),
         }
-        self._home = temporary_directory("logbus-cluster-") if data_dir is None else Path(data_dir)
+        self._home = temporary_directory("cluster") if data_dir is None else Path(data_dir)
         self.zookeeper = ZooKeeper(zookeepers, timeout=timeout)
         self.brokers: list[ClusterBroker] = []
         for number in range(brokers):
@@ -291,7 +290,7 @@ class Cluster(ResettableCluster[ClusterBroker]):
             self.network.stop()
             self.zookeeper.close()
             if self._temporary:
-                shutil.rmtree(self._home, ignore_errors=True)
+                remove_temporary(self._home)
 
     def _inspector_at(self) -> tuple[str, dict[str, str], ReactorThread | None]:
         if not self.running:

@@ -17,7 +17,6 @@ metadata store is in memory; it lasts as long as the cluster does, so that broke
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -33,7 +32,7 @@ from logbus.testing.resettable_cluster import ResettableCluster
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.snapshots import ClusterSnapshot
 from logbus.testing.store_view import MemoryView
-from logbus.testing.temporary import temporary_directory
+from logbus.testing.temporary import remove_temporary, temporary_directory
 
 if TYPE_CHECKING:
     from logbus.metastore.memory_store import MemoryStore
@@ -188,7 +187,7 @@ class LocalCluster(ResettableCluster[LocalBroker]):
             **given,
         }
         self._temporary = data_dir is None
-        self._home = temporary_directory("logbus-cluster-") if data_dir is None else Path(data_dir)
+        self._home = temporary_directory("cluster") if data_dir is None else Path(data_dir)
         self.ensemble = MemoryEnsemble()
         self.links: BrokerLinks | None = None
         self.thread: ReactorThread
@@ -297,7 +296,7 @@ class LocalCluster(ResettableCluster[LocalBroker]):
                 self.thread.stop()
                 self.thread.join(self.timeout)
             if self._temporary:
-                shutil.rmtree(self._home, ignore_errors=True)
+                remove_temporary(self._home)
 
 
 async def succeed_with(fn: Callable[..., object], *args: Any) -> None:

@@ -17,7 +17,7 @@ from typing import Self
 from logbus.metastore.tree import Row
 from logbus.storage import file_names
 from logbus.testing.broker_process import BrokerFailed
-from logbus.testing.temporary import temporary_directory
+from logbus.testing.temporary import remove_temporary, temporary_directory
 
 _SEGMENT = (file_names.LOG, file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.TRANSACTION_INDEX)
 _LEFT_OUT = (".lock",)
@@ -31,8 +31,8 @@ class Snapshot:
     """
 
     def __init__(self, data_dir: Path) -> None:
-        self.directory = temporary_directory("logbus-snapshot-")
-        self._remove = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
+        self.directory = temporary_directory("snapshot")
+        self._remove = weakref.finalize(self, remove_temporary, self.directory)
         copy_data(data_dir, self.directory)
 
     def require(self) -> None:
