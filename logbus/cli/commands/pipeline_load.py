@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -133,25 +135,52 @@ def load(
         "includeHeaders": "true" if headers else None,
         "minPartitions": None if min_partitions is None else str(min_partitions),
     }
-    options = LoadOptions(
-        source={
-            **kafka,
-            **which,
-            **{name: value for name, value in source.items() if value is not None},
-        },
-        table=table,
-        format=table_format or "",
-        store_options=store_of(store_settings),
-        catalog=catalog,
-        payload=payload_of(topics, given),
-        batch_offsets=batch_offsets,
-        partition_by=partition_by,
-        compact=compact,
-        vacuum=vacuum,
-        follow=follow,
-        late_after=late_after,
-    )
-    done = job.run(
-        lambda spark, watch: remaining(spark, options) if dry_run else run(spark, options, watch), options.check
-    )
+    with _options_named():
+        options = LoadOptions(
+            source={
+                **kafka,
+                **which,
+                **{name: value for name, value in source.items() if value is not None},
+            },
+            table=table,
+            format=table_format or "",
+            store_options=store_of(store_settings),
+            catalog=catalog,
+            payload=payload_of(topics, given),
+            batch_offsets=batch_offsets,
+            partition_by=partition_by,
+            compact=compact,
+            vacuum=vacuum,
+            follow=follow,
+            late_after=late_after,
+        )
+        done = job.run(
+            lambda spark, watch: remaining(spark, options) if dry_run else run(spark, options, watch), options.check
+        )
     print_json(done.as_json())
+
+
+_NAMES = {
+    "startingOffsets": "--offsets",
+    "endingOffsets": "--end-offsets",
+    "startingTimestamp": "--since",
+    "endingTimestamp": "--until",
+    "minPartitions": "--min-partitions",
+    "subscribePattern": "--pattern",
+    "partition_by": "--partition-by",
+    "late_after": "--late-after",
+}
+"""This command's options by those of the source and of the job that they set."""
+
+_NAMED = re.compile(rf"(?:option )?'?\b({'|'.join(_NAMES)})\b'?")
+
+
+@contextmanager
+def _options_named() -> Iterator[None]:
+    """Have errors about options name those of the command."""
+    from logbus.pipeline.errors import OptionError
+
+    try:
+        yield
+    except OptionError as e:
+        raise OptionError(_NAMED.sub(lambda found: _NAMES[found[1]], str(e))) from e

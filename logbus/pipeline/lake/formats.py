@@ -149,5 +149,7 @@ def _names(spark: SparkSession, url: str, options: Mapping[str, str]) -> list[st
             with telling(silent, warn, PATIENCE):
                 return sorted(each.base_name for each in store.file_system().get_file_info(selector))
         except OSError as e:
-            raise LakeError(f"{url} cannot be listed: {e}") from e
+            # Google's client adds all of it once more, for programs.
+            why = str(e).partition(" error_info=")[0]
+            raise LakeError(f"{url} cannot be listed: {why}") from e
     return file_system_at(spark, url).names("")

@@ -92,7 +92,7 @@ def test_refused(broker: Broker, tmp_path: Path, command: Callable[..., tuple[in
         ([], "say which topics: their names, or --pattern"),
         ([topic, "--pattern", "x"], "say which topics: their names, or --pattern"),
         (["nowhere"], "there is no topic 'nowhere', which is to be read"),
-        (["--pattern", "("], "option 'subscribePattern'"),
+        (["--pattern", "("], "--pattern"),
         ([topic, "--schema", "a INT"], "--into and --metadata-as are for --payload json and avro"),
         ([topic, "--registry", "http://h"], "--registry and --subject are for --payload avro"),
         ([topic, "--payload", "json"], "--payload json needs --schema, such as 'user STRING, at TIMESTAMP'"),
@@ -106,14 +106,14 @@ def test_refused(broker: Broker, tmp_path: Path, command: Callable[..., tuple[in
             f"/registry/subjects/{topic}-value/versions/latest: ",
         ),
         ([topic, "--since", "yesterday"], "'yesterday' is neither milliseconds since 1970 nor a date"),
-        ([topic, "--since", "9", "--until", "8"], "option 'endingTimestamp': 8 is before startingTimestamp, 9"),
-        ([topic, "--offsets", "{}"], "option 'startingOffsets'"),
-        ([topic, "--end-offsets", "5"], "option 'endingOffsets'"),
-        ([topic, "--kafka", "auto.offset.reset=latest"], "say where to begin with startingOffsets"),
+        ([topic, "--since", "9", "--until", "8"], "--until: 8 is before --since, 9"),
+        ([topic, "--offsets", "{}"], "--offsets"),
+        ([topic, "--end-offsets", "5"], "--end-offsets"),
+        ([topic, "--kafka", "auto.offset.reset=latest"], "say where to begin with --offsets"),
         ([topic, "--kafka", "nonsense"], "'nonsense'"),
         ([topic, "--batch-offsets", 0], "0 is not in the range x>=1"),
         ([topic, "--follow", 0], "0.0 is not in the range x>0"),
-        ([topic, "--late-after", "1e30"], "late_after is 1e+30; it takes seconds, from 0"),
+        ([topic, "--late-after", "1e30"], "--late-after is 1e+30; it takes seconds, from 0"),
     ):
         status, out, said = command("load", *more, "--table", table)
         assert (status != 0, out) == (True, ""), more

@@ -118,7 +118,7 @@ def test_silent_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def no_answer(selector: object) -> list[object]:
         assert told.wait(60)
-        raise OSError("no route to host")
+        raise OSError("no route to host error_info={reason=, metadata={}}")
 
     monkeypatch.setattr(formats, "warn", tell)
     monkeypatch.setattr(formats, "PATIENCE", 0.01)
