@@ -94,6 +94,9 @@ NEEDS: dict[tuple[str, str], Need | None] = {
     ("POST", "/api/v1/acls"): (Op.ALTER, CLUSTER),
     ("DELETE", "/api/v1/acls"): (Op.ALTER, CLUSTER),
     ("POST", "/api/v1/elections"): (Op.ALTER, CLUSTER),
+    ("GET", "/api/v1/mirrors"): (Op.DESCRIBE, CLUSTER),
+    ("GET", "/api/v1/mirrors/{mirror}"): (Op.DESCRIBE, CLUSTER),
+    ("GET", "/api/v1/mirrors/{mirror}/partitions"): (Op.DESCRIBE, CLUSTER),
     ("GET", "/api/v1/reassignments"): (Op.DESCRIBE, CLUSTER),
     ("POST", "/api/v1/reassignments"): (Op.ALTER, CLUSTER),
     ("POST", "/api/v1/transactions/{transaction}/abort"): (Op.WRITE, (Kind.TRANSACTIONAL_ID, "t")),
@@ -175,7 +178,9 @@ class AuthorizationCase(SynchronousTestCase):
 
     def call(self, method: str, path: str, token: str = "t") -> Answered:
         """Call a route."""
-        target = path.format(broker=0, topic="orders", partition=0, group="g", transaction="t", user="bob", name="s")
+        target = path.format(
+            broker=0, topic="orders", partition=0, group="g", transaction="t", user="bob", name="s", mirror="m"
+        )
         if method == "DELETE":
             target += f"?{DELETIONS.get(path) or 'confirm=' + target.rpartition('/')[2]}"
         return self.ask(method, target, BODIES.get((method, path)), token)
