@@ -38,6 +38,8 @@ _HINTS = 3
 """The number of leader hints to follow without delay; after that, brokers that name each other get time to agree."""
 _NOT_YET = frozenset({ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_LEADER_EPOCH})
 """Errors of the right broker, which has to catch up first."""
+_SHORT_WAIT = 0.01
+"""Seconds that a fetch waits at first while partitions are left out of it."""
 _ENDING_TAKES = 1.0
 """Seconds to wait for brokers to close sessions; they also evict them when they need the room."""
 
@@ -67,19 +69,33 @@ class BrokerFetches:
     _options: FetchOptions
     _session: FetchSessionHandler = field(factory=FetchSessionHandler, init=False)
     busy: bool = field(default=False, init=False)
+    # How long a fetch may wait while partitions are left out of it.
+    _wait: float = field(default=_SHORT_WAIT, init=False)
+
+    def waited(self, *, in_vain: bool) -> None:
+        """
+        A fetch from which partitions were left out, since enough of them was buffered, is over.
+
+        They cannot be fetched before it is, so it waits briefly; but not again and again for an application that takes
+        its time.
+
+        :param in_vain: meanwhile all was taken that was buffered of one of them.
+        """
+        self._wait = _SHORT_WAIT if in_vain else min(2 * self._wait, self._options.max_wait)
 
     def lost(self) -> None:
         """Start a new session, since the last fetch may or may not have been served."""
         self._session.reset()
 
     async def fetch(
-        self, positions: Sequence[PartitionPosition], max_bytes: int
+        self, positions: Sequence[PartitionPosition], max_bytes: int, *, is_partial: bool = False
     ) -> list[tuple[PartitionPosition, FetchResult]]:
         """
         Send one fetch.
 
         :param positions: the partitions to fetch; those whose position changes meanwhile are left alone.
         :param max_bytes: of the response, beyond the first batch.
+        :param is_partial: partitions are left out; call :meth:`waited` afterwards.
         :returns: results for some of the partitions, whose fetch offsets are advanced.
         :raises LogbusError: there was no response.
         """
@@ -92,7 +108,8 @@ class BrokerFetches:
         asked = self._to_ask((each for each in positions if each.partition not in cut), version)
         if not asked:
             return found
-        request, version = self._request(asked, version, max_bytes)
+        max_wait = min(self._wait, self._options.max_wait) if is_partial else self._options.max_wait
+        request, version = self._request(asked, version, max_bytes, max_wait)
         response: FetchResponse = await channel.request(
             request, version, self._options.max_wait + self._cluster.timeout
         )
@@ -115,7 +132,7 @@ class BrokerFetches:
                 asked[each.partition] = each, data_to_fetch
         return asked
 
-    def _request(self, asked: _Asked, version: int, max_bytes: int) -> tuple[FetchRequest, int]:
+    def _request(self, asked: _Asked, version: int, max_bytes: int, max_wait: float) -> tuple[FetchRequest, int]:
         """The next request of the session, and its version."""
         ids: dict[str, bytes] = {}
         for name, _ in asked:
@@ -129,7 +146,7 @@ class BrokerFetches:
         )
         has_sessions = version >= _SESSION_VERSION
         request = FetchRequest(
-            max_wait_ms=int(self._options.max_wait * 1000),
+            max_wait_ms=int(max_wait * 1000),
             min_bytes=self._options.min_bytes,
             max_bytes=max_bytes,
             isolation_level=int(self._options.committed),

@@ -7,7 +7,7 @@ buffer is bounded in bytes, over all partitions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
@@ -191,8 +191,9 @@ class Fetcher:
             return
         now, wake, most = self._clock.seconds(), 0.0, self._options.partition_max_bytes
         self._is_full = not self.assigned.has_room
-        lost, to_locate, fetch = (
+        lost, to_locate, fetch, left_out = (
             list[PartitionPosition](),
+            dict[int, list[PartitionPosition]](),
             dict[int, list[PartitionPosition]](),
             dict[int, list[PartitionPosition]](),
         )
@@ -208,10 +209,11 @@ class Fetcher:
                 lost.append(position)
             elif position.wanted is not None:
                 to_locate.setdefault(leader, []).append(position)
-            elif not position.paused and not self._is_full and self.assigned.size_of(position.partition) < most:
+            elif not position.paused and not self._is_full:
                 if position.replica_until <= now or position.replica not in self._cluster.nodes:
                     position.replica = -1
-                fetch.setdefault(leader if position.replica < 0 else position.replica, []).append(position)
+                some = fetch if self.assigned.size_of(position.partition) < most else left_out
+                some.setdefault(leader if position.replica < 0 else position.replica, []).append(position)
         self._wake_at(wake)
         if lost and not self._finding_leaders:
             self._finding_leaders = True
@@ -226,7 +228,7 @@ class Fetcher:
             broker = self._brokers[node_id]
             if not broker.busy:
                 broker.busy = True
-                self._tasks.start(self._fetch(broker, positions))
+                self._tasks.start(self._fetch(broker, positions, left_out.get(node_id, ())))
 
     def _wake_at(self, when: float) -> None:
         if self._wake is not None and self._wake.active():
@@ -250,11 +252,13 @@ class Fetcher:
         self.assigned.put_errors(errors)
         self._after()
 
-    async def _fetch(self, broker: BrokerFetches, positions: list[PartitionPosition]) -> None:
+    async def _fetch(
+        self, broker: BrokerFetches, positions: list[PartitionPosition], left_out: Sequence[PartitionPosition]
+    ) -> None:
         # Fetches start while half of the buffer is free: together the responses of all brokers fit into that half.
         share = max(1, self._options.queue_bytes // 2 // max(1, len(self._brokers)))
         try:
-            found = await broker.fetch(positions, min(self._options.max_bytes, share))
+            found = await broker.fetch(positions, min(self._options.max_bytes, share), is_partial=bool(left_out))
         except LogbusError as e:
             broker.lost()
             now = self._clock.seconds()
@@ -269,6 +273,8 @@ class Fetcher:
         else:
             for position, result in found:
                 self._handle_result(position, result)
+            if left_out:
+                broker.waited(in_vain=any(not self.assigned.size_of(each.partition) for each in left_out))
         finally:
             broker.busy = False
         self._after()

@@ -232,6 +232,43 @@ class ConsumerTests(SynchronousTestCase):
         consumer.assign({P0: EARLIEST, P1: EARLIEST})
         self.assertEqual({each.value for each in self.take(consumer, 2)}, {b"a", b"b"})
 
+    def test_an_idle_partition_beside_a_busy_one(self) -> None:
+        """
+        While enough of one partition is buffered, another one is waited for briefly: what an application takes quickly
+        is soon fetched again.
+        """
+        logs = self.brokers.add("t", 1, 1)
+        for _ in range(20):
+            logs[0].put(b"a")
+        consumer = Fetcher(self.cluster, FetchOptions(partition_max_bytes=1, max_wait=10.0))
+        consumer.assign({P0: EARLIEST, P1: EARLIEST})
+        taken = 0
+        for _ in range(100):
+            self.brokers.settle(0.05)
+            while consumer.take() is not None:
+                taken += 1
+        self.assertEqual(taken, 20)
+
+    def test_an_application_that_takes_its_time(self) -> None:
+        """
+        It is not asked for the idle partition again and again.
+        """
+        logs = self.brokers.add("t", 1, 1)
+        for _ in range(3):
+            logs[0].put(b"a")
+        consumer = Fetcher(self.cluster, FetchOptions(partition_max_bytes=1, max_wait=1.0))
+        consumer.assign({P0: EARLIEST, P1: EARLIEST})
+        self.take(consumer, 1)
+        for _ in range(600):
+            self.brokers.settle(0.1)
+        fetches = self.brokers.requests("Fetch")
+        self.assertLess(len(fetches), 80)
+        self.assertEqual(fetches[-1].max_wait_ms, 1000)
+        self.take(consumer, 1)
+        self.brokers.settle(2)
+        logs[1].put(b"b")
+        self.assertEqual({each.value for each in self.take(consumer, 2)}, {b"a", b"b"})
+
     def test_brokers_of_all_ages(self) -> None:
         """
         Topics are named by id to brokers that want that, and by name to those that have no ids.
