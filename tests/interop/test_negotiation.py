@@ -64,6 +64,7 @@ def test_librdkafka_features(broker: Broker) -> None:
         assert feature in text, text
 
 
+@pytest.mark.one_broker
 @pytest.mark.parametrize("arguments", [[], ["-X", "api.version.request=true"], ["-X", "broker.version.fallback=2.0.0"]])
 def test_kcat_lists(broker: Broker, topic: str, arguments: list[str]) -> None:
     """kcat -L shows the cluster, whatever it is told to expect."""
