@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -15,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from logbus.testing import Broker
 from logbus.testing.broker_process import BrokerFailed
+from logbus.testing.waiting import wait_until
 
 SECONDS = 60
 
@@ -58,13 +58,13 @@ def test_topics_of_another_cluster(tmp_path: Path) -> None:
 
 def _mirror(target: Broker) -> Any:
     """What the broker tells of its mirror, once it has counted ten records."""
-    deadline = time.monotonic() + SECONDS
-    while True:
+
+    def told() -> Any:
         with urlopen(f"{target.admin_url}/api/v1/mirrors") as answer:
-            (told,) = json.load(answer)["items"]
-        if told["records"] >= 10 or time.monotonic() > deadline:
-            return told
-        time.sleep(0.05)
+            (row,) = json.load(answer)["items"]
+        return row if row["records"] >= 10 else None
+
+    return wait_until(told, "ten records of the mirror", SECONDS)
 
 
 @pytest.mark.parametrize(

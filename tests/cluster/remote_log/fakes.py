@@ -16,6 +16,7 @@ from logbus.cluster.remote_log.remote_log_task import RemoteLogTask, RemoteTools
 from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
+from logbus.records.batch import iter_batches, iter_records
 from logbus.storage.istorage import NotCached
 from logbus.storage.log import Log
 from logbus.storage.remote.iremote_storage import ObjectMissing, RemoteStorage
@@ -198,6 +199,18 @@ class TieredBroker:
                 loading = missing.load()
                 assert loading.called or loading is not succeed
         raise AssertionError("it loads for ever")
+
+    def offsets(self) -> list[int]:
+        """The offsets of all records, from the log's start. The value of each is its offset, which is checked."""
+        found, offset = [], self.log.log_start_offset
+        while offset < self.log.log_end_offset:
+            data = self.read(offset).data.read()
+            for record in iter_records(data):
+                if record.offset >= offset:
+                    assert record.value == b"%08d" % record.offset, record
+                    found.append(record.offset)
+            offset = max(header.next_offset for _, header in iter_batches(data))
+        return found
 
 
 __all__ = ["NOW_S", "Killed", "LeadingReplica", "MemoryStorage", "MemoryTopic", "TieredBroker"]
