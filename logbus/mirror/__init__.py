@@ -11,6 +11,7 @@ Pure:
 * ``batch_copy``: BatchCopy: makes the target's batches of the source's
 * ``topic_settings``: which settings are copied, and what differs
 * ``acl_rules``: which rights on topics are given on their copies
+* ``offset_table``: OffsetTable: what is known of some offsets of a partition
 * ``skipped_records``: SkippedRecord, Sieve: records that are too large for the target, and left out
 * ``copy_rates``: CopyRates: records and bytes per second
 * ``missing_rights``: says which right is missing

@@ -16,6 +16,7 @@ from attrs import define, field, frozen
 
 from logbus.errors import DecodeError
 from logbus.mirror.copied_range import TopicIds
+from logbus.mirror.offset_table import OffsetTable
 from logbus.model import TopicPartition
 from logbus.records.batch import HEADER_SIZE, BatchBuilder, BatchHeader, Record
 from logbus.records.compression import Codec
@@ -81,37 +82,42 @@ class Sieve:
     Takes records out of the batches of a partition.
 
     :ivar limit: the most bytes of a batch that the copy takes, as far as it is known.
-    :ivar known: offsets of records that were left out already, with what the copy took then.
-    :ivar refused: offsets of records that the target has refused, with their sizes.
+    :ivar ids: of the topics on both sides.
+    :ivar known: records that were left out already, of these topics or of others of their names.
+    :ivar refused: sizes of records that the target has refused.
     :ivar end: where to stop: what comes from there on is taken out; None: nowhere.
     :ivar found: offsets and sizes of records that were taken out now, since they are too large.
     """
 
     limit: int | None
-    known: Mapping[int, int | None]
-    refused: Mapping[int, int]
+    ids: TopicIds
+    known: OffsetTable[SkippedRecord] = field(factory=OffsetTable)
+    refused: OffsetTable[int] = field(factory=OffsetTable)
     end: int | None = None
     found: dict[int, int] = field(factory=dict, init=False)
 
     def passes(self, header: BatchHeader) -> bool:
-        """Whether no record of a batch has to be looked at."""
+        """Whether no record of a batch has to be looked at; what lies elsewhere costs nothing."""
         if self.limit is not None and header.size > self.limit:
             return False
         if self.end is not None and header.last_offset >= self.end:
             return False
         first, last = header.base_offset, header.last_offset
-        return not any(first <= each <= last for offsets in (self.known, self.refused) for each in offsets)
+        if any(each.ids == self.ids for each in self.known.between(first, last)):
+            return False
+        return not any(True for _ in self.refused.between(first, last))
 
     def keeps(self, record: Record, codec: Codec) -> bool:
         """Whether a record is copied, as one of a batch with this codec."""
         offset = record.offset
         if self.end is not None and offset >= self.end:
             return False
+        known = self.known.get(offset)
         # Without topic ids, as brokers before 2.8 have none, it may be another record.
-        if offset in self.known and _excess(record, codec, self.known[offset]) is not None:
+        if known is not None and known.ids == self.ids and _excess(record, codec, known.limit) is not None:
             return False
-        if offset in self.refused:
-            self.found[offset] = self.refused[offset]
+        if (size := self.refused.get(offset)) is not None:
+            self.found[offset] = size
             return False
         if self.limit is None or (size := _excess(record, codec, self.limit)) is None:
             return True
@@ -134,19 +140,20 @@ def _excess(record: Record, codec: Codec, limit: int | None) -> int | None:
 class SkippedRecords:
     """What is left out of the partitions of a source."""
 
-    _known: dict[TopicPartition, dict[int, SkippedRecord]] = field(factory=dict, init=False)
-    _refused: dict[TopicPartition, dict[int, int]] = field(factory=dict, init=False)
+    _known: dict[TopicPartition, OffsetTable[SkippedRecord]] = field(factory=dict, init=False)
+    _refused: dict[TopicPartition, OffsetTable[int]] = field(factory=dict, init=False)
     _limits: dict[TopicPartition, int | None] = field(factory=dict, init=False)
     _ends: dict[TopicPartition, tuple[int, str]] = field(factory=dict, init=False)
 
     def add(self, skipped: SkippedRecord) -> None:
         """Note a record that was left out, of which the target knows."""
-        self._known.setdefault(skipped.partition, {})[skipped.offset] = skipped
-        self._refused.get(skipped.partition, {}).pop(skipped.offset, None)
+        self._known.setdefault(skipped.partition, OffsetTable()).set(skipped.offset, skipped)
+        if (refused := self._refused.get(skipped.partition)) is not None:
+            refused.discard(skipped.offset)
 
     def refuse(self, partition: TopicPartition, offset: int, size: int, limit: int | None) -> None:
         """Note a record that the target has refused; from now on those of its partition are looked at."""
-        self._refused.setdefault(partition, {})[offset] = size
+        self._refused.setdefault(partition, OffsetTable()).set(offset, size)
         self._limits[partition] = limit
 
     def stop_before(self, partition: TopicPartition, offset: int, reason: str) -> None:
@@ -173,19 +180,16 @@ class SkippedRecords:
 
     def offsets(self, partition: TopicPartition, ids: TopicIds) -> frozenset[int]:
         """The records that were left out already, of these topics."""
-        return frozenset(self._left_out(partition, ids))
+        known = self._known.get(partition, OffsetTable[SkippedRecord]())
+        return frozenset(offset for offset, each in known.items() if each.ids == ids)
 
     def sieve(self, partition: TopicPartition, ids: TopicIds) -> Sieve | None:
         """What takes these records out of batches; None: there is nothing to take out."""
-        known, refused = self._left_out(partition, ids), self._refused.get(partition, {})
+        known, refused = self._known.get(partition, OffsetTable()), self._refused.get(partition, OffsetTable())
         if not known and partition not in self._limits and partition not in self._ends:
             return None
         end, _ = self._ends.get(partition, (None, ""))
-        return Sieve(self._limits.get(partition), known, refused, end)
-
-    def _left_out(self, partition: TopicPartition, ids: TopicIds) -> dict[int, int | None]:
-        known = self._known.get(partition, {})
-        return {offset: each.limit for offset, each in known.items() if each.ids == ids}
+        return Sieve(self._limits.get(partition), ids, known, refused, end)
 
 
 def left_out_lines(skipped: Iterable[SkippedRecord], copies: Mapping[str, str]) -> Iterator[str]:
