@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from attrs import define, field, fields
@@ -56,6 +57,15 @@ class Family(NamedTuple):
     type: str
     samples: Iterator[Sample | None]
     combine: Callable[[float, float], float] = operator.add
+
+
+def joined_families(parts: Iterable[Iterable[Family]]) -> list[Family]:
+    """Make one family of those of the same name, which several sources have, each with labels of its own."""
+    found: dict[str, Family] = {}
+    for each in chain.from_iterable(parts):
+        known = found.get(each.name)
+        found[each.name] = each if known is None else known._replace(samples=chain(known.samples, each.samples))
+    return list(found.values())
 
 
 class SingleValue:

@@ -18,7 +18,8 @@ The composition root: builds a broker of its subsystems, and passes each what it
 * ``admin_server``: the factories of HTTP listeners
 * ``authorizer``: builds the authorizer
 * ``dynamic_broker_config``: applies the brokers' configuration in the metadata store (Kafka: DynamicBrokerConfig)
-* ``mirror``: the mirror of another cluster's topics, while this broker is the controller
+* ``mirror``: a mirror of another cluster's topics, while this broker is the controller
+* ``mirrors``: all of these
 * ``condition_sources``: what is wrong with this broker now
 * ``condition_monitor``: keeps the conditions, and tells the log of them
 * ``readiness``: whether clients should use this broker now

@@ -57,7 +57,7 @@ from logbus.broker.coordinators import Coordinators
 from logbus.broker.environment import Environment
 from logbus.broker.kafka_server import KafkaServer
 from logbus.broker.log_storage import log_manager
-from logbus.broker.mirror import BrokerMirror
+from logbus.broker.mirrors import BrokerMirrors
 from logbus.broker.plugin_services import PluginServices
 from logbus.broker.readiness import Readiness
 from logbus.broker.remote_log import RemoteLogs
@@ -191,7 +191,7 @@ class Broker(OrderedService):
             self.security,
             self._socket_server.pause,
         )
-        self.mirror = BrokerMirror(
+        self.mirrors = BrokerMirrors(
             env,
             lambda: self.control.controller.active is not None,
             lambda: [f"{at.host}:{at.port}" for at in self.endpoints.values() if at.protocol == "kafka"],
@@ -204,7 +204,7 @@ class Broker(OrderedService):
                 PartitionSources(self.broker_id, self.member.metadata, self.replication.replicas),
                 StoreSource(self.member.store, bool(config.get(keys.ZOOKEEPER_CONNECT))),
                 RemoteStorageSource(self.remote_logs.trouble),
-                MirrorSource(self.mirror.running),
+                MirrorSource(self.mirrors.running),
                 CertificateSource(self.security, wall_clock),
                 ClockSource(reactor.seconds, wall_clock),
                 LatenessSource(reactor.seconds, self.ticks.take_longest),
@@ -225,7 +225,7 @@ class Broker(OrderedService):
             self.kafka_server.router,
             self.security,
             BrokerSnapshots(self.logs, self.member.store),
-            self.mirror.running,
+            self.mirrors.running,
         )
         self.plugin_services = PluginServices(
             self.broker_id,
@@ -276,7 +276,7 @@ class Broker(OrderedService):
             _Part("serving", self._serve, self._drain),
             _Part("conditions", self.monitor.start, self.monitor.stop),
             _Part("leadership", self.control.balancer.start, self._hand_over),
-            _Part("mirror", self.mirror.start, self.mirror.stop),
+            _Part("mirrors", self.mirrors.start, self.mirrors.stop),
         ):
             part.setServiceParent(self)
 

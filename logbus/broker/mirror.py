@@ -1,4 +1,4 @@
-"""The mirror that a cluster runs by itself, to have topics of another one: at its controller, so that there is one."""
+"""A mirror that a cluster runs by itself, to have topics of another one: at its controller, so that there is one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from twisted.python.failure import Failure
 
 from logbus.broker.environment import Environment
 from logbus.config import keys
+from logbus.config.config_key import ConfigKey
+from logbus.config.mirror_flows import FlowSettings
 from logbus.coroutines import sleep
 from logbus.errors import ConfigError, LogbusError
 from logbus.metrics import Family
@@ -33,20 +35,31 @@ _PAUSE = 10.0
 
 class BrokerMirror:
     """
-    Runs a mirror while this broker is the controller, if the keys ``mirror.…`` name a source. Nothing of mirrors and
-    clients is imported otherwise.
+    Runs a mirror while this broker is the controller.
 
     :param is_controller: whether it is.
     :param addresses: where this broker listens for Kafka's protocol, once it does.
+    :param taken: given the names of this mirror, of its source and of a topic there, returns the name of another mirror
+        that copies this topic.
     :raises ConfigError: a key is wrong.
+    :ivar settings: the keys of this mirror.
+    :ivar options: made of them.
+    :ivar servers: addresses of the source.
     """
 
     _log = Logger(namespace="logbus.mirror")
 
     def __init__(
-        self, env: Environment, is_controller: Callable[[], bool], addresses: Callable[[], Sequence[str]]
+        self,
+        env: Environment,
+        settings: FlowSettings,
+        is_controller: Callable[[], bool],
+        addresses: Callable[[], Sequence[str]],
+        taken: Callable[[str, str, str], str | None],
     ) -> None:
         self._env = env
+        self.settings = settings
+        self._taken = taken
         self._is_controller = is_controller
         self._addresses = addresses
         self._mirror: Mirror | None = None
@@ -54,24 +67,24 @@ class BrokerMirror:
         self._work: Deferred[None] | None = None
         self._pausing: Deferred[None] | None = None
         self._stopping = False
-        self._options: MirrorOptions | None = None
-        if env.config.get(keys.MIRROR_SOURCE_BOOTSTRAP_SERVERS):
-            self._options = self._checked()
-            env.registry.add_source(self._families)
+        self.servers = settings.get(keys.MIRROR_SOURCE_BOOTSTRAP_SERVERS)
+        self.options = self._checked()
 
-    def running(self) -> list[RunningMirror]:
+    def running(self) -> RunningMirror | None:
         """The mirror, if it runs at this broker; also one that has failed, and will be tried again."""
-        if self._mirror is None or self._options is None:
-            return []
+        if self._mirror is None:
+            return None
         from logbus.mirror.running_mirror import RunningMirror
 
-        servers = self._env.config.get(keys.MIRROR_SOURCE_BOOTSTRAP_SERVERS)
-        return [RunningMirror(servers, self._options, self._mirror.status, self._since)]
+        return RunningMirror(self.servers, self.options, self._mirror.status, self._since)
+
+    def families(self) -> Iterable[Family]:
+        """Its metrics, while it runs."""
+        return () if self._mirror is None else self._mirror.status.families()
 
     def start(self) -> None:
         """Begin to look."""
-        if self._options is not None:
-            self._work = Deferred.fromCoroutine(self._run(self._options))
+        self._work = Deferred.fromCoroutine(self._run())
 
     def stop(self) -> Deferred[None] | None:
         """End the mirror in order, while this broker still serves; after a while, in any case."""
@@ -89,50 +102,49 @@ class BrokerMirror:
 
     def _checked(self) -> MirrorOptions:
         from logbus.client.cluster.addresses import parse_bootstrap
-        from logbus.mirror.mirror_options import MirrorOptions
-        from logbus.mirror.name_filter import TOPICS_EXCLUDED, NameFilter
-        from logbus.mirror.replication_policy import Naming
+        from logbus.mirror.mirror_keys import mirror_options
+        from logbus.mirror.mirror_options import check_flow
 
-        config = self._env.config
-        topics, excluded = config.get(keys.MIRROR_TOPICS), config.get(keys.MIRROR_TOPICS_EXCLUDE)
-        try:
-            for addresses in (keys.MIRROR_SOURCE_BOOTSTRAP_SERVERS, keys.MIRROR_TARGET_BOOTSTRAP_SERVERS):
-                if given := config.get(addresses):
+        settings = self.settings
+        if settings.flow is not None:
+            check_flow("the NAME in mirror.flow.NAME", settings.flow)
+        for key in (keys.MIRROR_SOURCE_BOOTSTRAP_SERVERS, keys.MIRROR_TARGET_BOOTSTRAP_SERVERS):
+            if given := settings.get(key):
+                try:
                     parse_bootstrap(given)
-            options = MirrorOptions(
-                source=config.get(keys.MIRROR_SOURCE_NAME),
-                target=config.get(keys.MIRROR_TARGET_NAME),
-                naming=Naming(config.get(keys.MIRROR_NAMING)),
-                topics=NameFilter(topics, [*TOPICS_EXCLUDED, *excluded]),
-                start="latest" if config.get(keys.MIRROR_START) == "latest" else "earliest",
-                on_too_large="skip" if config.get(keys.MIRROR_ON_TOO_LARGE) == "skip" else "stop",
-                sync_groups=config.get(keys.MIRROR_SYNC_GROUPS),
-                rate=config.get(keys.MIRROR_RATE) or None,
-            )
-            for side in (keys.MIRROR_SOURCE_CONFIG, keys.MIRROR_TARGET_CONFIG):
-                self._security(config.get(side))
-        except ConfigError as e:
-            raise ConfigError(f"mirror: {e}") from None
-        return options
+                except ConfigError as e:
+                    raise ConfigError(f"{settings.name_of(key)}: {e}") from None
+        if not self.servers:
+            name = settings.own_name(keys.MIRROR_SOURCE_BOOTSTRAP_SERVERS)
+            raise ConfigError(f"{name} is not set: give the brokers of the cluster to read, as host:port")
+        for side in (keys.MIRROR_SOURCE_CONFIG, keys.MIRROR_TARGET_CONFIG):
+            self._security(side)
+        return mirror_options(settings, flow=settings.flow, of_broker=True)
 
-    async def _run(self, options: MirrorOptions) -> None:
+    async def _run(self) -> None:
         while not self._stopping:
             if self._is_controller():
-                await self._mirror_once(options)
+                await self._mirror_once()
             if not self._is_controller():
                 # Another broker tells how it goes on.
                 self._mirror = None
             await self._pause(_LOOK if self._mirror is None else _PAUSE)
 
-    async def _mirror_once(self, options: MirrorOptions) -> None:
+    async def _mirror_once(self) -> None:
         """Mirror until this broker is not the controller any more, or something fails."""
         from logbus.mirror.mirror import Mirror
 
-        config = self._env.config
-        there, here = config.get(keys.MIRROR_SOURCE_BOOTSTRAP_SERVERS), config.get(keys.MIRROR_TARGET_BOOTSTRAP_SERVERS)
-        source = self._cluster(there, config.get(keys.MIRROR_SOURCE_CONFIG))
-        target = self._cluster(here or self._addresses()[:1], config.get(keys.MIRROR_TARGET_CONFIG))
-        mirror = self._mirror = Mirror(source, target, options, say=self._say, wall_clock=self._env.wall_clock)
+        options, here = self.options, self.settings.get(keys.MIRROR_TARGET_BOOTSTRAP_SERVERS)
+        source = self._cluster(self.servers, keys.MIRROR_SOURCE_CONFIG)
+        target = self._cluster(here or self._addresses()[:1], keys.MIRROR_TARGET_CONFIG)
+        mirror = self._mirror = Mirror(
+            source,
+            target,
+            options,
+            say=self._say,
+            wall_clock=self._env.wall_clock,
+            taken=lambda topic: self._taken(options.flow, options.source, topic),
+        )
         self._since = self._env.wall_clock()
         watching = Deferred.fromCoroutine(self._watch(mirror))
         watching.addErrback(lambda failure: failure.trap(CancelledError))
@@ -166,17 +178,24 @@ class BrokerMirror:
         finally:
             self._pausing = None
 
-    def _cluster(self, addresses: Iterable[str], path: str | None) -> Cluster:
+    def _cluster(self, addresses: Iterable[str], config: ConfigKey[str | None]) -> Cluster:
         from logbus.client.cluster.cluster import Cluster
 
-        security = self._security(path)
-        return Cluster(self._env.reactor, list(addresses), client_id="logbus-mirror", security=security)
+        timeout = self.settings.get(keys.MIRROR_TIMEOUT_SECONDS)
+        return Cluster(
+            self._env.reactor,
+            list(addresses),
+            client_id="logbus-mirror",
+            timeout=timeout,
+            connect_timeout=min(timeout, 10.0),
+            security=self._security(config),
+        )
 
-    @staticmethod
-    def _security(path: str | None) -> ClientSecurity | None:
+    def _security(self, key: ConfigKey[str | None]) -> ClientSecurity | None:
         """
         :raises ConfigError: the file cannot be read, or a property is wrong.
         """
+        path = self.settings.get(key)
         if path is None:
             return None
         from logbus.config.properties import parse_properties
@@ -184,11 +203,11 @@ class BrokerMirror:
 
         try:
             return ClientSecurity.of(split_properties(parse_properties(Path(path).read_text(encoding="utf-8")))[0])
-        except (OSError, UnicodeDecodeError) as e:
-            raise ConfigError(f"{path}: {e}") from None
+        except (OSError, UnicodeDecodeError, ConfigError) as e:
+            raise ConfigError(f"{self.settings.name_of(key)}: {path}: {e}") from None
 
     def _say(self, line: str) -> None:
-        self._log.info("{line}", line=line)
-
-    def _families(self) -> Iterable[Family]:
-        return () if self._mirror is None else self._mirror.status.families()
+        if self.settings.flow is None:
+            self._log.info("{line}", line=line)
+        else:
+            self._log.info("{flow}: {line}", flow=self.settings.flow, line=line)

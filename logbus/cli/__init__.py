@@ -50,6 +50,7 @@ Records:
 * ``registry_values``: decodes keys and values by the schemas of a registry
 * ``record_printer``: prints records
 
+* ``mirror_options``: the options of mirrors that brokers have as keys
 * ``mirror_run``: runs ``mirror``, with its progress, metrics and summary, and ``audit mirror``
 
 Groups, transactions, files:

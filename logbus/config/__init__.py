@@ -15,6 +15,7 @@ view by key, or get records such as a topic's configuration from it.
 * ``topic_config``: the configuration of a topic
 * ``group_config``: the configuration of a consumer group
 * ``client_quotas``: quotas of users, client ids and addresses
+* ``mirror_flows``: the settings of each mirror that a broker runs
 * ``describe_configs``: entries for DescribeConfigs
 * ``reference``: the reference page
 

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from logbus.config.config_key import ConfigKey
 from logbus.config.config_view import ConfigView, Source, usable_topic_overrides
-from logbus.config.key_table import BROKER_KEYS, GROUP_KEYS, LISTENER_PREFIX, TOPIC_KEYS, broker_key
+from logbus.config.key_table import BROKER_KEYS, FLOW_PREFIX, GROUP_KEYS, LISTENER_PREFIX, TOPIC_KEYS, broker_key
 from logbus.config.kinds import ConfigType
 
 
@@ -52,7 +52,7 @@ class ConfigEntry:
 
 def describe_broker(view: ConfigView, names: Collection[str] | None = None) -> list[ConfigEntry]:
     """
-    Describe a broker's keys, including those set for single listeners.
+    Describe a broker's keys, including those set for single listeners and mirrors.
 
     :param names: the keys to describe, or None for all; unknown ones are omitted, as in Kafka.
     """
@@ -61,7 +61,7 @@ def describe_broker(view: ConfigView, names: Collection[str] | None = None) -> l
         for name, key in BROKER_KEYS.items()
         if names is None or name in names
     ]
-    for name, said in sorted(_listener_settings(view).items()):
+    for name, said in sorted(_narrow_settings(view).items()):
         key = broker_key(name)
         if key is not None and (names is None or name in names):
             entries.append(_entry(name, key, said[0].value, said, read_only=key.read_only))
@@ -141,10 +141,11 @@ def _synonyms(view: ConfigView, key: ConfigKey[Any]) -> list[Synonym]:
     return said if default is None else [*said, Synonym(key.name, default, Source.DEFAULT)]
 
 
-def _listener_settings(view: ConfigView) -> dict[str, list[Synonym]]:
+def _narrow_settings(view: ConfigView) -> dict[str, list[Synonym]]:
+    """Those of one listener, or of one mirror."""
     found: dict[str, list[Synonym]] = {}
     for source in (Source.BROKER, Source.CLUSTER, Source.STATIC):
         for name, text in view.layer(source).items():
-            if name.startswith(LISTENER_PREFIX):
+            if name.startswith((LISTENER_PREFIX, FLOW_PREFIX)):
                 found.setdefault(name, []).append(Synonym(name, text, source))
     return found

@@ -32,17 +32,37 @@ GROUP_KEYS: Mapping[str, ConfigKey[Any]] = {key.group: key for key in _ALL if ke
 LISTENER_PREFIX = "listener.name."
 _PER_LISTENER = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<key>.+)")
 
+FLOW_PREFIX = "mirror.flow."
+_PER_FLOW = re.compile(r"mirror\.flow\.(?P<flow>[^.]+)\.(?P<key>.+)")
+
+
+def flow_key(name: str) -> tuple[str, ConfigKey[Any] | None] | None:
+    """
+    Take apart a name such as ``mirror.flow.paris.topics``, which sets a key for one mirror of several.
+
+    :returns: the mirror's name, and the key, or None if there is no such key; None: it is no such name.
+    """
+    match = _PER_FLOW.fullmatch(name)
+    return None if match is None else (match["flow"], BROKER_KEYS.get(f"mirror.{match['key']}"))
+
+
+def flow_key_name(flow: str, key: ConfigKey[Any]) -> str:
+    """Return the name of a key of mirrors for one of several."""
+    return f"{FLOW_PREFIX}{flow}.{key.name.removeprefix('mirror.')}"
+
 
 def broker_key(name: str) -> ConfigKey[Any] | None:
     """
     Return the key that ``name`` sets on a broker, or None.
 
-    Keys that can be set for one listener also have the names ``listener.name.<listener>.<key>`` and
-    ``listener.name.<listener>.<sasl mechanism>.<key>``.
+    Keys of mirrors can be set for one of several; see :func:`flow_key`. Keys that can be set for one listener also have
+    the names ``listener.name.<listener>.<key>`` and ``listener.name.<listener>.<sasl mechanism>.<key>``.
     """
     key = BROKER_KEYS.get(name)
     if key is not None:
         return key
+    if (of_flow := flow_key(name)) is not None:
+        return of_flow[1]
     match = _PER_LISTENER.fullmatch(name)
     if match is None:
         return None
@@ -108,6 +128,9 @@ def unknown_broker_key(name: str) -> ConfigError:
     key = BROKER_KEYS.get(name.split(".", 3)[-1]) if name.startswith(LISTENER_PREFIX) else None
     if key is not None:
         return ConfigError(f"{name}: {key.name} cannot be set for one listener, only for the broker")
+    if (of_flow := flow_key(name)) is not None:
+        ours = [flow_key_name(of_flow[0], key) for key in BROKER_KEYS.values() if key.name.startswith("mirror.")]
+        return unknown(name, ours, "mirror's")
     return unknown(name, BROKER_KEYS, "broker")
 
 

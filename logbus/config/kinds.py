@@ -55,12 +55,14 @@ class Kind(Generic[T]):
     :ivar parse: converts a trimmed text to a value; raises ValueError, whose message is not shown, if it is invalid.
     :ivar format: converts a value to a text that ``parse`` reads back.
     :ivar accepts: describes valid texts, to follow "accepted:".
+    :ivar choices: the words that are valid, if there are few.
     """
 
     type: ConfigType
     parse: Callable[[str], T]
     format: Callable[[T], str]
     accepts: str
+    choices: tuple[str, ...] = ()
 
 
 def boolean() -> Kind[bool]:
@@ -126,7 +128,9 @@ def one_of(*choices: str) -> Kind[str]:
             raise ValueError(text)
         return text
 
-    return Kind(ConfigType.STRING, parse, str, "one of " + ", ".join(choice or "(empty)" for choice in choices))
+    return Kind(
+        ConfigType.STRING, parse, str, "one of " + ", ".join(choice or "(empty)" for choice in choices), choices
+    )
 
 
 def string(type: ConfigType = ConfigType.STRING) -> Kind[str]:
@@ -185,6 +189,25 @@ def listed(
     between = {",": "commas", ";": "semicolons"}[separator]
     accepts = f"{what} with {between} between, each once" + ("" if empty else ", at least one")
     return Kind(ConfigType.LIST, parse, separator.join, accepts)
+
+
+def expressions() -> Kind[tuple[str, ...]]:
+    """A list of regular expressions; see :func:`split_expressions`."""
+    accepts = "regular expressions with commas between, such as orders,bills-.*"
+    return Kind(ConfigType.LIST, lambda text: tuple(split_expressions(text)), ",".join, accepts)
+
+
+def split_expressions(text: str) -> list[str]:
+    """The expressions of a list, separated by commas; those in braces and brackets belong to an expression."""
+    found, depth, current = [], 0, ""
+    for letter in text:
+        depth += (letter in "{[(") - (letter in "}])")
+        if letter == "," and depth <= 0:
+            found.append(current.strip())
+            current = ""
+        else:
+            current += letter
+    return [each for each in [*found, current.strip()] if each]
 
 
 def mapping(values: Collection[str] | None = None, *, whole_numbers: bool = False) -> Kind[Mapping[str, str]]:

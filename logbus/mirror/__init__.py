@@ -19,6 +19,7 @@ Pure:
 Shell:
 
 * ``mirror_options``: MirrorOptions: what to mirror, and how
+* ``mirror_keys``: these options by the keys that brokers and the command have
 * ``mirror``: Mirror: one flow from a source to a target
 * ``copy_session``: CopySession: copies in transactions, until one of them is not certain
 * ``source_reader``: SourceReader: the partitions that are read, where, and what is in the way

@@ -25,7 +25,7 @@ from logbus.coroutines import sleep
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.mirror.batch_copy import BatchCopy, batch_copies
 from logbus.mirror.copied_range import CopiedRange
-from logbus.mirror.mirror_options import MirrorOptions
+from logbus.mirror.mirror_options import MirrorOptions, Taken, nobody
 from logbus.mirror.mirror_status import MirrorState, MirrorStatus
 from logbus.mirror.missing_rights import lacks, what_session_lacks
 from logbus.mirror.position_store import CopiedPartition, read_positions, read_skipped
@@ -86,6 +86,7 @@ class CopySession:
     options: MirrorOptions
     status: MirrorStatus
     wall_clock: Callable[[], float] = time.time
+    taken: Taken = nobody
     reader: SourceReader = field(init=False)
     stopping: bool = field(default=False, init=False)
     _producer: Producer = field(init=False)
@@ -95,7 +96,7 @@ class CopySession:
 
     def __attrs_post_init__(self) -> None:
         topic_sync = TopicSync(self.source, self.target, self.options, self.status)
-        self.reader = SourceReader(self.source, self.options, self.status, topic_sync)
+        self.reader = SourceReader(self.source, self.options, self.status, topic_sync, self.taken)
 
     async def run(self) -> None:
         """
@@ -303,7 +304,7 @@ class CopySession:
         )
         reason = (
             f"{partition} offset {offset}: {why}; raise {setting} of {copy} to {size}, or have such records left out "
-            "by --on-too-large skip; the others go on"
+            f"by {self.options.said('on-too-large', 'skip')}; the others go on"
         )
         if not self.reader.has_reached(partition, offset):
             self._skipped.stop_before(partition, offset, reason)

@@ -22,7 +22,7 @@ from logbus.coroutines import sleep
 from logbus.errors import ApiError, ConfigError, LogbusError
 from logbus.mirror.checkpoints import Checkpoints
 from logbus.mirror.copy_session import CopySession
-from logbus.mirror.mirror_options import MirrorOptions
+from logbus.mirror.mirror_options import MirrorOptions, Taken, nobody
 from logbus.mirror.mirror_records import Heartbeat
 from logbus.mirror.mirror_status import MirrorState, MirrorStatus
 from logbus.mirror.missing_rights import what_session_lacks
@@ -42,6 +42,7 @@ class Mirror:
     :param target: the cluster to write to.
     :param say: called with one line about what a user should know.
     :param wall_clock: seconds since 1970.
+    :param taken: the name of another mirror that copies a topic of the source, which this one leaves alone, then.
     :ivar status: counts, lag and problems.
     """
 
@@ -55,11 +56,13 @@ class Mirror:
         *,
         say: Callable[[str], object] | None = None,
         wall_clock: Callable[[], float] = time.time,
+        taken: Taken = nobody,
     ) -> None:
         self._source = source
         self._target = target
         self._options = options
         self._wall_clock = wall_clock
+        self._taken = taken
         self.status = MirrorStatus(options.flow, wall_clock=wall_clock)
         if say is not None:
             self.status.say = say
@@ -92,7 +95,7 @@ class Mirror:
         try:
             while not self._stopping:
                 session = self._session = CopySession(
-                    self._source, self._target, options, self.status, self._wall_clock
+                    self._source, self._target, options, self.status, self._wall_clock, self._taken
                 )
                 try:
                     await session.run()

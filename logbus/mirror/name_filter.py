@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from attrs import field, frozen
 
+from logbus.config.kinds import split_expressions
 from logbus.errors import ConfigError
 
 TOPICS_EXCLUDED = (r".*[\-\.]internal", r".*\.replica", r"__.*")
@@ -45,19 +46,6 @@ class NameFilter:
         )
 
 
-def split_expressions(text: str) -> list[str]:
-    """The expressions of a list, separated by commas; those in braces and brackets belong to an expression."""
-    found, depth, current = [], 0, ""
-    for letter in text:
-        depth += (letter in "{[(") - (letter in "}])")
-        if letter == "," and depth <= 0:
-            found.append(current.strip())
-            current = ""
-        else:
-            current += letter
-    return [each for each in [*found, current.strip()] if each]
-
-
 def all_expressions(lists: Iterable[str]) -> list[str]:
-    """The expressions of all lists; see :func:`split_expressions`."""
+    """The expressions of all lists; see :func:`.split_expressions`."""
     return [each for text in lists for each in split_expressions(text)]

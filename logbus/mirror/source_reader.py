@@ -19,12 +19,12 @@ from logbus.client.consumer.fetcher import Fetcher, LogTruncated
 from logbus.client.consumer.partition_position import Position, reset_position
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets, list_offsets_with_retries
 from logbus.errors import ApiError, ErrorCode, LogbusError
-from logbus.mirror.mirror_options import MirrorOptions
+from logbus.mirror.mirror_options import MirrorOptions, Taken
 from logbus.mirror.mirror_status import MirrorStatus
 from logbus.mirror.missing_rights import lacks
 from logbus.mirror.origins import Origins
 from logbus.mirror.position_store import CopiedPartition
-from logbus.mirror.replication_policy import Naming
+from logbus.mirror.replication_policy import HEARTBEATS, Naming, topic_path
 from logbus.mirror.topic_sync import MirroredTopic, TopicSync
 from logbus.model import TimestampOffset, TopicPartition
 
@@ -60,6 +60,7 @@ class SourceReader:
     """
     The source as a session reads it.
 
+    :ivar taken: tells which other mirror copies a topic of the source.
     :ivar copied: what the target has, by partition of the source; as of the last committed transaction.
     :ivar topics: those that are copied, by their names at the source.
     :ivar halted: partitions that are not copied, and why.
@@ -71,6 +72,7 @@ class SourceReader:
     options: MirrorOptions
     status: MirrorStatus
     topic_sync: TopicSync
+    taken: Taken
     copied: dict[TopicPartition, CopiedPartition] = field(factory=dict)
     topics: dict[str, MirroredTopic] = field(factory=dict, init=False)
     halted: dict[TopicPartition, str] = field(factory=dict, init=False)
@@ -97,7 +99,8 @@ class SourceReader:
         """Look up topics, and begin with their new partitions and with those that were halted."""
         self.refresh_at = self.source.reactor.seconds() + self.options.refresh_interval
         is_first = not self.topics
-        self.topics = await self.topic_sync.refresh()
+        found = await self.topic_sync.refresh()
+        self.topics = {name: each for name, each in found.items() if not self._is_taken(name)}
         if self._is_unnamed:
             await self.origins.look()
             self.topics = {name: each for name, each in self.topics.items() if not self._is_loop(each)}
@@ -130,6 +133,18 @@ class SourceReader:
                 self._reached[each] = self.status.positions[each] = where
         self._fetcher.add(new, self.epochs)
 
+    def _is_taken(self, name: str) -> bool:
+        """Whether another mirror copies a topic, which would be there twice, then."""
+        what = f"another mirror of {name}"
+        if (other := self.taken(name)) is None:
+            self.status.solved(what)
+            return False
+        if topic_path(name)[-1] != HEARTBEATS:
+            self.status.problem(
+                what, f"topic {name}: not copied, since the mirror {other} copies it; have only one of them do so"
+            )
+        return True
+
     async def _look_at_copies(self, new: dict[TopicPartition, Position]) -> None:
         """Begin earlier where the target has lost records, such as one that was restored from a backup."""
         ends = {
@@ -157,7 +172,7 @@ class SourceReader:
                 self.status.problem(
                     what,
                     f"{lost}, and it is not known which; delete {copy.topic} to have it copied from the beginning, or "
-                    "say --on-recreated continue to go on behind what is lost",
+                    f"say {self.options.said('on-recreated', 'continue')} to go on behind what is lost",
                 )
                 del new[each]
 
@@ -234,7 +249,7 @@ class SourceReader:
                 self.status.problem(
                     f"{topic.name} at the source",
                     f"{what}; delete {topic.copy} at the target to have it copied from the beginning, or say "
-                    "--on-recreated continue to have the new records behind the old ones",
+                    f"{self.options.said('on-recreated', 'continue')} to have the new records behind the old ones",
                 )
                 return None
             self.status.say(f"{what}; its records come behind those that were copied")

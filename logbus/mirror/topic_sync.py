@@ -61,7 +61,8 @@ class TopicSync:
         if not wanted and not self._reported:
             self._reported.add("")
             self.status.say(
-                f"there is no topic to copy: --topics matches none that {self.source.principal} may DESCRIBE at the "
+                f"there is no topic to copy: {self.options.said('topics')} matches none that "
+                f"{self.source.principal} may DESCRIBE at the "
                 f"source {self.options.source}"
             )
         await self._adapt(wanted)
@@ -109,6 +110,11 @@ class TopicSync:
         for error in (await admin.create_topics(new)).values() if new else ():
             if error is not None and error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise error
+
+    @property
+    def _no_settings(self) -> str:
+        of_broker = self.options.of_broker
+        return self.options.said("sync-settings", "false") if of_broker else self.options.said("no-sync-settings")
 
     def _is_wanted(self, topic: TopicMetadata) -> bool:
         policy, name = self.options.policy, topic.name
@@ -177,7 +183,7 @@ class TopicSync:
         except ApiError as e:
             if e.code is not ErrorCode.UNSUPPORTED_VERSION:
                 raise
-            self.status.problem("settings", f"changes of settings are not copied: {e}; --no-sync-settings leaves them")
+            self.status.problem("settings", f"changes of settings are not copied: {e}; {self._no_settings} leaves them")
             return
         for resource, error in answers.items():
             if error is None:
@@ -191,7 +197,7 @@ class TopicSync:
                     why = lacks(self.target, "ALTER_CONFIGS", f"topic {resource.name}", where)
                 self.status.problem(
                     f"settings of {resource.name}",
-                    f"topic {resource.name}: its settings stay as they are: {why}; --no-sync-settings leaves them",
+                    f"topic {resource.name}: its settings stay as they are: {why}; {self._no_settings} leaves them",
                 )
 
     async def _copy_acls(self, copies: Mapping[str, str]) -> None:
@@ -249,5 +255,5 @@ class TopicSync:
         if error.code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
             why = lacks(self.target, operation, f"topic {copy}", f"the target {self.options.target}")
         elif error.code is ErrorCode.INVALID_REPLICATION_FACTOR:
-            why += "; --replication-factor gives another number of replicas"
+            why += f"; {self.options.said('replication-factor')} gives another number of replicas"
         self.status.problem(f"topic {name}", f"topic {name}: {what}: {why}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -70,14 +71,78 @@ def _mirror(target: Broker) -> Any:
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("mirror.source.name", "a.b", "source is 'a.b'; a cluster's alias has letters"),
-        ("mirror.source.name", "target", "source and target are both 'target'"),
-        ("mirror.topics", "[", "not a regular expression"),
-        ("mirror.source.config", "/nowhere", "/nowhere: "),
-        ("mirror.source.bootstrap.servers", "host:port", "host:port"),
+        ("mirror.source.name", "a.b", "mirror.source.name is 'a.b'; a cluster's alias has letters"),
+        ("mirror.source.name", "target", "mirror.source.name and mirror.target.name are both 'target'"),
+        ("mirror.topics", "[", "mirror.topics: '[' is not a regular expression"),
+        ("mirror.groups.exclude", "*", "mirror.groups.exclude: '*' is not a regular expression"),
+        ("mirror.source.config", "/nowhere", "mirror.source.config: /nowhere: "),
+        ("mirror.source.bootstrap.servers", "host:port", "mirror.source.bootstrap.servers: 'host:port' is not an add"),
+        ("mirror.interval.seconds", "0", "mirror.interval.seconds: '0' is not valid; accepted: a number from 0.01"),
+        ("mirror.on.recreated", "skip", "mirror.on.recreated: 'skip' is not valid; accepted: one of stop, continue"),
+        ("mirror.flow.bulk.topics", "[", "mirror.flow.bulk.topics: '[' is not a regular expression"),
+        ("mirror.flow.bulk.topic", "a", "did you mean mirror.flow.bulk.topics"),
+        ("mirror.flow.all of them.topics", "a", "the NAME in mirror.flow.NAME is 'all of them'"),
     ],
 )
 def test_wrong_keys(key: str, value: str, reason: str) -> None:
     """A wrong key is named when the broker starts."""
-    with pytest.raises(BrokerFailed, match=reason.replace("[", "\\[")):
+    with pytest.raises(BrokerFailed, match=re.escape(reason)):
         Broker({"mirror.source.bootstrap.servers": "paris:9092", key: value}).__enter__()
+
+
+def test_several_mirrors() -> None:
+    """Mirrors that have names run side by side, also between the same clusters; a topic is copied by one of them."""
+    with Broker() as source:
+        admin = AdminClient({"bootstrap.servers": source.bootstrap})
+        for created in admin.create_topics([NewTopic(each, 1) for each in ("orders", "bills", "logs")]).values():
+            created.result(SECONDS)
+        producer = confluent_kafka.Producer({"bootstrap.servers": source.bootstrap})
+        for number in range(10):
+            for topic in ("orders", "bills", "logs"):
+                producer.produce(topic, b"%d" % number)
+        assert producer.flush(SECONDS) == 0
+        keys = {
+            "source.bootstrap.servers": source.bootstrap,
+            "source.name": "paris",
+            "heartbeat.interval.seconds": "0",
+            "flow.business.topics": "orders,bills",
+            "flow.rest.topics.exclude": "orders",
+            "flow.rest.rate": "1000000",
+        }
+        with Broker({f"mirror.{name}": value for name, value in keys.items()}) as target:
+
+            def copied() -> Any:
+                with urlopen(f"{target.admin_url}/api/v1/mirrors") as answer:
+                    rows = {row["id"]: row for row in json.load(answer)["items"]}
+                return rows if sum(row["records"] for row in rows.values()) >= 30 else None
+
+            rows = wait_until(copied, "thirty records of both mirrors", SECONDS)
+            assert set(rows) == {"business", "rest"}
+            assert all(row["source"] == "paris" for row in rows.values())
+            # Which of them has the topic that both are to copy is the one that came first.
+            assert {rows["business"]["records"], rows["rest"]["records"]} == {10, 20}
+            (problem,) = [each for row in rows.values() for each in row["problems"]]
+            assert "topic bills: not copied, since the mirror" in str(problem)
+            with urlopen(f"{target.admin_url}/metrics") as answer:
+                text = answer.read().decode()
+            assert text.count("# TYPE logbus_mirror_records_total counter") == 1
+            assert 'logbus_mirror_records_total{flow="business"}' in text
+            assert 'logbus_mirror_records_total{flow="rest"}' in text
+
+
+def test_other_cluster_of_the_same_name() -> None:
+    """Two clusters that are called the same would have their topics mixed up."""
+    config = {
+        "mirror.flow.a.source.bootstrap.servers": "paris:9092",
+        "mirror.flow.b.source.bootstrap.servers": "rome:9092",
+    }
+    reason = "mirror.flow.b.source.name: 'source' is also what mirror.flow.a calls paris:9092"
+    with pytest.raises(BrokerFailed, match=re.escape(reason)):
+        Broker(config).__enter__()
+
+
+def test_no_source() -> None:
+    """A mirror that is named, and reads no cluster."""
+    reason = "mirror.flow.a.source.bootstrap.servers is not set: give the brokers"
+    with pytest.raises(BrokerFailed, match=re.escape(reason)):
+        Broker({"mirror.flow.a.topics": "orders"}).__enter__()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.config.kinds import split_expressions
 from logbus.errors import ConfigError
 from logbus.mirror.mirror_options import MirrorOptions
-from logbus.mirror.name_filter import GROUPS_EXCLUDED, TOPICS_EXCLUDED, NameFilter, split_expressions
+from logbus.mirror.name_filter import GROUPS_EXCLUDED, TOPICS_EXCLUDED, NameFilter
 from logbus.mirror.replication_policy import Naming, ReplicationPolicy, is_internal
 
 

@@ -15,7 +15,7 @@ The declarations of all configuration keys; their constants are also attributes 
 * ``security``: TLS, SASL, ACLs
 * ``admin``: the admin listener
 * ``logging``: the log of the process
-* ``mirror``: the mirror that a broker runs
+* ``mirror``: the mirrors that a broker runs, and the options of ``logbus mirror``
 * ``ignored``: keys of Kafka that are accepted and ignored
 * ``declare``: functions that declare keys
 """
