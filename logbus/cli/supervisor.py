@@ -18,7 +18,8 @@ from pathlib import Path
 from attrs import define, field
 
 from logbus.cli.runner import CommandFailed
-from logbus.testing.broker_process import BrokerFailed, BrokerProcess, local_listener
+from logbus.testing.broker_process import BrokerProcess, local_listener
+from logbus.testing.errors import BrokerFailed
 from logbus.testing.zookeeper import ZooKeeper, ZooKeeperFailed
 
 LOCK_FILE = ".cluster.lock"

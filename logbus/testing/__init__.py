@@ -32,6 +32,7 @@ Used by these:
 * :mod:`~logbus.testing.private_reactor`: reactors for threads of tests.
 * :mod:`~logbus.testing.cluster_roles`: leaders, followers and controllers of a cluster, and waits for them.
 * :mod:`~logbus.testing.resettable_cluster`: clusters that begin anew, or with a snapshot.
+* :mod:`~logbus.testing.errors`: what brokers and clusters raise.
 * :mod:`~logbus.testing.waiting`: waits for what has no event.
 * :mod:`~logbus.testing.store_view`: reads a metadata store in memory, and waits for changes there.
 * :mod:`~logbus.testing.broker_links`: the connections between brokers in one process, which can be cut.
@@ -59,15 +60,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from logbus.testing.broker import Broker, BrokerFailed
+    from logbus.testing.broker import Broker
     from logbus.testing.cluster import Cluster
+    from logbus.testing.errors import BrokerFailed
     from logbus.testing.local_cluster import LocalCluster
 
 __all__ = ["Broker", "BrokerFailed", "Cluster", "LocalCluster"]
 
 _LATER = {
     "Broker": "logbus.testing.broker",
-    "BrokerFailed": "logbus.testing.broker_process",
+    "BrokerFailed": "logbus.testing.errors",
     "Cluster": "logbus.testing.cluster",
     "LocalCluster": "logbus.testing.local_cluster",
 }

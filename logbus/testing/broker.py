@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from logbus.testing.arguments import broker_arguments, not_placed
-from logbus.testing.broker_process import BrokerFailed, BrokerProcess
+from logbus.testing.broker_process import BrokerProcess
 from logbus.testing.broker_thread import BrokerThread
 from logbus.testing.closable import Closable
 from logbus.testing.controlled import Controlled
+from logbus.testing.errors import BrokerFailed, is_closed
 from logbus.testing.held_ports import HeldPorts
 from logbus.testing.inspected import Inspected
 from logbus.testing.logged import Logged, LogSource
@@ -116,7 +117,6 @@ class Broker(Inspected, Controlled, Logged, Closable):
         self._worker_ports: dict[int, int] = {}
         self._runner: BrokerRunner | None = None
         self._last_runner: BrokerRunner | None = None
-        self._closed = False
         self._pid = os.getpid()
         if snapshot is not None:
             self._begin_from(snapshot)
@@ -138,7 +138,12 @@ class Broker(Inspected, Controlled, Logged, Closable):
 
     @property
     def kafka_port(self) -> int:
-        """The port that it listens on for Kafka clients."""
+        """
+        The port that it listens on for Kafka clients.
+
+        :raise BrokerFailed: it is closed.
+        """
+        self._require_open("kafka_port")
         return self._port("kafka")
 
     @property
@@ -148,7 +153,7 @@ class Broker(Inspected, Controlled, Logged, Closable):
 
     @property
     def started(self) -> bool:
-        """Whether it was ever ready: then it has addresses."""
+        """Whether it was ever ready: then it has addresses, until it is closed."""
         return bool(self._addresses)
 
     @property
@@ -180,7 +185,7 @@ class Broker(Inspected, Controlled, Logged, Closable):
         if self._runner is not None:
             raise BrokerFailed("the broker is already running")
         if self._closed:
-            raise BrokerFailed("the broker is closed, and gave up its ports and data; make another one")
+            raise is_closed("start")
         self._runner = self._last_runner = self._run()
 
     def wait_ready(self) -> None:
@@ -190,6 +195,7 @@ class Broker(Inspected, Controlled, Logged, Closable):
         :raise BrokerFailed: it did not come up; the message has its last words.
         """
         if self._runner is None:
+            self._require_open("wait_ready")
             raise BrokerFailed("the broker was not started")
         try:
             self._addresses = dict(self._runner.wait_ready(self.timeout))
@@ -200,7 +206,7 @@ class Broker(Inspected, Controlled, Logged, Closable):
             raise
 
     def stop(self) -> None:
-        """Stop as SIGTERM does: in order, with nothing left to recover."""
+        """Stop as SIGTERM does: in order, with nothing left to recover. One that does not run stays so."""
         self._check_process()
         self._close_inspector()
         if self._runner is not None:
@@ -246,6 +252,9 @@ class Broker(Inspected, Controlled, Logged, Closable):
 
         A second time it does nothing; nor does it in a process that was forked, which the broker is not of.
 
+        Of a closed broker, :attr:`requests` and the log can still be read, and what only ends something, such as a
+        fault, does nothing; all else is refused.
+
         :raise BrokerFailed: it did not stop in time; nothing of it is left nevertheless.
         """
         if self._pid != os.getpid():
@@ -256,8 +265,7 @@ class Broker(Inspected, Controlled, Logged, Closable):
         finally:
             atexit.unregister(self._at_exit)
             self._held.close()
-            if self._channel is not None:
-                self._channel.close()
+            self._close_controls()
             self._remove_data()
 
     def refuse_nesting(self) -> None:
@@ -267,7 +275,8 @@ class Broker(Inspected, Controlled, Logged, Closable):
     def _inspector_at(self) -> tuple[str, dict[str, str], ReactorThread | None]:
         self._check_process()
         if self._runner is None:
-            raise BrokerFailed("the broker is closed" if self._closed else "the broker does not run; start it first")
+            self._require_open()
+            raise BrokerFailed("the broker does not run; start it first")
         login: dict[str, str] = {}
         for name, password in list(self._users.items())[:1]:
             login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
@@ -317,6 +326,7 @@ class Broker(Inspected, Controlled, Logged, Closable):
 
     @property
     def _process(self) -> BrokerProcess:
+        self._require_open()
         if not isinstance(self._runner, BrokerProcess):
             raise BrokerFailed("the broker has no process of its own; use Broker(in_process=False), and start it")
         return self._runner
@@ -365,7 +375,7 @@ class Broker(Inspected, Controlled, Logged, Closable):
         return self._ports[name]
 
     def __repr__(self) -> str:
-        where = self._addresses.get("kafka", "stopped") if self.running else "stopped"
+        where = self._addresses.get("kafka", "starts") if self.running else "closed" if self._closed else "stopped"
         return f"<logbus.testing.Broker {where} data={self.data_dir}>"
 
 

@@ -15,8 +15,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 
-from logbus.errors import LogbusError
 from logbus.testing.control.channel_lines import ENVIRONMENT, ControlAddress
+from logbus.testing.errors import BrokerFailed
 
 READY = re.compile(r"logbus brokers? \d+(?: to \d+)? ready: (?P<listeners>.*)")
 ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)=(?P<address>\S+:\d+)")
@@ -36,10 +36,6 @@ PROBLEM = "logbus: "
 
 KEPT_LINES = 1000
 SHOWN_LINES = 50
-
-
-class BrokerFailed(LogbusError):
-    """The broker did not start, or did not stop."""
 
 
 class BrokerProcess:

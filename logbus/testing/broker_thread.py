@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from logbus.errors import LogbusError
 from logbus.quick_imports import quick_imports
 from logbus.testing.broker_log import ThreadLog
-from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.control.broker_controls import BrokerControls
+from logbus.testing.errors import BrokerFailed
 from logbus.testing.placement import Placement
 from logbus.testing.reactor_thread import ReactorThread
 

@@ -21,6 +21,7 @@ does not pass without one.
 from __future__ import annotations
 
 import atexit
+import os
 import struct
 import threading
 import time
@@ -30,7 +31,8 @@ from typing import Self, TypeVar
 
 from logbus.testing.arguments import cluster_arguments, ensemble_size
 from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
-from logbus.testing.broker_process import BrokerFailed, BrokerProcess, local_listener
+from logbus.testing.broker_process import BrokerProcess, local_listener
+from logbus.testing.errors import BrokerFailed
 from logbus.testing.network_proxy import EVERYBODY, NetworkProxy, Way
 from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.resettable_cluster import ResettableCluster
@@ -82,11 +84,14 @@ class ClusterBroker(Broker):
 
         :param others: brokers, and ``"zookeeper"``; nobody named: all of them.
         :param way: ``"both"``, ``"from"`` (nothing that this broker says arrives) or ``"to"`` (it hears nothing).
+        :raise BrokerFailed: the broker is closed.
+        :raise ValueError: one of them is neither; there is no such way.
         """
+        self._require_open("cut_off")
         self._cluster.network.cut(self._ways(others, way))
 
     def reconnect(self) -> None:
-        """End all cuts of this broker; held data come through."""
+        """End all cuts of this broker; held data come through.  Where there are none, it does nothing."""
         self._cluster.network.mend(
             [(a, b) for a, b in self._cluster.network.ways() if self.node in (a, b)],
         )
@@ -95,8 +100,9 @@ class ClusterBroker(Broker):
         """
         Have ZooKeeper end its session, as if it had not been heard of for too long.
 
-        :raise BrokerFailed: it has none.
+        :raise BrokerFailed: it has none, or does not run.
         """
+        self._require_running("expire_session")
         until = time.monotonic() + self.timeout
         while (session := self._session) is not None:
             try:
@@ -115,6 +121,9 @@ class ClusterBroker(Broker):
         return self._cluster.epoch(self)
 
     def _ways(self, others: Iterable[ClusterBroker | str], way: str) -> list[Way]:
+        for one in others:
+            if one != ZOOKEEPER and (one is self or one not in self._cluster.brokers):
+                raise ValueError(f"cut_off: {one!r} is neither another broker of the cluster nor {ZOOKEEPER!r}")
         names = [one if isinstance(one, str) else one.node for one in others] or [EVERYBODY]
         outward = [(self.node, name) for name in names] if way in ("both", "from") else []
         inward = [(name, self.node) for name in names] if way in ("both", "to") else []
@@ -169,8 +178,6 @@ class Cluster(ResettableCluster[ClusterBroker]):
     :ivar tree: the content of ZooKeeper, below the chroot of the cluster.
     """
 
-    tree: ZooKeeperView
-
     def __init__(
         self,
         brokers: int = 3,
@@ -185,6 +192,7 @@ class Cluster(ResettableCluster[ClusterBroker]):
         ensemble_size(zookeepers)
         self.timeout = timeout
         self._resets = 0
+        self._pid = os.getpid()
         self._temporary = data_dir is None
         factor = str(min(3, brokers))
         shared = {
@@ -213,8 +221,9 @@ class Cluster(ResettableCluster[ClusterBroker]):
         Start ZooKeeper and all brokers side by side, and wait until each of them knows all.
 
         :raise ZooKeeperFailed: it is not installed, or did not start.
-        :raise BrokerFailed: a broker did not start.
+        :raise BrokerFailed: a broker did not start; or the cluster runs, or is closed.
         """
+        self._require_open()
         self.zookeeper.require()
         self.network.start()
         for broker in self.brokers:
@@ -252,7 +261,7 @@ class Cluster(ResettableCluster[ClusterBroker]):
 
     def _start_on(self, snapshot: ClusterSnapshot | None) -> None:
         """Start with what a snapshot has, or anew."""
-        self.tree.close()
+        self._tree.close()
         # A place of its own in ZooKeeper: the sessions of those killed still have their nodes in the old one.
         self._resets += 1
         if snapshot is not None:
@@ -269,7 +278,7 @@ class Cluster(ResettableCluster[ClusterBroker]):
     def _wait_ready(self) -> None:
         for broker in self.brokers:
             broker.wait_ready()
-        self.tree = ZooKeeperView(self.zookeeper.connect + self._chroot, self.timeout)
+        self._tree = ZooKeeperView(self.zookeeper.connect + self._chroot, self.timeout)
         self.wait_known()
 
     @property
@@ -277,7 +286,9 @@ class Cluster(ResettableCluster[ClusterBroker]):
         return f"{CHROOT}-{self._resets}" if self._resets else CHROOT
 
     def close(self) -> None:
-        """Stop everything, and remove temporary data."""
+        """Stop everything, and remove temporary data. A second time, and in a forked process, it does nothing."""
+        if self._pid != os.getpid() or self._closed:
+            return
         atexit.unregister(self.close)
         self._closed = True
         try:
@@ -285,16 +296,17 @@ class Cluster(ResettableCluster[ClusterBroker]):
             self.network.mend()
             self._stop_brokers()
         finally:
-            if hasattr(self, "tree"):
-                self.tree.close()
+            if self._tree is not None:
+                self._tree.close()
             self.network.stop()
             self.zookeeper.close()
             if self._temporary:
                 remove_temporary(self._home)
 
     def _inspector_at(self) -> tuple[str, dict[str, str], ReactorThread | None]:
+        self._require_started()
         if not self.running:
-            raise BrokerFailed("the cluster does not run; start it first")
+            raise BrokerFailed("no broker of the cluster runs; start one first")
         return self.bootstrap, {}, None
 
     def _stop_brokers(self) -> None:

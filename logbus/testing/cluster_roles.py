@@ -49,17 +49,24 @@ class ClusterRoles(Generic[B]):
     """
 
     brokers: list[B]
-    tree: StoreView
     timeout: float
 
     if TYPE_CHECKING:
 
         @property
         def admin(self) -> Admin: ...
+        @property
+        def tree(self) -> StoreView: ...
+        def _require_started(self, what: str = "") -> None: ...
 
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT of all brokers that were started, for Kafka clients."""
+        """
+        HOST:PORT of all brokers that were started, for Kafka clients.
+
+        :raise BrokerFailed: none was, or the cluster is closed.
+        """
+        self._require_started()
         return ",".join(broker.bootstrap for broker in self.brokers if broker.started)
 
     @property
@@ -183,6 +190,7 @@ class ClusterRoles(Generic[B]):
 
     def wait_known(self) -> None:
         """Wait until every running broker tells its clients of all that run."""
+        self._require_started()
         wanted = len(self.running)
         for broker in self.running:
             self.wait_until(lambda broker=broker: known_brokers(broker.bootstrap) == wanted, "a full list of brokers")  # type: ignore[misc]

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logbus.client import validators as check
-from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.control.channel_lines import ControlAddress
 from logbus.testing.disk_filling import DiskFilling, FullDisk
+from logbus.testing.errors import BrokerFailed, is_closed
 from logbus.testing.faults.control import Faults
 from logbus.testing.faults.rule_book import RuleBook
 from logbus.testing.requests.history import RequestHistory
@@ -29,12 +29,22 @@ class Controlled(ABC):
     in_process: bool
     controlled: bool
     timeout: float
+    _closed = False
 
     def __init__(self) -> None:
         self._book = RuleBook()
         self._history = RequestHistory()
         self._filling = DiskFilling()
         self._channel: ControlChannel | None = None
+
+    def _close_controls(self) -> None:
+        """The broker is closed: handles that a test has kept say so."""
+        self._book.close()
+        self._history.close()
+        self._filling.close()
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
 
     @property
     @abstractmethod
@@ -71,8 +81,9 @@ class Controlled(ABC):
         """
         What happens to the requests of its clients: see :class:`~logbus.testing.faults.Faults`.
 
-        :raise BrokerFailed: it was made with ``controlled=False``.
+        :raise BrokerFailed: it is closed, or was made with ``controlled=False``.
         """
+        self._require_open("faults")
         self._require_controls("faults")
         return Faults(self._book)
 
@@ -144,7 +155,7 @@ class Controlled(ABC):
         """
         Have its disk refuse every write for lack of space, until the handle's ``free``, or the end of a ``with`` block.
 
-        :raise BrokerFailed: it was made with ``controlled=False``.
+        :raise BrokerFailed: it is closed, or was made with ``controlled=False``.
         """
         self._require_controls("fill_disk")
         return self._filling.fill()
@@ -155,8 +166,9 @@ class Controlled(ABC):
 
         A broker that runs is stopped for it, and started again: its clients connect again.
 
-        :raise BrokerFailed: it did not stop or start.
+        :raise BrokerFailed: it is closed, or did not stop or start.
         """
+        self._require_open("snapshot")
         self._require_directory("snapshot")
         was_running = self.running
         if was_running:
@@ -172,9 +184,10 @@ class Controlled(ABC):
 
         A broker that runs is stopped for it, and started again: its clients connect again.
 
-        :raise BrokerFailed: the snapshot is closed, or the broker did not stop or start.
+        :raise BrokerFailed: the snapshot or the broker is closed, or the broker did not stop or start.
         """
         _require_snapshot("restore", snapshot)
+        self._require_open("restore")
         self._require_directory("restore")
         was_running = self.running
         if was_running:
@@ -201,9 +214,15 @@ class Controlled(ABC):
             raise BrokerFailed(f"{what}: the broker was made with controlled=False, and knows nothing of its test")
 
     def _require_running(self, what: str) -> None:
+        self._require_open(what)
         self._require_controls(what)
         if not self.running:
             raise BrokerFailed(f"{what}: the broker does not run; start it first")
+
+    def _require_open(self, what: str = "") -> None:
+        self._check_process()
+        if self._closed:
+            raise is_closed(what)
 
     def _control(self) -> ControlAddress | None:
         """Where a broker in a process of its own finds this one."""

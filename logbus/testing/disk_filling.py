@@ -12,6 +12,8 @@ from typing import Self
 
 from attrs import define, field
 
+from logbus.testing.errors import is_closed
+
 
 class DiskFilling:
     """
@@ -24,6 +26,7 @@ class DiskFilling:
         self.changed: Callable[[], object] = lambda: None
         """Is called when it was filled or freed; returns once that is so."""
         self._fillers = 0
+        self._closed = False
         self._lock = Lock()
 
     @property
@@ -32,11 +35,21 @@ class DiskFilling:
         return self._fillers > 0
 
     def fill(self) -> FullDisk:
-        """Fill it, until the handle that is returned frees it."""
+        """
+        Fill it, until the handle that is returned frees it.
+
+        :raise BrokerFailed: the broker is closed.
+        """
         with self._lock:
+            if self._closed:
+                raise is_closed("fill_disk")
             self._fillers += 1
         self.changed()
         return FullDisk(self._free)
+
+    def close(self) -> None:
+        """The broker is closed, and has no disk any more."""
+        self._closed = True
 
     def _free(self) -> None:
         with self._lock:

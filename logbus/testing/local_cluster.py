@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Self
 from logbus.metastore.tree import Row, Tree
 from logbus.testing.arguments import cluster_arguments
 from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
-from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.broker_thread import BrokerThread
+from logbus.testing.errors import BrokerFailed
 from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.resettable_cluster import ResettableCluster
 from logbus.testing.settings import Setting, as_texts
@@ -71,7 +71,12 @@ class LocalBroker(Broker):
         return self._cluster.epoch(self)
 
     def expire_session(self) -> None:
-        """Have the metadata store end its session, as if it had not been heard of for too long; it gets another one."""
+        """
+        Have the metadata store end its session, as if it had not been heard of for too long; it gets another one.
+
+        :raise BrokerFailed: it does not run.
+        """
+        self._require_running("expire_session")
         self._on_store(lambda store: store.expire())
 
     def cut_off(self, *others: LocalBroker | str, way: str = "both") -> None:
@@ -83,9 +88,10 @@ class LocalBroker(Broker):
         :param others: brokers, and ``"store"``, the metadata store; nobody named: all of them.
         :param way: ``"both"``, ``"from"`` (nothing that this broker says arrives) or ``"to"`` (it hears nothing): of
             brokers only.
-        :raise BrokerFailed: the connections have TLS; they cannot be cut.
+        :raise BrokerFailed: the connections have TLS; they cannot be cut; or the broker does not run.
         :raise ValueError: one of them is neither; there is no such way.
         """
+        self._require_running("cut_off")
         if way not in WAYS:
             raise ValueError(f"cut_off: way is {way!r}; it is both, from or to")
         brokers = [each for each in self._cluster.brokers if each is not self]
@@ -100,13 +106,15 @@ class LocalBroker(Broker):
         if STORE in named:
             self._on_store(lambda store: store.suspend())
         links = self._cluster.links
-        if links is not None:
+        if links is not None and len(named) > (STORE in named):
             ends = [one.id for one in named if isinstance(one, LocalBroker)]
             cut = [(self.id, end) for end in ends if way != "to"] + [(end, self.id) for end in ends if way != "from"]
             self._cluster.thread.run(lambda: succeed_with(links.cut, cut), self.timeout)
 
     def reconnect(self) -> None:
-        """End all cuts of this broker."""
+        """End all cuts of this broker; where there are none, it does nothing."""
+        if self._closed:
+            return
         self._on_store(lambda store: store.resume())
         links = self._cluster.links
         if links is not None:
@@ -118,6 +126,7 @@ class LocalBroker(Broker):
             runner.thread.call(do, runner.store)
 
     def _run(self) -> BrokerRunner:
+        self._cluster._require_started()
         config = as_texts(self.config)
         ports = {name: self._port(name) for name in ("kafka", "admin")}
         thread, ensemble = self._cluster.thread, self._cluster.ensemble
@@ -204,12 +213,10 @@ class LocalCluster(ResettableCluster[LocalBroker]):
 
         :raise BrokerFailed: a broker did not start; or the cluster runs, or is closed.
         """
-        self.refuse_nesting()
-        if self._closed:
-            raise BrokerFailed("the cluster is closed, and gave up its ports and data; make another one")
+        self._require_open()
         if not hasattr(self, "thread"):
             self.thread = ReactorThread("logbus-test-cluster")
-            self.tree = MemoryView(self.ensemble, self.thread, self.timeout)
+            self._tree = MemoryView(self.ensemble, self.thread, self.timeout)
         for broker in self.brokers:
             broker.launch()
         for broker in self.brokers:
@@ -217,13 +224,10 @@ class LocalCluster(ResettableCluster[LocalBroker]):
         self.wait_known()
         return self
 
-    def refuse_nesting(self) -> None:
-        if self.running:
-            raise BrokerFailed("the cluster is already running; a with block of it cannot be nested in another")
-
     def _inspector_at(self) -> tuple[str, dict[str, str], ReactorThread | None]:
-        if not self.running or self._pid != os.getpid():
-            raise BrokerFailed("the cluster does not run here; start it first")
+        self._require_started()
+        if not self.running:
+            raise BrokerFailed("no broker of the cluster runs; start one first")
         return self.bootstrap, {}, self.thread
 
     def snapshot(self) -> ClusterSnapshot:
@@ -268,12 +272,12 @@ class LocalCluster(ResettableCluster[LocalBroker]):
         if snapshot is not None:
             self.ensemble.tree = Tree.load(snapshot.rows, snapshot.zxid)
         self.links = None
-        self.tree = MemoryView(self.ensemble, self.thread, self.timeout)
+        self._tree = MemoryView(self.ensemble, self.thread, self.timeout)
         self.start()
 
     def broker_at(self, port: int) -> int | None:
         """The id of the broker whose Kafka port this is."""
-        return next((each.id for each in self.brokers if each.kafka_port == port), None)
+        return next((each.id for each in self.brokers if each._port("kafka") == port), None)
 
     def accepted_by(self, number: int) -> list[Any]:
         """In the thread of the brokers: the transports of the connections that a broker has accepted."""

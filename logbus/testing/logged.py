@@ -6,6 +6,7 @@ from typing import Protocol
 
 from logbus.client import validators as check
 from logbus.testing.broker_process import SHOWN_LINES
+from logbus.testing.errors import is_closed
 from logbus.testing.waiting import WaitTimedOut, wait_until
 
 WAIT_SECONDS = 30.0
@@ -27,6 +28,8 @@ class Logged:
     def _log_source(self) -> LogSource | None:
         """What runs the broker, or ran it last."""
         raise NotImplementedError
+
+    _closed = False
 
     @property
     def running(self) -> bool:
@@ -59,13 +62,21 @@ class Logged:
 
         :param since: a :attr:`log_mark`: only what was logged afterwards.
         :raise WaitTimedOut: there was none; the message has the last lines.
+        :raise BrokerFailed: there was none, and the broker is closed.
         """
         __tracebackhide__ = True
         check.text("words", words)
         check.seconds("timeout", timeout)
+
+        def look() -> str | None:
+            found = next((line for line in self.log_lines(since) if words in line), None)
+            if found is None and self._closed:
+                raise is_closed(f"wait_logged: there is no line with {words!r}")
+            return found
+
         try:
             return wait_until(
-                lambda: next((line for line in self.log_lines(since) if words in line), None),
+                look,
                 f"a line with {words!r} in the broker's log",
                 timeout,
             )

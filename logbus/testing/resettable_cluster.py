@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from abc import abstractmethod
+from typing import Any
 
-from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.closable import Closable
 from logbus.testing.cluster_roles import B, ClusterRoles
+from logbus.testing.errors import BrokerFailed, is_closed
 from logbus.testing.inspected import Inspected
 from logbus.testing.snapshots import ClusterSnapshot
+from logbus.testing.store_view import StoreView
 
 
 class ResettableCluster(ClusterRoles[B], Inspected, Closable):
     """Base of the clusters: what becomes of their data and metadata."""
 
     _closed = False
+    _pid: int
+    _tree: Any = None
+
+    @property
+    def tree(self) -> StoreView:
+        """
+        The content of the metadata store.
+
+        :raise BrokerFailed: the cluster was not started, or is closed.
+        """
+        self._require_started()
+        found: StoreView = self._tree
+        return found
+
+    def refuse_nesting(self) -> None:
+        if self.running:
+            raise BrokerFailed("the cluster is already running; a with block of it cannot be nested in another")
 
     def reset(self) -> None:
         """
@@ -44,11 +64,19 @@ class ResettableCluster(ClusterRoles[B], Inspected, Closable):
         snapshot.write_to([broker.data_dir for broker in self.brokers])
         self._start_on(snapshot)
 
-    def _require_started(self, what: str) -> None:
+    def _require_started(self, what: str = "") -> None:
+        if self._pid != os.getpid():
+            maker = f"process {self._pid}, which forked this one"
+            raise BrokerFailed(f"the cluster is of {maker}: here, only connect to it")
         if self._closed:
-            raise BrokerFailed(f"{what}: the cluster is closed, and gave up its ports and data; make another one")
-        if not hasattr(self, "tree"):
-            raise BrokerFailed(f"{what}: the cluster was not started")
+            raise is_closed(what, "the cluster")
+        if self._tree is None:
+            raise BrokerFailed(f"{what}{': ' if what else ''}the cluster was not started; start it first")
+
+    def _require_open(self) -> None:
+        self.refuse_nesting()
+        if self._closed:
+            raise is_closed("start", "the cluster")
 
     @abstractmethod
     def _kill_all(self) -> None:

@@ -16,7 +16,7 @@ from typing import Self
 
 from logbus.metastore.tree import Row
 from logbus.storage import file_names
-from logbus.testing.broker_process import BrokerFailed
+from logbus.testing.errors import BrokerFailed
 from logbus.testing.temporary import remove_temporary, temporary_directory
 
 _SEGMENT = (file_names.LOG, file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.TRANSACTION_INDEX)

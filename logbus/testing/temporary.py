@@ -15,7 +15,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from logbus.testing.broker_process import BrokerFailed
+from logbus.testing.errors import BrokerFailed
 
 LEAST_ROOM = 1 << 20
 """Bytes without which a broker would not start; it would wait for room."""

@@ -128,6 +128,8 @@ class ZooKeeper(Closable):
         tls: tuple[Path, Path] | None = None,
     ) -> None:
         self.timeout = timeout
+        self._closed = False
+        self._pid = os.getpid()
         self._temporary = home is None
         self._home = Path(tempfile.mkdtemp(prefix="logbus-zookeeper-")) if home is None else home
         self._held = HeldPorts()
@@ -150,8 +152,9 @@ class ZooKeeper(Closable):
         """
         Start the servers that do not run, and wait until all of them serve.
 
-        :raise ZooKeeperFailed: Java or ZooKeeper is not installed, or a server did not come up.
+        :raise ZooKeeperFailed: Java or ZooKeeper is not installed, or a server did not come up; or it is closed.
         """
+        self._require_open()
         self.require()
         for server in self._servers:
             if server.process is None:
@@ -196,6 +199,7 @@ class ZooKeeper(Closable):
 
     def freeze(self, server: int | None = None) -> None:
         """Have one server, or all, answer nothing, with their connections open, until :meth:`thaw`."""
+        self._require_open()
         for one in self._chosen(server):
             if one.process is not None:
                 one.process.send_signal(signal.SIGSTOP)
@@ -230,6 +234,7 @@ class ZooKeeper(Closable):
 
         :raise ZooKeeperFailed: there is no such session.
         """
+        self._require_open()
         server = self._servers[self.leader]
         until = time.monotonic() + self.timeout
         tried = False
@@ -259,7 +264,10 @@ class ZooKeeper(Closable):
         return True
 
     def close(self) -> None:
-        """End all, and remove their data."""
+        """End all, and remove their data. A second time, and in a forked process, it does nothing."""
+        if self._pid != os.getpid() or self._closed:
+            return
+        self._closed = True
         atexit.unregister(self.close)
         if self._temporary:
             self.kill()
@@ -304,7 +312,15 @@ class ZooKeeper(Closable):
         return _Server(_host(number), port, directory, own_group=not self._temporary)
 
     def _chosen(self, server: int | None) -> list[_Server]:
-        return self._servers if server is None else [self._servers[server]]
+        if server is None:
+            return self._servers
+        if not isinstance(server, int) or not 0 <= server < len(self._servers):
+            raise ZooKeeperFailed(f"there is no server {server!r}; they are 0 to {len(self._servers) - 1}")
+        return [self._servers[server]]
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ZooKeeperFailed("ZooKeeper is closed, and gave up its ports and data; make another one")
 
 
 def _host(number: int) -> str:

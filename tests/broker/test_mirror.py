@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from logbus.testing import Broker
-from logbus.testing.broker_process import BrokerFailed
+from logbus.testing.errors import BrokerFailed
 from logbus.testing.waiting import wait_until
 
 SECONDS = 60

@@ -73,7 +73,7 @@ def test_wrong_time() -> None:
         for wrong in (0, -1, "1", True, timedelta(0), float("nan")):
             with pytest.raises(ValueError, match=r"advance: .* is no time to come: expected a timedelta, or seconds"):
                 broker.advance(wrong)  # type: ignore[arg-type]
-    with pytest.raises(BrokerFailed, match="advance: the broker does not run; start it first"):
+    with pytest.raises(BrokerFailed, match="advance: the broker is closed"):
         broker.advance(1)
 
 

@@ -10,12 +10,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from logbus.testing import Broker, BrokerFailed, Cluster, LocalCluster
+from logbus.testing.zookeeper import ZooKeeperFailed
 
 SECONDS = 60
 
@@ -47,11 +49,131 @@ def test_before_the_start_and_after_the_end() -> None:
     refused(broker.admin.topics, "the broker is closed")
     refused(lambda: broker.bootstrap, "the broker is closed, and has no address any more")
     cluster = LocalCluster(1)
-    refused(lambda: cluster.read("t"), "the cluster does not run here; start it first")
+    refused(lambda: cluster.read("t"), "the cluster was not started; start it first")
     with cluster:
         refused(cluster.start, "the cluster is already running")
     cluster.close()
     refused(cluster.start, "the cluster is closed, and gave up its ports and data; make another one")
+
+
+AFTER_CLOSE: dict[str, Callable[[Broker], object]] = {
+    "faults": lambda broker: broker.faults,
+    "fill_disk": lambda broker: broker.fill_disk(),
+    "advance": lambda broker: broker.advance(1),
+    "force_rebalance": lambda broker: broker.force_rebalance("g"),
+    "fence_producer": lambda broker: broker.fence_producer("t"),
+    "hang_transaction": lambda broker: broker.hang_transaction("t"),
+    "snapshot": lambda broker: broker.snapshot(),
+    "read": lambda broker: broker.read("t"),
+    "wait_readable": lambda broker: broker.wait_readable("t", 1),
+    "wait_stable": lambda broker: broker.wait_stable("g"),
+    "wait_no_lag": lambda broker: broker.wait_no_lag("g"),
+    "wait_logged": lambda broker: broker.wait_logged("no such words"),
+    "admin": lambda broker: broker.admin.create_topic("t"),
+    "bootstrap": lambda broker: broker.bootstrap,
+    "admin_url": lambda broker: broker.admin_url,
+    "kafka_port": lambda broker: broker.kafka_port,
+    "pid": lambda broker: broker.pid,
+    "freeze": lambda broker: broker.freeze(),
+    "thaw": lambda broker: broker.thaw(),
+    "launch": lambda broker: broker.launch(),
+    "wait_ready": lambda broker: broker.wait_ready(),
+    "restart": lambda broker: broker.restart(),
+    "a with block": lambda broker: broker.__enter__(),
+}
+"""What a test may ask of a broker, but not of one that is closed."""
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_after_the_close(in_process: bool) -> None:
+    """Each method says that the broker is closed; what was recorded can be read, and what only ends something goes."""
+    broker = Broker(in_process=in_process).start()
+    admin, faults, requests = broker.admin, broker.faults, broker.requests
+    failing, full = faults.fail("Produce", error="NOT_ENOUGH_REPLICAS"), broker.fill_disk()
+    admin.topics()
+    broker.close()
+    for name, call in AFTER_CLOSE.items():
+        try:
+            refused(partial(call, broker), "the broker is closed")
+        except BaseException as e:
+            e.add_note(f"at {name}")
+            raise
+    refused(lambda: faults.drop("Fetch"), "faults: the broker is closed")
+    refused(failing.wait, "wait: the fault has happened to 0, not 1 requests: the broker is closed")
+    refused(lambda: requests.wait("Fetch"), "requests: wait for 1 Fetch, there are 0: the broker is closed")
+    refused(lambda: requests.mark("here"), "requests: mark: the broker is closed")
+    refused(admin.topics, "the broker is closed")
+    assert (requests.find("Fetch"), faults.active, failing.hits) == ([], [], 0)
+    assert broker.output
+    assert "closed" in repr(broker)
+    for ending in (failing.remove, full.free, faults.clear, requests.clear, broker.stop, broker.kill, broker.close):
+        ending()
+
+
+OF_A_BROKER: dict[str, Callable[[LocalCluster], object]] = {
+    "expire_session": lambda cluster: cluster.brokers[0].expire_session(),
+    "cut_off": lambda cluster: cluster.brokers[0].cut_off(),
+    "advance": lambda cluster: cluster.brokers[0].advance(1),
+}
+OF_A_CLUSTER: dict[str, Callable[[LocalCluster], object]] = {
+    "bootstrap": lambda cluster: cluster.bootstrap,
+    "tree": lambda cluster: cluster.tree,
+    "state": lambda cluster: cluster.state("t"),
+    "leader": lambda cluster: cluster.leader("t"),
+    "followers": lambda cluster: cluster.followers("t"),
+    "move_leader": lambda cluster: cluster.move_leader("t"),
+    "controller": lambda cluster: cluster.controller(),
+    "epoch": lambda cluster: cluster.brokers[0].epoch,
+    "wait_in_sync": lambda cluster: cluster.wait_in_sync("t"),
+    "wait_gone": lambda cluster: cluster.wait_gone(cluster.brokers[0]),
+    "wait_back": lambda cluster: cluster.wait_back(cluster.brokers[0]),
+    "wait_known": lambda cluster: cluster.wait_known(),
+    "reset": lambda cluster: cluster.reset(),
+    "snapshot": lambda cluster: cluster.snapshot(),
+    "read": lambda cluster: cluster.read("t"),
+    "admin": lambda cluster: cluster.admin.topics(),
+}
+
+
+def test_after_the_close_of_a_cluster() -> None:
+    """A cluster that was not started, and one that is closed, say so, whatever they are asked."""
+    cluster = LocalCluster(1)
+    for call in OF_A_CLUSTER.values():
+        refused(partial(call, cluster), "the cluster was not started; start it first")
+    for name, call in OF_A_BROKER.items():
+        refused(partial(call, cluster), f"{name}: the broker does not run")
+    refused(cluster.brokers[0].start, "the cluster was not started; start it first")
+    cluster.close()
+    for call in (*OF_A_CLUSTER.values(), *OF_A_BROKER.values()):
+        refused(partial(call, cluster), " is closed, and gave up its ports and data")
+    cluster.brokers[0].reconnect()
+    cluster.close()
+
+
+def test_after_the_close_of_a_zookeeper() -> None:
+    """Neither it nor its cluster starts again, or half of it; nothing is left of one that never started."""
+    cluster = Cluster(1)
+    home = cluster.brokers[0].data_dir.parent
+    refused(cluster.brokers[0].expire_session, "expire_session: the broker does not run")
+    with pytest.raises(ValueError, match="'zookeper' is neither another broker of the cluster nor 'zookeeper'"):
+        cluster.brokers[0].cut_off("zookeper")
+    program = os.fork()
+    if not program:
+        cluster.close()
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]) == 7
+    assert home.exists()
+    cluster.close()
+    cluster.close()
+    assert not home.exists()
+    refused(cluster.start, "start: the cluster is closed")
+    refused(lambda: cluster.bootstrap, "the cluster is closed")
+    refused(cluster.brokers[0].cut_off, "cut_off: the broker is closed")
+    for call in (cluster.zookeeper.start, cluster.zookeeper.freeze, lambda: cluster.zookeeper.expire(1, b"")):
+        with pytest.raises(ZooKeeperFailed, match="ZooKeeper is closed, and gave up its ports"):
+            call()
+    with pytest.raises(ZooKeeperFailed, match="there is no server 1; they are 0 to 0"):
+        cluster.zookeeper.kill(1)
 
 
 def test_nested(broker: Broker) -> None:

@@ -12,7 +12,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
-from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.control.channel_lines import (
     ADVANCE,
     ANSWER,
@@ -28,6 +27,7 @@ from logbus.testing.control.channel_lines import (
     said_in,
 )
 from logbus.testing.disk_filling import DiskFilling
+from logbus.testing.errors import BrokerFailed
 from logbus.testing.faults.rule_book import RuleBook
 from logbus.testing.requests.history import RequestHistory
 from logbus.testing.requests.recorded import RecordedRequest

@@ -13,6 +13,7 @@ from threading import Condition
 
 from attrs import define, field
 
+from logbus.testing.errors import is_closed
 from logbus.testing.faults.rules import Rule
 
 Subject = tuple[str, int | None]
@@ -60,6 +61,7 @@ class RuleBook:
     changed: Callable[[], object] = field(default=_nothing, init=False)
     settle: Callable[[], object] = field(default=_nothing, init=False)
     active: tuple[ActiveRule, ...] = field(default=(), init=False)
+    _closed: bool = field(default=False, init=False)
     _all: dict[int, ActiveRule] = field(factory=dict, init=False)
     _numbers: itertools.count[int] = field(factory=lambda: itertools.count(1), init=False)
     _changed: Condition = field(factory=Condition, init=False)
@@ -67,8 +69,14 @@ class RuleBook:
     # For the test.
 
     def add(self, rule: Rule) -> int:
-        """Put a rule in force, after those that are; its number."""
+        """
+        Put a rule in force, after those that are; its number.
+
+        :raise BrokerFailed: the broker is closed.
+        """
         with self._changed:
+            if self._closed:
+                raise is_closed("faults")
             number = next(self._numbers)
             self._all[number] = added = ActiveRule(number, rule)
             self.active = (*self.active, added)
@@ -92,6 +100,11 @@ class RuleBook:
             self._changed.notify_all()
         self.changed()
 
+    def close(self) -> None:
+        """End all rules for good: the broker is closed. What they have done stays known."""
+        self._closed = True
+        self.clear()
+
     def rules(self) -> Sequence[tuple[int, Rule, int]]:
         """The numbers, the rules, and how often each has happened, of those in force."""
         self.settle()
@@ -107,11 +120,17 @@ class RuleBook:
         return self._all[number].hits
 
     def wait(self, number: int, hits: int, seconds: float) -> bool:
-        """Wait until a rule has happened so often; False: it has not, in so many seconds, or cannot any more."""
+        """
+        Wait until a rule has happened so often; False: it has not, in so many seconds, or cannot any more.
+
+        :raise BrokerFailed: the broker is closed before.
+        """
         until = time.monotonic() + seconds
         active = self._all[number]
         with self._changed:
             while active.hits < hits:
+                if self._closed:
+                    raise is_closed(f"wait: the fault has happened to {active.hits}, not {hits} requests")
                 left = until - time.monotonic()
                 if left <= 0 or active not in self.active:
                     return False

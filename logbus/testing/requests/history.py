@@ -13,6 +13,7 @@ from threading import Condition
 
 from attrs import define, field
 
+from logbus.testing.errors import is_closed
 from logbus.testing.requests.apis import WrongRequest
 from logbus.testing.requests.recorded import MARK, RecordedRequest, Subject, Wanted, wanted
 
@@ -28,7 +29,8 @@ def _nothing() -> None:
 @define(eq=False, slots=False)
 class RequestHistory:
     """
-    The last requests of a broker's clients, oldest first: at most 10,000.
+    The last requests of a broker's clients, oldest first: at most 10,000.  When the broker is closed, it can still be
+    read.
 
     The methods that look for requests take which ones are meant: ``api`` (Kafka's name or key, ``"*"`` for all),
     ``client_id`` and ``topic`` (with wildcards), ``partition``, and ``error``: the name of an error in the answer, or
@@ -42,6 +44,7 @@ class RequestHistory:
     _now: Callable[[], float] = time.time
     settle: Callable[[], object] = field(default=_nothing, init=False)
     forgotten: int = field(default=0, init=False)
+    _closed: bool = field(default=False, init=False)
     _kept: deque[RecordedRequest] = field(factory=lambda: deque(maxlen=KEPT), init=False)
     _numbers: int = field(default=0, init=False)
     _changed: Condition = field(factory=Condition, init=False)
@@ -83,6 +86,12 @@ class RequestHistory:
             with self._changed:
                 self._changed.notify_all()
 
+    def close(self) -> None:
+        """Nothing comes any more: the broker is closed."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
     # For the test.
 
     def find(
@@ -118,6 +127,7 @@ class RequestHistory:
 
         :returns: all of them.
         :raise AssertionError: there were not, within so many seconds.
+        :raise BrokerFailed: there were not, and the broker is closed.
         """
         which = wanted(api, client_id=client_id, topic=topic, partition=partition, error=error)
         until = time.monotonic() + timeout
@@ -125,6 +135,8 @@ class RequestHistory:
             self._waiters += 1
             try:
                 while len(found := [each for each in self._kept if which.matches(each)]) < n:
+                    if self._closed:
+                        raise is_closed(f"requests: wait for {n} {which}, there are {len(found)}")
                     left = until - time.monotonic()
                     if left <= 0:
                         raise AssertionError(
@@ -176,9 +188,15 @@ class RequestHistory:
             before = first
 
     def mark(self, text: str) -> None:
-        """Add a mark among the requests: something that the application did, at this time."""
+        """
+        Add a mark among the requests: something that the application did, at this time.
+
+        :raise BrokerFailed: the broker is closed.
+        """
         if not isinstance(text, str) or not text:
             raise WrongRequest(f"mark: {text!r} is no text")
+        if self._closed:
+            raise is_closed("requests: mark")
         self.settle()
         self.answered(self.add(MARK, 0, None, 0, text=text))
 

@@ -56,7 +56,7 @@ class BrokersInTrouble:
 
     def force_rebalance(self, group_id: str) -> None:
         """Have the members of a group join again, wherever its coordinator is."""
-        from logbus.testing.broker_process import BrokerFailed
+        from logbus.testing.errors import BrokerFailed
 
         failure: BrokerFailed | None = None
         for broker in self._running():

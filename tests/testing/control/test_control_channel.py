@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from logbus.testing.broker_process import BrokerFailed
 from logbus.testing.control import control_channel
 from logbus.testing.control.channel_lines import ControlAddress, line_of
 from logbus.testing.control.control_channel import ControlChannel
 from logbus.testing.disk_filling import DiskFilling
+from logbus.testing.errors import BrokerFailed
 from logbus.testing.faults.control import Faults
 from logbus.testing.faults.rule_book import RuleBook
 from logbus.testing.requests.history import RequestHistory
