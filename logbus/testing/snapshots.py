@@ -17,7 +17,7 @@ from typing import Self
 from logbus.metastore.tree import Row
 from logbus.storage import file_names
 from logbus.testing.errors import BrokerFailed
-from logbus.testing.temporary import remove_temporary, temporary_directory
+from logbus.testing.temporary import empty_directory, remove_temporary, temporary_directory
 
 _SEGMENT = (file_names.LOG, file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.TRANSACTION_INDEX)
 _LEFT_OUT = (".lock",)
@@ -52,8 +52,7 @@ class Snapshot:
         """
         self.require()
         if data_dir.exists():
-            for entry in os.scandir(data_dir):
-                shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
+            empty_directory(data_dir)
         copy_data(self.directory, data_dir)
 
     def close(self) -> None:

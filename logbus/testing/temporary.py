@@ -81,6 +81,12 @@ def remove_temporary(directory: Path) -> None:
         os.close(lock)
 
 
+def empty_directory(directory: Path) -> None:
+    """Remove what is in a directory, and not the directory itself, whose lock would go with it."""
+    for entry in os.scandir(directory):
+        shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
+
+
 def _remove_abandoned(place: str) -> None:
     """Remove those whose processes were killed; once in a process."""
     if place in _swept:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from logbus.testing.disk_filling import FullDisk
 from logbus.testing.placement import LOOPBACK
 from logbus.testing.server.options import ServerOptions
 from logbus.testing.snapshots import ClusterSnapshot, Snapshot
+from logbus.testing.temporary import empty_directory
 
 if TYPE_CHECKING:
     from logbus.testing.cluster import Cluster
@@ -123,8 +123,7 @@ class BrokersUnderTest:
             if broker.running and self.options.own_process:
                 broker.kill()
             broker.stop()
-            shutil.rmtree(broker.data_dir)
-            broker.data_dir.mkdir(mode=0o700)
+            empty_directory(broker.data_dir)
         self._start(self._brokers)
 
     # One broker.
