@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import click
 from attrs import field, frozen
 
-from logbus.cli.app import exit_by_signal
+from logbus.cli.app import exit_by_signal, print_error
 from logbus.cli.options import bootstrap_option, parse_pairs
 from logbus.cli.output import Progress
 
@@ -35,6 +35,9 @@ _NOISY_LOGGERS = (
 )
 """Loggers of Spark that repeat a job's error."""
 
+
+WRONG_USAGE = 2
+"""The exit status of a command whose options are wrong."""
 
 _SHORT = 1_000_000
 """Offsets: a job that reads no more has little to do once it has started."""
@@ -68,18 +71,28 @@ def new_file_option(name: str, what: str) -> Callable[[F], F]:
 
 
 def job_options(command: F) -> F:
-    """Add the options of all jobs: Spark's master and settings, the report. Passes the command a :class:`Job`."""
+    """
+    Add the options of all jobs: Spark's master and settings, the report. Passes the command a :class:`Job`.
+
+    An option that is found wrong ends the command with the status of wrong usage, 2, also where only the job finds it.
+    """
 
     @wraps(command)
     def bound(
         master: str | None, spark: tuple[str, ...], report: str | None, quiet: bool, class_archive: bool, **given: Any
     ) -> Any:
         from logbus.pipeline import check_packages
+        from logbus.pipeline.errors import OptionError
 
-        check_packages()  # before the command imports them
         name = str(click.get_current_context().info_name)
         settings = parse_pairs(spark, "--spark", "spark.driver.memory=2g")
-        return command(job=Job(name, master, settings, report, quiet, class_archive), **given)
+        try:
+            _check_masters(master, settings)
+            check_packages()  # before the command imports them
+            return command(job=Job(name, master, settings, report, quiet, class_archive), **given)
+        except OptionError as e:
+            print_error(str(e))
+            return WRONG_USAGE
 
     for option in (
         click.option(
@@ -99,6 +112,19 @@ def job_options(command: F) -> F:
     ):
         bound = option(bound)
     return cast(F, bound)
+
+
+def _check_masters(master: str | None, settings: Mapping[str, str]) -> None:
+    """
+    Check where Spark is to run.
+
+    :raise OptionError: Spark knows no such master; it names the option.
+    """
+    from logbus.pipeline.session import check_master
+
+    for option, given in (("--master", master), ("--spark spark.master", settings.get("spark.master"))):
+        if given is not None:
+            check_master(given, option)
 
 
 def kafka_options(command: F) -> F:

@@ -23,7 +23,19 @@ if TYPE_CHECKING:
 
 MIN_JAVA = 17
 _INSTALL_JAVA = "on Debian or Ubuntu: apt-get install openjdk-17-jre-headless"
-_MASTER = re.compile(r"local(-cluster)?(\[[0-9*, ]+\])?|yarn|[a-z0-9]+://\S+")
+_CORES = r"(?:\*|[1-9][0-9]*)"
+_HOSTS = r"(?:\[[0-9a-fA-F:]+\]|[^\s:/\[\],]+):[0-9]+"
+_MASTERS = [
+    re.compile(each)
+    for each in (
+        rf"local(?:\[\s*{_CORES}\s*(?:,\s*[0-9]+\s*)?\])?",
+        r"local-cluster\[\s*[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\s*\]",
+        "yarn",
+        rf"spark://{_HOSTS}(?:,{_HOSTS})*",
+        r"k8s://\S+",
+        r"(?!local|yarn|spark|k8s)[a-z][a-z0-9+.-]*://\S+",  # of a cluster manager that is added to Spark
+    )
+]
 _QUIET = Path(__file__).with_name("quiet.properties")
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -60,15 +72,16 @@ def _runtime(environ: Mapping[str, str]) -> tuple[int, str]:
     return version, f"{Path(java).resolve()} {said.stderr}{said.stdout}"
 
 
-def check_master(master: str) -> None:
+def check_master(master: str, option: str = "master") -> None:
     """
     Check the syntax of a master URL, since Spark would report a wrong one with a long Java stack trace.
 
+    :param option: its name, for the error.
     :raise OptionError: Spark knows no such master.
     """
-    if not _MASTER.fullmatch(master):
+    if not any(each.fullmatch(master) for each in _MASTERS):
         raise OptionError(
-            f"master is {master!r}; it takes local, local[2], local[*], spark://HOST:PORT, k8s://URL or yarn"
+            f"{option} is {master!r}; it takes local, local[2], local[*], spark://HOST:PORT, k8s://URL or yarn"
         )
 
 

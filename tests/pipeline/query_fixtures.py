@@ -112,7 +112,10 @@ class Seen:
     def check(self) -> None:
         """It is always there."""
 
-    def open(self, spark: SparkSession, columns: Iterable[str]) -> None:
+    def check_columns(self, columns: Iterable[str]) -> None:
+        """It takes any."""
+
+    def open(self, spark: SparkSession) -> None:
         """Nothing is needed."""
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from logbus.model import TopicPartition
-from logbus.pipeline.errors import LakeError, OptionError
+from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake import schema_evolution
-from logbus.pipeline.lake.layout import DATE, HOUR, TIME_OF, Layout, layout_for
+from logbus.pipeline.lake.layout import DATE, HOUR, TIME_OF, Layout, check_directory, layout_for
 from logbus.pipeline.lake.offset_set import Range
 from logbus.pipeline.lake.parquet import gathered
 from logbus.pipeline.payloads.payload import Payload, raw_columns
@@ -87,7 +87,7 @@ class BatchLoader:
         parsed = self.payload.parsed(self.spark.createDataFrame([], source_schema(self.headers)))
         events = parsed.select(*self.payload.columns(parsed))
         check_taken(events.columns, self.layout.of_times, "a directory")
-        check_directory(self.layout, json.loads(events.schema.json()))
+        check_directory(self.layout, json.loads(events.schema.json())["fields"])
         good = self._good(parsed)
         self._check_kind(good.columns)
         return self._schema(good)
@@ -205,26 +205,6 @@ class BatchLoader:
             .option("failOnDataLoss", "true")  # Else the commit would name offsets that were not loaded.
             .load()
         )
-
-
-def check_directory(layout: Layout, schema: Mapping[str, Any]) -> None:
-    """
-    Check that a column can be the directories.
-
-    :param schema: of the rows, as Spark's JSON.
-    :raise OptionError: there is no such column, it is the only one, or its values are no names.
-    """
-    kinds = {each["name"]: each["type"] for each in schema["fields"]}
-    if not layout.column:
-        return
-    if layout.column not in kinds:
-        raise OptionError(
-            f"partition_by is {layout.text!r}, and the rows have no such column; there are {', '.join(kinds)}"
-        )
-    kind = kinds[layout.column]
-    if not isinstance(kind, str) or kind in ("binary", "variant"):
-        said = kind if isinstance(kind, str) else kind["type"]
-        raise OptionError(f"partition_by is {layout.text!r}, a column of type {said}, whose values are no names")
 
 
 def time_column(payload: Payload, schema: Mapping[str, Any]) -> str:

@@ -139,6 +139,8 @@ class JoinOptions:
             duration_micros(name, getattr(self, name), least=0)
         if self.as_of:
             duration_micros("as_of", self.as_of)
+        for output in self.outputs:
+            output.check_columns(list(self.select))
 
     @property
     def interval(self) -> tuple[int, int]:

@@ -30,7 +30,7 @@ from logbus.pipeline.jobs.slow_workers import retried
 from logbus.pipeline.jobs.wanted_offsets import WantedOffsets, next_batch
 from logbus.pipeline.lake.compaction import MIN_FILES
 from logbus.pipeline.lake.formats import check_format, table_at
-from logbus.pipeline.lake.layout import Layout
+from logbus.pipeline.lake.layout import Layout, check_directory
 from logbus.pipeline.lake.load_state import LoadChange, TopicOffsets
 from logbus.pipeline.lake.offset_set import OffsetSet, Range
 from logbus.pipeline.lake.parquet import TARGET_BYTES, parquet_settings
@@ -92,8 +92,10 @@ class LoadOptions:
         object.__setattr__(self, "source", {**missing, **self.source})
         object.__setattr__(self, "reading", read_options(self.source, streaming=False))
         if self.partition_by:
-            taken = Layout(self.partition_by).of_times
-            check_taken(self.payload.own_columns, taken, "a directory", getattr(self.payload, "into", ""))
+            layout = Layout(self.partition_by)
+            check_taken(self.payload.own_columns, layout.of_times, "a directory", getattr(self.payload, "into", ""))
+            if (fields := self.payload.table_fields(self.reading.include_headers)) is not None:
+                check_directory(layout, fields)
         if not self.table:
             raise OptionError("table is empty; it takes a directory or a URL")
         check_format(self.table, self.format, self.store_options, self.catalog)

@@ -39,12 +39,18 @@ class Output(Protocol):
         :raise PipelineError: the output does not exist.
         """
 
-    def open(self, spark: SparkSession, columns: Sequence[str]) -> None:
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """
+        Check that the rows have the columns that the output needs.
+
+        :param columns: of the rows.
+        :raise OptionError: one is missing.
+        """
+
+    def open(self, spark: SparkSession) -> None:
         """
         Open the output; called once, before the first batch.
 
-        :param columns: of the rows.
-        :raise OptionError: a needed column is missing.
         :raise PipelineError: the output does not exist.
         """
 
@@ -89,9 +95,12 @@ class ToTopic:
 
         check_topic(read_options(self.options, streaming=False))
 
-    def open(self, spark: SparkSession, columns: Sequence[str]) -> None:
+    def check_columns(self, columns: Sequence[str]) -> None:
         """See :class:`Output`."""
         _check_columns("the key", self.key, columns)
+
+    def open(self, spark: SparkSession) -> None:
+        """See :class:`Output`."""
         self.check()
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:
@@ -139,13 +148,16 @@ class ToTable:
     def check(self) -> None:
         """See :class:`Output`: only Spark knows all file systems."""
 
-    def open(self, spark: SparkSession, columns: Sequence[str]) -> None:
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """See :class:`Output`."""
+        _check_columns("a directory (--partition-by)", self.partitioned_by, columns)
+
+    def open(self, spark: SparkSession) -> None:
         """
         Claim the table. See :class:`Output`.
 
         :raise LakeError: it is damaged.
         """
-        _check_columns("a directory", self.partitioned_by, columns)
         self._table = table_at(spark, self.url, self.format, self.store_options, self.catalog)
         self._table.claim()
 

@@ -198,7 +198,7 @@ def run_query(
     files = file_system_at(spark, running.checkpoint)
     _check_last_run(files, query, running)
     for output in outputs:
-        output.open(spark, query.columns)
+        output.open(spark)
     began = time.monotonic()
     run = _Run(spark=spark, query=query, outputs=outputs, running=running, watch=watch, files=files)
     report = run.report

@@ -180,6 +180,8 @@ class WindowsOptions:
                 f"the column {twice[-1]!r} is there twice; {START} and {END} are the window's own, and names differ "
                 "in more than case"
             )
+        for output in self.outputs:
+            output.check_columns(self.columns)
 
     def check(self, tell: Callable[[str], None]) -> None:
         """Check topics and offsets without Spark; see :func:`.check_topics`."""

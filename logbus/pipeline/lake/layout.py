@@ -7,7 +7,9 @@ same ones: readers would not know what to make of others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from attrs import field, frozen
 
@@ -55,6 +57,28 @@ class Layout:
 
     def __str__(self) -> str:
         return "/".join(f"{each}=..." for each in self.directories) or "without directories"
+
+
+def check_directory(layout: Layout, fields: Sequence[Mapping[str, Any]]) -> None:
+    """
+    Check that a column can be the directories.
+
+    :param fields: the rows' columns, as in Spark's JSON: with ``name`` and ``type``.
+    :raise OptionError: there is no such column, or its values are no names.
+    """
+    kinds = {each["name"]: each["type"] for each in fields}
+    if not layout.column:
+        return
+    if layout.column not in kinds:
+        near = difflib.get_close_matches(layout.column, kinds, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise OptionError(
+            f"partition_by is {layout.text!r}, and the rows have no such column; there are {', '.join(kinds)}{hint}"
+        )
+    kind = kinds[layout.column]
+    if not isinstance(kind, str) or kind in ("binary", "variant"):
+        said = kind if isinstance(kind, str) else kind["type"]
+        raise OptionError(f"partition_by is {layout.text!r}, a column of type {said}, whose values are no names")
 
 
 def directories_of(paths: Iterable[str]) -> tuple[str, ...] | None:

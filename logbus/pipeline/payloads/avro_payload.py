@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from logbus.pipeline.arrow_types import arrow_type
 from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClient, RegistryFailed
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.payloads.avro_types import known_logical_types, spark_schema, type_conflict
-from logbus.pipeline.payloads.payload import EVENT, REASON, TIME, check_names, event_columns, quoted_path
+from logbus.pipeline.payloads.payload import EVENT, REASON, TIME, check_names, event_columns, quoted_path, table_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,6 +71,10 @@ class AvroPayload:
     def own_columns(self) -> Sequence[str]:
         """See :class:`.Payload`."""
         return [self.into] if self.into else [each["name"] for each in self.columns_schema["fields"]]
+
+    def table_fields(self, headers: bool) -> Sequence[Mapping[str, Any]]:
+        """See :class:`.Payload`."""
+        return table_fields(self.columns_schema["fields"], self.into, self.metadata, headers)
 
     def check(self) -> None:
         """Does nothing: the schema was checked when this was created."""

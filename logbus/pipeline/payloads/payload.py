@@ -18,7 +18,9 @@ from logbus.pipeline.payloads.ddl import EXAMPLE, fields_of
 from logbus.pipeline.payloads.record_metadata import (
     COLUMNS,
     HEADERS,
+    HEADERS_FIELD,
     METADATA,
+    METADATA_FIELDS,
     RECORD_COLUMNS,
     check_metadata,
     check_taken,
@@ -65,6 +67,14 @@ class Payload(Protocol):
     def own_columns(self) -> Sequence[str]:
         """The columns of the event, if they are known before Spark runs."""
 
+    def table_fields(self, headers: bool) -> Sequence[Mapping[str, Any]] | None:
+        """
+        The columns of a new table, as in Spark's JSON, with ``name`` and ``type``.
+
+        :param headers: whether there are the records' headers.
+        :returns: None: only Spark knows them.
+        """
+
     @property
     def metadata(self) -> str:
         """How rows have the record's own columns: see :func:`.metadata_struct`."""
@@ -85,6 +95,11 @@ class RawPayload:
     time = "timestamp"
     own_columns = ()
     metadata = COLUMNS
+
+    def table_fields(self, headers: bool) -> Sequence[Mapping[str, Any]]:
+        """See :class:`Payload`."""
+        own = [*METADATA_FIELDS, *([HEADERS_FIELD] if headers else [])]
+        return [*own, {"name": "value", "type": "binary"}, {"name": "timestampType", "type": "integer"}]
 
     def with_metadata(self, metadata: str) -> RawPayload:
         """The same: there is no event whose names could be taken."""
@@ -137,6 +152,11 @@ class JsonPayload:
     def own_columns(self) -> Sequence[str]:
         """See :class:`Payload`."""
         return [self.into] if self.into else [each["name"] for each in fields_of(self.schema) or ()]
+
+    def table_fields(self, headers: bool) -> Sequence[Mapping[str, Any]] | None:
+        """See :class:`Payload`."""
+        fields = fields_of(self.schema)
+        return None if fields is None else table_fields(fields, self.into, self.metadata, headers)
 
     def check(self) -> None:
         """See :class:`Payload`."""
@@ -226,6 +246,16 @@ def event_columns(rows: DataFrame, names: list[str], into: str, metadata: str = 
     if into:
         return [*own, f.col(EVENT).alias(into)]
     return [*own, *(f.col(f"{EVENT}.{quoted_name(name)}").alias(name) for name in names)]
+
+
+def table_fields(
+    fields: Sequence[Mapping[str, Any]], into: str, metadata: str, headers: bool
+) -> Sequence[Mapping[str, Any]]:
+    """What :func:`event_columns` makes of an event's fields, as in Spark's JSON."""
+    own: list[Mapping[str, Any]] = [*METADATA_FIELDS, *([HEADERS_FIELD] if headers else [])]
+    if struct := metadata_struct([into] if into else [each["name"] for each in fields], metadata):
+        own = [{"name": struct, "type": {"type": "struct", "fields": own}}]
+    return [*own, *([{"name": into, "type": {"type": "struct", "fields": fields}}] if into else fields)]
 
 
 def raw_columns(rows: DataFrame) -> list[Any]:

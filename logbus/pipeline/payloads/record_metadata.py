@@ -16,7 +16,14 @@ from logbus.pipeline.errors import OptionError
 METADATA = ("topic", "partition", "offset", "timestamp", "key")
 """The source's columns that are kept with the event's."""
 
+METADATA_FIELDS: Sequence[Mapping[str, Any]] = [
+    {"name": name, "type": kind}
+    for name, kind in zip(METADATA, ("string", "integer", "long", "timestamp", "binary"), strict=True)
+]
+"""The same with their types, as in Spark's JSON."""
+
 HEADERS = "headers"
+HEADERS_FIELD: Mapping[str, Any] = {"name": HEADERS, "type": {"type": "array"}}
 RECORD_COLUMNS = (*METADATA, HEADERS, "timestampType")
 """Names of the record's own columns, which no event's column beside them can have."""
 

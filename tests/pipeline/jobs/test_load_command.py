@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from logbus.cli.app import run_app
 from logbus.pipeline.jobs import load as loads
 from logbus.testing import Broker
 from tests.pipeline.load_fixtures import BASE, fill, held, make
@@ -142,6 +143,51 @@ def test_refused(broker: Broker, tmp_path: Path, command: Callable[..., tuple[in
     assert (status, out) == (1, "")
     assert said.endswith(f"\nlogbus: there is no table at file://{table}\n")
     assert not table.exists(), "a slip of the pen makes no table"
+
+
+def test_wrong_before_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What options alone show to be wrong is one line, and wrong usage, before a broker is asked and Java starts."""
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("it starts Spark, or asks a broker")
+
+    monkeypatch.setattr("logbus.pipeline.session.session", never)
+    monkeypatch.setattr("logbus.pipeline.jobs.broker_check.OffsetReader", never)
+    json_of = ["--payload", "json", "--schema", "user STRING, page STRING, at TIMESTAMP, tags ARRAY<STRING>"]
+    masters = "it takes local, local[2], local[*], spark://HOST:PORT, k8s://URL or yarn"
+    load = ["load", "views", "--table", str(tmp_path / "t")]
+    hours = ["windows", "views", "--size", "1 hour", "--to-table", str(tmp_path / "t"), "--checkpoint", str(tmp_path)]
+    clicked = ["join", "views", "clicks", "--on", "user=user", "--select", "who=l.user", *hours[4:]]
+    for asked, words in (
+        ([*load, "--master", "nonsense"], f"--master is 'nonsense'; {masters}"),
+        ([*load, "--master", "spark://host"], f"--master is 'spark://host'; {masters}"),
+        ([*load, "--master", "local[0]"], f"--master is 'local[0]'; {masters}"),
+        ([*load, "--spark", "spark.master=h:7077"], f"--spark spark.master is 'h:7077'; {masters}"),
+        (["compact", "--table", str(tmp_path), "--master", "x"], f"--master is 'x'; {masters}"),
+        (
+            [*load, *json_of, "--partition-by", "pge"],
+            "--partition-by is 'pge', and the rows have no such column; there are topic, partition, offset, timestamp, "
+            "key, user, page, at, tags; did you mean 'page'?",
+        ),
+        ([*load, *json_of, "--partition-by", "tags"], "--partition-by is 'tags', a column of type array, whose"),
+        ([*load, *json_of, "--partition-by", "kafka", "--metadata-as", "kafka"], "'kafka', a column of type struct"),
+        ([*load, *json_of, "--partition-by", "user", "--into", "event"], "there are topic, partition, offset, time"),
+        ([*load, "--partition-by", "value"], "--partition-by is 'value', a column of type binary, whose values are no"),
+        ([*load, "--partition-by", "headers"], "the rows have no such column"),
+        ([*load, "--partition-by", "headers", "--headers"], "--partition-by is 'headers', a column of type array"),
+        (
+            [*hours, "--partition-by", "page"],
+            "a directory (--partition-by) is of the column 'page', which is not there",
+        ),
+        ([*clicked, "--partition-by", "page"], "is of the column 'page', which is not there; there are who"),
+    ):
+        status = run_app(["pipeline", *asked])
+        out, said = capsys.readouterr()
+        assert (status, out, said.count("\n")) == (2, "", 1), said
+        assert said.startswith("logbus: ")
+        assert words in said
 
 
 def test_no_topic_yet(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:

@@ -314,7 +314,7 @@ def test_invalid_expressions(spark: SparkSession, broker: Broker, tmp_path: Path
     refused("windows cannot be computed: .PARSE_SYNTAX_ERROR. Syntax error", aggregates={"n": "count("})
     refused("windows cannot be computed: .*MISSING_AGGREGATION", aggregates={"n": "price"})
     refused("the key is of the column 'city', which is not there", outputs=[to_topic(broker, "x", "city")])
-    refused("a directory is of the column 'city'", outputs=[ToTable(str(tmp_path / "t"), ["city"])])
+    refused(r"a directory \(--partition-by\) is of the column 'city'", outputs=[ToTable(str(tmp_path / "t"), ["city"])])
     refused("a query needs an output: a topic or a table", outputs=[])
     # What was mistyped and never began is nobody's checkpoint.
     checkpoint = tmp_path / "mended"
