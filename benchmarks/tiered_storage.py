@@ -1,7 +1,7 @@
 """
 Measures a consumer of records that only remote storage has, beside the store's own sequential rate::
 
-    python -m benchmarks.tiered_storage [--megabytes 256] [--uri s3://bucket/empty --options JSON]
+    python -m benchmarks.tiered_storage [--megabytes 512] [--uri s3://bucket/empty --options JSON]
 
 Fills a topic, waits until its segments are in the store and off the disk, and reads it from its beginning, 4 MB a
 fetch, without looking at records. Beside it, the same objects are read from the store, one after the other, 4 MB at a
@@ -16,13 +16,16 @@ import argparse
 import json
 import os
 import socket
-import struct
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+from attrs import frozen
 
 from benchmarks.cold_reads import receive
 from benchmarks.compare import wire
+from benchmarks.compare.process_cost import cost
 from logbus.interpreter import InterpreterBuild
 from logbus.records.batch import iter_batches
 from logbus.records.file_slice import joined
@@ -39,16 +42,17 @@ TOPIC, LOCAL = "old", "local"
 
 
 def consume(port: int, topic: str, end: int) -> int:
-    """Read the topic up to an offset; its bytes."""
+    """Read the topic up to an offset, into the same memory again and again; its bytes."""
     client, offset, total = ClientConnection("bench"), 0, 0
-    with socket.create_connection(("127.0.0.1", port)) as sock, sock.makefile("rb", FETCH) as stream:
+    buffer = bytearray(2 * FETCH)
+    with socket.create_connection(("127.0.0.1", port)) as sock:
         while offset < end:
             wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=FETCH)
             topics = [FetchTopic(topic=topic, partitions=[wanted])]
             request = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=2 * FETCH, topics=topics)
             sock.sendall(joined(client.request(request, 11)[1]))
-            (size,) = struct.unpack(">i", stream.read(4))
-            _, answer = client.receive(stream.read(size))
+            size = receive(sock, buffer)
+            _, answer = client.receive(memoryview(buffer)[4:size])
             found = answer.responses[0].partitions[0]
             if found.error_code:
                 raise RuntimeError(f"offset {offset}: error {found.error_code}")
@@ -80,15 +84,32 @@ def evict(directory: Path | None) -> None:
         os.close(fd)
 
 
-def rate(begun: float, size: int) -> float:
-    """Megabytes a second since a moment."""
-    return size / 1e6 / (time.perf_counter() - begun)
+@frozen
+class Rate:
+    """Megabytes a second, and seconds of CPU a gigabyte of the broker and of this process."""
+
+    rate: float
+    broker: float
+    own: float
+
+    @classmethod
+    def of(cls, pid: int, read: Callable[[], int]) -> Rate:
+        """Measure something that returns how many bytes it has read."""
+        broker, own, begun = cost(pid).cpu, time.process_time(), time.perf_counter()
+        size = read()
+        seconds = time.perf_counter() - begun
+        return cls(
+            size / 1e6 / seconds, (cost(pid).cpu - broker) / size * 1e9, (time.process_time() - own) / size * 1e9
+        )
+
+    def __str__(self) -> str:
+        return f"{self.rate:5.0f} MB/s (CPU s/GB: broker {self.broker:.2f}, client {self.own:.2f})"
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=256)
+    parser.add_argument("--megabytes", type=int, default=512)
     parser.add_argument("--uri", help="of an empty store; a temporary directory by default")
     parser.add_argument("--options", type=json.loads, default={}, help="of the store: a JSON object")
     parser.add_argument("--rounds", type=int, default=3)
@@ -101,11 +122,11 @@ def main() -> None:
             "remote.log.storage.system.enable": "true",
             "remote.log.storage.uri": uri,
             "remote.log.storage.options": json.dumps(options.options),
-            "remote.log.manager.task.interval.ms": "200",
-            "log.retention.check.interval.ms": "200",
-            "log.flush.offset.checkpoint.interval.ms": "200",
+            "remote.log.manager.task.interval.ms": "2000",
+            "remote.log.metadata.topic.num.partitions": "1",
+            "log.retention.check.interval.ms": "2000",
+            "log.flush.offset.checkpoint.interval.ms": "1000",
             "log.flush.before.ack": "false",
-            "remote.log.reader.cache.bytes": str(32 << 20),
         }
         broker = Broker(config, data_dir=Path(name) / "data", in_process=False)
         broker.start()
@@ -122,9 +143,6 @@ def main() -> None:
                         receive(sock, bytearray(4096))
             logs = Path(name) / "data" / f"{TOPIC}-0"
 
-            def begun() -> float:
-                return time.perf_counter()
-
             wait_until(lambda: len(list(logs.glob("*.log"))) == 1, "local segments to go", 300)
             end = min(int(path.stem) for path in logs.glob("*.log"))
             store = FsspecStorage.open(uri, options.options)
@@ -133,17 +151,13 @@ def main() -> None:
             shares = []
             for _ in range(options.rounds):
                 evict(directory)
-                at = begun()
-                own = rate(at, read_store(store, names))
+                own = Rate.of(broker.pid, lambda: read_store(store, names))
                 evict(directory)
-                at = begun()
-                through = rate(at, consume(broker.kafka_port, TOPIC, end))
-                at = begun()
-                local = rate(at, consume(broker.kafka_port, LOCAL, end))
-                shares.append(through / own)
+                through = Rate.of(broker.pid, lambda: consume(broker.kafka_port, TOPIC, end))
+                local = Rate.of(broker.pid, lambda: consume(broker.kafka_port, LOCAL, end))
+                shares.append(through.rate / own.rate)
                 print(
-                    f"the store alone {own:7.0f} MB/s   a consumer of it {through:7.0f} MB/s ({through / own:.0%})   "
-                    f"of a local topic {local:7.0f} MB/s",
+                    f"the store alone {own}   a consumer {through} ({shares[-1]:.0%})   of a local topic {local}",
                     flush=True,
                 )
             print(f"median share {sorted(shares)[len(shares) // 2]:.0%}", flush=True)

@@ -31,6 +31,8 @@ from logbus.model import REMOTE_LOG_METADATA_TOPIC
 from logbus.storage.log import Log
 from logbus.storage.remote.fsspec_storage import FsspecStorage
 from logbus.storage.remote.iremote_storage import RemoteStorage
+from logbus.storage.remote.load_queue import LoadQueue
+from logbus.storage.remote.read_ahead import ReadAhead
 from logbus.storage.remote.remote_reader import RemoteReader
 from logbus.storage.remote.window_cache import WindowCache
 
@@ -109,7 +111,8 @@ class RemoteLogs:
         if storage is None:
             uri, options = config.get(keys.REMOTE_LOG_STORAGE_URI), config.get(keys.REMOTE_LOG_STORAGE_OPTIONS)
             storage = FsspecStorage.open(uri or "", options or {})
-        readers = _pool("logbus-remote-read", config.get(keys.REMOTE_LOG_READER_THREADS))
+        threads, cache = config.get(keys.REMOTE_LOG_READER_THREADS), config.get(keys.REMOTE_LOG_READER_CACHE_BYTES)
+        readers = _pool("logbus-remote-read", threads)
         copiers = _pool("logbus-remote-copy", config.get(keys.REMOTE_LOG_MANAGER_THREAD_POOL_SIZE))
         replicas, trouble = replication.replicas, StoreTrouble(storage.where)
 
@@ -139,9 +142,10 @@ class RemoteLogs:
             storage,
             RemoteReader(
                 storage,
-                read,
+                LoadQueue(read, threads),
                 reactor,
-                WindowCache(config.get(keys.REMOTE_LOG_READER_CACHE_BYTES)),
+                WindowCache(cache),
+                ReadAhead(cache // 2, reactor.seconds),
                 lambda: config.get(keys.REMOTE_FETCH_MAX_WAIT_MS) / 1000,
                 trouble.note,
             ),

@@ -106,6 +106,8 @@ class SendQueue:
                     copied += size
                     small.append(data)
                     continue
+                if part.data is not None:
+                    part = memoryview(part.data)
             elif size < _JOIN:
                 small.append(part)
                 continue
@@ -299,6 +301,8 @@ class StreamTransport:
         for part in parts:
             if size := len(part):
                 self.unsent += size
+                if isinstance(part, FileSlice) and part.data is not None:
+                    part = memoryview(part.data)
                 self._parts.append(part)
         self._pump()
 

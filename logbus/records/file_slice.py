@@ -7,9 +7,10 @@ without passing through Python.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from attrs import field, frozen
 
@@ -32,7 +33,7 @@ class FileSlice:
     :ivar file: the open file; the slice keeps it open.
     :ivar position: start of the range, in bytes from the start of the file.
     :ivar length: in bytes.
-    :ivar data: these bytes, if they were read already: few.
+    :ivar data: these bytes, if they are in memory: few that were read already, or those of a :data:`MEMORY` file.
     """
 
     file: HasFileno
@@ -82,7 +83,20 @@ class FileSlice:
             length = self.length - start
         if start < 0 or length < 0 or start + length > self.length:
             raise ValueError(f"{length} bytes from {start} are not inside a slice of {self.length} bytes")
-        return FileSlice(self.file, self.position + start, length)
+        data = None if self.data is None else memoryview(self.data)[start : start + length]
+        return FileSlice(self.file, self.position + start, length, data)
+
+
+class _Memory:
+    """The file of what is in memory only."""
+
+    def fileno(self) -> int:
+        """There is none."""
+        raise OSError(errno.EBADF, "this slice is in memory, not in a file")
+
+
+MEMORY: Final = _Memory()
+"""The file of slices whose ``data`` is all that there is."""
 
 
 Part: TypeAlias = bytes | memoryview | FileSlice

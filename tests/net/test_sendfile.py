@@ -16,7 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.net.metrics import NetMetrics
 from logbus.net.sendfile import LEAST_FOR_THREAD, TURN, SendQueue, SliceTruncated, StreamTransport
-from logbus.records.file_slice import FileSlice, Part, Parts, joined
+from logbus.records.file_slice import MEMORY, FileSlice, Part, Parts, joined
 from tests.net.fakes import TemporaryFile
 from tests.net.test_cold_reads import ColdFile
 
@@ -70,7 +70,9 @@ class SendQueueTests(SynchronousTestCase):
         """
         Everything arrives in order although the socket is full again and again, in the middle of slices and of bytes.
         """
+        in_memory = FileSlice(MEMORY, 0, 200_000, memoryview(CONTENT)[:200_000])
         parts: list[Part] = [b"head", self.file.slice(10, 300_000), b"between", memoryview(CONTENT), self.file.slice()]
+        parts += [in_memory, in_memory.narrow(5, 100)]
         expected = joined(parts)
         self.send_queue.push(parts)
         self.assertEqual(self.send_queue.unsent, len(expected))
@@ -401,6 +403,7 @@ class StreamTransportTests(SynchronousTestCase):
 
         self.transport.write = write_and_pause  # type: ignore[method-assign]
         parts: list[Part] = [b"head", b"", b"more", self.file.slice(3), memoryview(b"tail")]
+        parts.append(FileSlice(MEMORY, 0, 300_000, CONTENT[:300_000]))
         expected = joined(parts)
         self.carrier.send(parts)
         turns = 0

@@ -30,6 +30,7 @@ from logbus.storage.producers.aborted_transactions import aborted_index
 from logbus.storage.producers.producer_snapshot import snapshot_path
 from logbus.storage.remote import object_names, segment_upload
 from logbus.storage.remote.iremote_storage import RemoteStorage
+from logbus.storage.remote.load_queue import Run
 from logbus.storage.remote.remote_log import RemoteLog
 from logbus.storage.remote.remote_log_index import RemoteLogIndex
 from logbus.storage.remote.remote_log_plan import RemoteRetention, SegmentToCopy, next_to_copy, to_delete
@@ -41,7 +42,7 @@ from logbus.storage.remote.remote_log_segment import (
     RemoteLogSegment,
     epochs_between,
 )
-from logbus.storage.remote.remote_reader import RemoteReader, Run
+from logbus.storage.remote.remote_reader import RemoteReader
 from logbus.storage.segments.segment import Segment
 from logbus.storage.segments.transaction_index import encode as encode_aborted
 

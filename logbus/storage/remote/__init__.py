@@ -9,6 +9,8 @@ The remote parts of logs (KIP-405): segments in an object store, and how they ar
 * ``object_names``: names of objects (pure)
 * ``chunk_table``: the table of a segment's chunks, with their checksums (pure)
 * ``remote_reader``: reads through a bounded cache, and ahead
+* ``read_ahead``: how far is read ahead of whom (pure)
+* ``load_queue``: what somebody waits for is loaded before what is read ahead
 * ``window_cache``: what was read last, in memory
 * ``remote_lookup``: finds offsets by timestamp
 * ``segment_upload``: copies a segment, and deletes one; for threads

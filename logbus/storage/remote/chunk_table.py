@@ -12,7 +12,7 @@ and damage in the store is found before any record is sent.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from struct import Struct
 
 from logbus.errors import DecodeError
@@ -23,6 +23,9 @@ VERSION = 1
 
 CHUNK_BYTES = 256 * 1024
 """A chunk ends with the batch that reaches this size."""
+
+WINDOW_BYTES = 16 * CHUNK_BYTES
+"""A window is the chunks that begin within one such stretch of the segment: what is read from the store at a time."""
 
 _HEAD = Struct(">4shiq")
 _CHUNK = Struct(">qqI")
@@ -66,6 +69,12 @@ class ChunkTable:
     def chunk_at(self, position: int) -> int:
         """The chunk that a byte is in."""
         return max(0, bisect_right(self.positions, position) - 1)
+
+    def window_of(self, chunk: int) -> range:
+        """The chunks of the window that has a chunk."""
+        number = self.positions[chunk] // WINDOW_BYTES
+        first = bisect_left(self.positions, number * WINDOW_BYTES)
+        return range(first, bisect_left(self.positions, (number + 1) * WINDOW_BYTES, first))
 
     def is_intact(self, i: int, data: Buffer) -> bool:
         """Whether the bytes of a chunk have its checksum."""

@@ -4,7 +4,6 @@ The remote part of one partition's log, as its readers and its retention see it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
@@ -16,11 +15,11 @@ from logbus.records.file_slice import FileSlice
 from logbus.storage.remote import object_names
 from logbus.storage.remote.remote_log_index import RemoteLogIndex
 from logbus.storage.remote.remote_log_segment import EpochStarts, RemoteLogSegment, epoch_at
-from logbus.storage.remote.remote_reader import WINDOWS_AHEAD, RemoteReader
+from logbus.storage.remote.remote_reader import NotFetched, RemoteReader
 from logbus.storage.segments.transaction_index import ENTRY, VERSION, AbortedTransaction
 
-_MOST_READERS = 100
-"""Readers of a partition that are known to read on, at most."""
+_SEGMENTS_AHEAD = 8
+"""Of small segments, so many are loaded ahead at most."""
 
 _FIRST_OFFSET = attrgetter("first_offset")
 
@@ -41,7 +40,6 @@ class RemoteLog:
     reader: RemoteReader
     is_loaded: bool = field(default=False, init=False)
     copied_end: int = field(default=0, init=False)
-    _expected: OrderedDict[int, None] = field(factory=OrderedDict, init=False)
 
     def read(
         self, offset: int, max_bytes: int, bound: int, min_one: bool, epochs: EpochStarts
@@ -56,12 +54,18 @@ class RemoteLog:
         at = offset
         while (segment := self._segment(at, epochs)) is not None:
             end = segment.agrees_up_to(epochs, at)
-            found = self.reader.read(segment, at, max_bytes, min(bound, end), min_one)
+            try:
+                found = self.reader.read(segment, at, max_bytes, min(bound, end), min_one)
+            except NotFetched:
+                # What is missing is loaded first, and what is behind it beside it.
+                self._read_ahead(segment, at, self.reader.ahead.of_reader(self.partition, offset), epochs)
+                raise
             if found is None:
                 return None
             data, next_offset = found
             if data is not None:
-                self._read_ahead(segment, offset, next_offset, epochs)
+                size = self.reader.ahead.advance(self.partition, offset, next_offset)
+                self._read_ahead(segment, next_offset, size, epochs)
                 return data, next_offset
             at = end
             if at >= bound:
@@ -78,18 +82,17 @@ class RemoteLog:
             )
         return segment
 
-    def _read_ahead(self, segment: RemoteLogSegment, offset: int, next_offset: int, epochs: EpochStarts) -> None:
-        """Have the next windows loaded: several behind a reader that continues where another read ended."""
-        count = WINDOWS_AHEAD if offset in self._expected else 1
-        self._expected.pop(offset, None)
-        self._expected[next_offset] = None
-        if len(self._expected) > _MOST_READERS:
-            self._expected.popitem(last=False)
-        left = self.reader.read_ahead(segment, next_offset - 1, count)
-        if left:
-            following = self.index.segment_at(segment.end_offset, epoch_at(epochs, segment.end_offset))
-            if following is not None:
-                self.reader.begin(following, left)
+    def _read_ahead(self, segment: RemoteLogSegment, offset: int, size: int, epochs: EpochStarts) -> None:
+        """Have the windows from an offset on loaded, so many bytes of them: of later segments as well."""
+        if size <= 0:
+            return
+        for _ in range(_SEGMENTS_AHEAD):
+            size = self.reader.load_ahead(segment, offset, size)
+            offset = segment.end_offset
+            following = self.index.segment_at(offset, epoch_at(epochs, offset))
+            if size <= 0 or following is None:
+                return
+            segment = following
 
     def aborted_transactions(
         self, first_offset: int, end_offset: int, epochs: EpochStarts

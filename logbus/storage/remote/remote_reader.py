@@ -4,7 +4,8 @@ Reads batches from remote storage, through a bounded cache, in threads (Kafka: R
 A look-up works on what is in memory. What is not, it reports by :class:`NotFetched`, as look-ups in files do with what
 is not in the page cache: whoever serves the request waits until it is loaded, and looks again.
 
-Behind what a reader gets, the next windows are loaded ahead, so that a sequential reader waits for none.
+Behind what a reader gets, the next windows are loaded ahead, several at a time, so that a sequential reader waits for
+none: the store and the connection are both busy then.
 """
 
 from __future__ import annotations
@@ -28,22 +29,15 @@ from logbus.storage.istorage import NotCached
 from logbus.storage.remote import object_names
 from logbus.storage.remote.chunk_table import ChunkTable
 from logbus.storage.remote.iremote_storage import ObjectCorrupt, ObjectMissing, RemoteStorage, RemoteStorageError
+from logbus.storage.remote.load_queue import LoadQueue
+from logbus.storage.remote.read_ahead import ReadAhead
 from logbus.storage.remote.remote_log_segment import RemoteLogSegment
 from logbus.storage.remote.window_cache import Window, WindowCache, WindowFile, WindowKey
 
 T = TypeVar("T")
 
-CHUNKS_A_WINDOW = 16
-"""So a window has about 4 MB, unless single batches are larger than a chunk."""
-
-WINDOWS_AHEAD = 4
-"""Windows that are loaded ahead of a sequential reader."""
-
 MOST_SMALL = 2000
 """Tables and indexes that are kept."""
-
-Run = Callable[..., Deferred[Any]]
-"""Runs a function with its arguments in a thread."""
 
 
 class NotFetched(NotCached):
@@ -69,15 +63,17 @@ class RemoteReader:
     """
     The remote segments that readers of this broker use.
 
-    :ivar run: see :data:`Run`.
+    :ivar queue: runs functions in threads; its keys are those of what is loaded.
+    :ivar ahead: how far is read ahead of whom.
     :ivar max_wait: seconds that a fetch waits for the store, before it is answered without records.
     :ivar trouble: called with the error of each read that failed, and with None after one that did not.
     """
 
     _storage: RemoteStorage
-    _run: Run
+    _queue: LoadQueue
     _clock: IReactorTime
     windows: WindowCache
+    ahead: ReadAhead
     max_wait: Callable[[], float]
     trouble: Callable[[RemoteStorageError | None], object] = lambda error: None
     fetches: int = metric("logbus_remote_fetch_requests_total", "Reads of objects in remote storage.")
@@ -115,7 +111,7 @@ class RemoteReader:
             start = next((at for at, _, header in window.batches(begin) if header.next_offset > offset), None)
             if start is None:
                 # The offset is in a gap behind this window's last batch.
-                chunk = _first_of(chunk) + CHUNKS_A_WINDOW
+                chunk = table.window_of(chunk).stop
                 continue
             found = self._fitting(segment, table, window, start, offset, max_bytes, bound, min_one)
             return None if found is None else (window.slice(start, found[0]), found[1])
@@ -160,67 +156,60 @@ class RemoteReader:
 
     def window(self, segment: RemoteLogSegment, table: ChunkTable, chunk: int) -> Window | None:
         """The window that has a chunk; raises as :meth:`read`."""
-        first = _first_of(chunk)
-        key = WindowKey(segment.segment_id, table.positions[first])
+        chunks = table.window_of(chunk)
+        key = WindowKey(segment.segment_id, table.positions[chunks.start])
         window = self.windows.get(key)
         if window is None and not self._is_late(key):
             raise NotFetched(
-                f"{segment.partition} at {table.base_offsets[first]}",
-                lambda: self._wait(key, lambda: self._begin_window(key, segment, table, first)),
+                f"{segment.partition} at {table.base_offsets[chunks.start]}",
+                lambda: self._wait(key, lambda: self._begin_window(key, segment, table, chunks)),
             )
         return window
 
-    def read_ahead(self, segment: RemoteLogSegment, offset: int, count: int) -> int:
+    def load_ahead(self, segment: RemoteLogSegment, offset: int, size: int) -> int:
         """
-        Load the windows behind the one that has an offset, if there is room.
+        Begin to load windows of a segment that a reader is about to reach, if they are not loaded.
 
-        :param count: of windows.
-        :return: how many of them are behind the segment's end.
+        :param offset: in the first of them.
+        :param size: bytes; a window of which that many reach a part is loaded whole.
+        :return: how many bytes are left for the next segment.
         """
         table: ChunkTable | None = self._small.get((segment.segment_id, object_names.CHUNKS))
         if table is None:
             self._begin_small(segment, object_names.CHUNKS, ChunkTable.decode)
-            return 0
-        first = _first_of(table.chunk_of(offset))
-        for ahead in range(1, count + 1):
-            at = first + ahead * CHUNKS_A_WINDOW
-            if at >= len(table):
-                return count - ahead + 1
-            self._begin_window(WindowKey(segment.segment_id, table.positions[at]), segment, table, at)
-        return 0
+            return max(0, size - segment.size)
+        chunk = table.chunk_of(offset)
+        while size > 0 and chunk < len(table):
+            chunks = table.window_of(chunk)
+            key = WindowKey(segment.segment_id, table.positions[chunks.start])
+            self._begin_window(key, segment, table, chunks)
+            chunk = chunks.stop
+            size -= table.end(chunk - 1) - key.position
+        return max(0, size)
 
-    def begin(self, segment: RemoteLogSegment, count: int) -> None:
-        """Load the first windows of a segment that a reader is about to reach."""
-        table: ChunkTable | None = self._small.get((segment.segment_id, object_names.CHUNKS))
-        if table is None:
-            self._begin_small(segment, object_names.CHUNKS, ChunkTable.decode)
-            return
-        for at in range(0, min(len(table), count * CHUNKS_A_WINDOW), CHUNKS_A_WINDOW):
-            self._begin_window(WindowKey(segment.segment_id, table.positions[at]), segment, table, at)
-
-    def _begin_window(self, key: WindowKey, segment: RemoteLogSegment, table: ChunkTable, first: int) -> None:
+    def _begin_window(self, key: WindowKey, segment: RemoteLogSegment, table: ChunkTable, chunks: range) -> None:
         if key not in self.windows:
-            self._begin(key, partial(self._take_window, key), self._read_window, segment, table, first)
+            self._begin(key, partial(self._take_window, key), self._read_window, segment, table, chunks)
 
     def _take_window(self, key: WindowKey, window: Window) -> None:
         self.bytes_read += window.size
         self.windows.add(key, window)
 
-    def _read_window(self, segment: RemoteLogSegment, table: ChunkTable, first: int) -> Window:
+    def _read_window(self, segment: RemoteLogSegment, table: ChunkTable, chunks: range) -> Window:
         """Runs in a thread."""
         name = object_names.name_of(segment, object_names.LOG)
-        last = min(first + CHUNKS_A_WINDOW, len(table))
-        start, end = table.positions[first], table.end(last - 1)
+        first = chunks.start
+        start, end = table.positions[first], table.end(chunks.stop - 1)
         where = f"{self._storage.where}/{name}"
         descriptor = self._storage.open_file(name)
         if descriptor is not None:
             file = WindowFile(descriptor)
-            for i, data in file.chunks(start, [table.end(i) - table.positions[i] for i in range(first, last)]):
+            for i, data in file.chunks(start, [table.end(i) - table.positions[i] for i in chunks]):
                 _check(table, first + i, data, where)
             return Window.of_segment(file, start, end - start)
         whole = self._storage.read(name, start, end)
         view = memoryview(whole)
-        for i in range(first, last):
+        for i in chunks:
             _check(table, i, view[table.positions[i] - start : table.end(i) - start], where)
         return Window.of(start, whole)
 
@@ -294,6 +283,7 @@ class RemoteReader:
         mine: Deferred[None] = Deferred()
         self._wanted.add(key)
         begin()
+        self._queue.hurry(key)
         waiting = self._loading.get(key)
         if waiting is None:
             self._wanted.discard(key)
@@ -306,7 +296,7 @@ class RemoteReader:
         if key not in self._loading:
             self._loading[key] = []
             self.fetches += 1
-            loading = self._run(read, *args)
+            loading = self._queue.add(key, read, *args)
             loading.addCallbacks(take, self._failure, errbackArgs=(key,)).addBoth(self._loaded, key)
 
     def _failure(self, failure: Failure, key: Hashable) -> None:
@@ -357,8 +347,3 @@ def _check(table: ChunkTable, i: int, data: memoryview, where: str) -> None:
             f"{where} is damaged: the CRC of its bytes {position} to {end} does not match (offsets from "
             f"{table.base_offsets[i]} on)"
         )
-
-
-def _first_of(chunk: int) -> int:
-    """The first chunk of the window that has a chunk."""
-    return chunk - chunk % CHUNKS_A_WINDOW

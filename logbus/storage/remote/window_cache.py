@@ -1,16 +1,14 @@
 """
 Windows of remote segments: some chunks each, the least recently used of which go first.
 
-A window is an anonymous file (memfd), so that its bytes are sent like those of a log, by ``sendfile``. One of a store
-in a directory is sent from the object itself, and only the page cache has it in memory. It is released with the last
-slice of it, even if it has left the cache before.
+A window has the bytes that the store answered with, and they are sent from there. One of a store in a directory is sent
+from the object itself, and only the page cache has it in memory. It is released with the last slice of it, even if it
+has left the cache before.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -22,12 +20,11 @@ from attrs import define, field
 from logbus.errors import StorageError
 from logbus.records.batch import HEADER_SIZE, BatchHeader, read_header
 from logbus.records.checksum import Buffer
-from logbus.records.file_slice import FileSlice
+from logbus.records.file_slice import MEMORY, FileSlice
 from logbus.storage.segments.header_scan import scan_headers
 
-MOST_WINDOWS = 256
-"""Windows that are kept: those of small segments would use up the descriptors, of which each has two."""
-
+MOST_FILES = 256
+"""Windows of files that are kept: those of small segments would use up the descriptors, of which each has one."""
 
 BUFFER_BYTES = 1 << 19
 """Of a thread that reads files; a larger chunk, of one large batch, gets its own."""
@@ -53,19 +50,6 @@ class WindowFile:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-
-    @classmethod
-    def holding(cls, data: bytes) -> WindowFile:
-        """One without a name, that has these bytes."""
-        file = cls(_anonymous_file())
-        view = memoryview(data)
-        while view:
-            view = view[os.write(file._fd, view) :]
-        return file
-
-    def mapped(self) -> memoryview:
-        """The bytes, which are those of the file."""
-        return memoryview(mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ))
 
     def fileno(self) -> int:
         """The open descriptor."""
@@ -101,14 +85,6 @@ class WindowFile:
         os.close(self._fd)
 
 
-def _anonymous_file() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("logbus-remote", os.MFD_CLOEXEC)
-    fd, path = tempfile.mkstemp(prefix="logbus-remote")
-    os.unlink(path)
-    return fd
-
-
 @define(eq=False)
 class Window:
     """
@@ -119,15 +95,13 @@ class Window:
 
     position: int
     size: int
-    _file: WindowFile
-    _file_position: int
+    _file: WindowFile | None
     _data: memoryview | None
 
     @classmethod
     def of(cls, position: int, data: bytes) -> Window:
         """A window of some bytes, at least one."""
-        file = WindowFile.holding(data)
-        return cls(position, len(data), file, 0, file.mapped())
+        return cls(position, len(data), None, memoryview(data))
 
     @classmethod
     def of_segment(cls, file: WindowFile, position: int, size: int) -> Window:
@@ -135,7 +109,7 @@ class Window:
         A part of a whole segment that is an open file. It is not mapped: should somebody truncate it, a response ends
         there, but the process does not.
         """
-        return cls(position, size, file, position, None)
+        return cls(position, size, file, None)
 
     @property
     def end(self) -> int:
@@ -144,18 +118,22 @@ class Window:
 
     def slice(self, start: int, end: int) -> FileSlice:
         """A part of it, to be sent."""
-        return FileSlice(self._file, self._file_position + start - self.position, end - start)
+        if self._file is None:
+            return FileSlice(MEMORY, start, end - start, self._bytes(start, end))
+        return FileSlice(self._file, start, end - start)
 
     def read(self, start: int, end: int) -> Buffer:
         """A part of it, to be looked at."""
-        if self._data is not None:
-            return self._data[start - self.position : end - self.position]
-        return self.slice(start, end).read()
+        return self._bytes(start, end) if self._file is None else self.slice(start, end).read()
+
+    def _bytes(self, start: int, end: int) -> memoryview:
+        assert self._data is not None
+        return self._data[start - self.position : end - self.position]
 
     @property
     def is_of_file(self) -> bool:
         """Whether its file is the whole segment."""
-        return self._data is None
+        return self._file is not None
 
     def batches(self, start: int, end: int | None = None) -> Iterator[tuple[int, int, BatchHeader]]:
         """
@@ -164,10 +142,11 @@ class Window:
         :param end: where they end; beyond this window only in the file of a whole segment.
         :raise StorageError: the file was changed since.
         """
-        if self._data is None:
+        if self._file is not None:
             for at, header in scan_headers(self._file, start, self.end if end is None else end, _changed):
                 yield at, at + header.size, header
             return
+        assert self._data is not None
         at, limit = start - self.position, self.size
         while limit - at >= HEADER_SIZE:
             header = read_header(self._data, at)
@@ -191,6 +170,7 @@ class WindowCache:
 
     limit: int
     size: int = field(default=0, init=False)
+    _files: int = field(default=0, init=False)
     _windows: OrderedDict[WindowKey, Window] = field(factory=OrderedDict, init=False)
 
     def __len__(self) -> int:
@@ -208,16 +188,20 @@ class WindowCache:
 
     def add(self, key: WindowKey, window: Window) -> None:
         """Keep a window; others go, if there are too many bytes."""
-        before = self._windows.pop(key, None)
-        if before is not None:
-            self.size -= before.size
+        self._remove(key)
         self._windows[key] = window
         self.size += window.size
-        while (self.size > self.limit or len(self._windows) > MOST_WINDOWS) and len(self._windows) > 1:
-            _, old = self._windows.popitem(last=False)
-            self.size -= old.size
+        self._files += window.is_of_file
+        while (self.size > self.limit or self._files > MOST_FILES) and len(self._windows) > 1:
+            self._remove(next(iter(self._windows)))
 
     def drop(self, segment_id: UUID) -> None:
         """Drop the windows of a segment that is deleted."""
         for key in [key for key in self._windows if key.segment_id == segment_id]:
-            self.size -= self._windows.pop(key).size
+            self._remove(key)
+
+    def _remove(self, key: WindowKey) -> None:
+        window = self._windows.pop(key, None)
+        if window is not None:
+            self.size -= window.size
+            self._files -= window.is_of_file

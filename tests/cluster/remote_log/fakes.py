@@ -20,7 +20,9 @@ from logbus.records.batch import iter_batches, iter_records
 from logbus.storage.istorage import NotCached
 from logbus.storage.log import Log
 from logbus.storage.remote.iremote_storage import ObjectMissing, RemoteStorage
+from logbus.storage.remote.load_queue import LoadQueue
 from logbus.storage.remote.metadata_codec import decode_key, decode_value, encode_key, encode_value
+from logbus.storage.remote.read_ahead import ReadAhead
 from logbus.storage.remote.remote_log import RemoteLog
 from logbus.storage.remote.remote_log_index import RemoteLogIndex
 from logbus.storage.remote.remote_log_segment import DELETE_FINISHED, RemoteLogSegment, RemoteLogSegmentState
@@ -154,7 +156,10 @@ class TieredBroker:
 
     def __attrs_post_init__(self) -> None:
         self.logs = a_manager(self.disk, *self.more_disks, clock=self.clock, wall_clock=lambda: self.now_ms / 1000)
-        self.reader = RemoteReader(self.storage, at_once, self.clock, WindowCache(1 << 20), lambda: 1.0)
+        ahead = ReadAhead(1 << 19, self.clock.seconds)
+        self.reader = RemoteReader(
+            self.storage, LoadQueue(at_once, 2), self.clock, WindowCache(1 << 20), ahead, lambda: 1.0
+        )
         self.logs.housekeeping.remote_log_of = lambda log: RemoteLog(
             log.partition, self.topic.index(TOPIC_ID, log.partition.partition), self.reader
         )

@@ -18,6 +18,7 @@ from logbus.storage.appends.append_marker import append_marker
 from logbus.storage.istorage import NotCached
 from logbus.storage.offset_lookup import max_timestamp_offset, offset_for_timestamp
 from logbus.storage.remote.iremote_storage import RemoteStorageError
+from logbus.storage.remote.load_queue import LoadQueue
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.truncation import delete_expired
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
@@ -426,7 +427,7 @@ class RemoteReadTests(SynchronousTestCase):
             done, work = slow.pop(0)
             done.callback(work())
 
-        broker.reader._run = thread
+        broker.reader._queue = LoadQueue(thread, 2)
         missing = self.assertRaises(NotCached, broker.log.read, 0, 100)
         first, second = missing.load(), missing.load()
         self.assertEqual(len(slow), 1)
@@ -443,6 +444,25 @@ class RemoteReadTests(SynchronousTestCase):
         found = broker.log.read(0, 100).data
         assert found is not None
         self.assertEqual([record.value for record in iter_records(found.read())], [b"%08d" % 0])
+
+    def test_reading_on(self) -> None:
+        """Who reads on waits for the first windows only: those of the next segments are loaded meanwhile."""
+        broker = self.begin()
+        for i in range(20):
+            append_as_leader(broker.log, batch(b"%08d" % i), 0)
+        self.successResultOf(broker.work())
+        self.expire(broker)
+        waited: list[int] = []
+        for offset in range(broker.log.local_start_offset):
+            while True:
+                try:
+                    self.assertIsNotNone(broker.log.read(offset, 1).data)
+                    break
+                except NotCached as missing:
+                    waited.append(offset)
+                    missing.load()
+        self.assertGreater(broker.log.local_start_offset, 10)
+        self.assertLessEqual(set(waited), {0, 1})
 
     def test_offsets_by_timestamp(self) -> None:
         """A search by time begins in the store."""

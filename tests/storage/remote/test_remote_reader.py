@@ -14,8 +14,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.errors import ApiError
 from logbus.records.batch import iter_batches
 from logbus.storage.istorage import NotCached
-from logbus.storage.remote import object_names, remote_reader, segment_upload
+from logbus.storage.remote import chunk_table, object_names, segment_upload
 from logbus.storage.remote.fsspec_storage import FsspecStorage
+from logbus.storage.remote.load_queue import LoadQueue
+from logbus.storage.remote.read_ahead import ReadAhead
 from logbus.storage.remote.remote_log_segment import RemoteLogSegment
 from logbus.storage.remote.remote_reader import RemoteReader
 from logbus.storage.remote.window_cache import WindowCache
@@ -31,13 +33,13 @@ class RemoteReaderTests(SynchronousTestCase):
     """A segment of seven chunks, two in a window."""
 
     def setUp(self) -> None:
-        self.patch(remote_reader, "CHUNKS_A_WINDOW", 2)
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         self.path = Path(directory.name)
         self.segment: RemoteLogSegment = remote(1, 0, COUNT)
         data = b"".join(batch(bytes([n]) * SIZE, base_offset=n) for n in range(COUNT))
         self.data, self.size = data, len(data) // COUNT
+        self.patch(chunk_table, "WINDOW_BYTES", 2 * self.size)
         self.store = FsspecStorage.open(f"file://{directory.name}", {})
         with tempfile.TemporaryFile() as file:
             file.write(data)
@@ -53,7 +55,8 @@ class RemoteReaderTests(SynchronousTestCase):
         def run(fn: Any, *args: Any) -> Deferred[Any]:
             return maybeDeferred(fn, *args)
 
-        return RemoteReader(self.store, run, Clock(), WindowCache(limit), lambda: 1.0)
+        ahead = ReadAhead(limit // 2, lambda: 0.0)
+        return RemoteReader(self.store, LoadQueue(run, 2), Clock(), WindowCache(limit), ahead, lambda: 1.0)
 
     def read(self, reader: RemoteReader, offset: int, max_bytes: int, bound: int = COUNT) -> tuple[bytes, int]:
         """Read as a fetch does: again after what must be loaded."""

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.errors import StorageError
 from logbus.storage.remote.window_cache import (
     BUFFER_BYTES,
-    MOST_WINDOWS,
+    MOST_FILES,
     Window,
     WindowCache,
     WindowFile,
@@ -47,18 +47,33 @@ class WindowCacheTests(SynchronousTestCase):
         """Small windows do not use up the descriptors; a slice outlives its window in the cache."""
         before = len(os.listdir("/proc/self/fd"))
         cache = WindowCache(1 << 30)
-        key = self.add(cache, 0, b"abcdef")
-        window = cache.get(key)
-        assert window is not None
-        part = window.slice(1, 4)
-        del window
-        for number in range(1, 2 * MOST_WINDOWS):
-            self.add(cache, number, b"x")
-        self.assertEqual(len(cache), MOST_WINDOWS)
-        self.assertNotIn(key, cache)
-        self.assertEqual(part.read(), b"bcd")
-        del cache, part
+        with tempfile.TemporaryFile() as file:
+            file.write(b"abcdef")
+            file.flush()
+            keys = [WindowKey(UUID(int=number), 0) for number in range(2 * MOST_FILES)]
+            for key in keys[:MOST_FILES]:
+                cache.add(key, Window.of_segment(WindowFile(os.dup(file.fileno())), 0, 6))
+            window = cache.get(keys[0])
+            assert window is not None
+            part = window.slice(1, 4)
+            del window
+            in_memory = self.add(cache, 10_000, b"x")
+            for key in keys[MOST_FILES:]:
+                cache.add(key, Window.of_segment(WindowFile(os.dup(file.fileno())), 0, 6))
+            # The one in memory, which takes none, stays as long as its bytes have room.
+            self.assertEqual((len(cache), cache.size), (MOST_FILES + 1, 6 * MOST_FILES + 1))
+            self.assertIn(in_memory, cache)
+            self.assertNotIn(keys[0], cache)
+            self.assertEqual(part.read(), b"bcd")
+            del cache, part
         self.assertLessEqual(len(os.listdir("/proc/self/fd")), before)
+
+    def test_in_memory(self) -> None:
+        """What a store answered with is sent from memory, without a descriptor, whole or in part."""
+        part = Window.of(100, b"0123456789").slice(102, 108)
+        self.assertEqual((len(part), part.read()), (6, b"234567"))
+        self.assertEqual(part.narrow(1, 3).read(), b"345")
+        self.assertRaises(OSError, part.file.fileno)
 
     def test_a_segment_that_is_a_file(self) -> None:
         """Its bytes are sent from there; should it be truncated, they end early."""
