@@ -25,6 +25,7 @@ Shell:
 * ``source_reader``: SourceReader: the partitions that are read, where, and what is in the way
 * ``target_state``: whether the target knows less than it did
 * ``topic_sync``: TopicSync: finds topics, creates and adapts their copies
+* ``refused_settings``: copies settings without those that the target does not take
 * ``position_store``: reads where a mirror left off, and what it has left out
 * ``origins``: Origins: where a source's topics come from, if their names do not say it
 * ``checkpoints``: Checkpoints: publishes the translated offsets of groups

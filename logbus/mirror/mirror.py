@@ -188,6 +188,8 @@ class Mirror:
                 self.status.problem(
                     f"heartbeats of the {where}", f"no heartbeats at the {where}: {e}; records are copied all the same"
                 )
+            else:
+                self.status.solved(f"heartbeats of the {where}")
 
     @property
     def _topic_sync(self) -> TopicSync:

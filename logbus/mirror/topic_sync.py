@@ -15,6 +15,7 @@ from logbus.mirror.copied_range import TopicIds
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_status import MirrorStatus
 from logbus.mirror.missing_rights import lacks
+from logbus.mirror.refused_settings import alter_without_refused, create_without_refused, shown_settings
 from logbus.mirror.replication_policy import HEARTBEATS, is_internal, topic_path
 from logbus.mirror.topic_settings import changed_settings, copied_settings
 from logbus.security.acl.acls import AclBindingFilter
@@ -147,11 +148,16 @@ class TopicSync:
             )
             for each in missing
         ]
-        for copy, error in (await admin.create_topics(new)).items() if new else ():
+        answers = await admin.create_topics(new) if new else {}
+        for each in new:
+            copy, error, without = each.name, answers[each.name], ""
+            if error is not None and error.code is ErrorCode.INVALID_CONFIG:
+                error, refused = await create_without_refused(admin, each)
+                if refused and error is None:
+                    lacking = shown_settings({name: each.configs[name] for name in refused})
+                    without = f", without {lacking}, which the target {self.options.target} does not take"
             if error is None:
-                self.status.say(
-                    f"topic {names[copy]}: created {copy} with {len(wanted[names[copy]].partitions)} partitions"
-                )
+                self.status.say(f"topic {names[copy]}: created {copy} with {each.partitions} partitions{without}")
             elif error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 self._problem(names[copy], copy, f"{copy} cannot be created at the target", error, "CREATE")
         more = {
@@ -186,10 +192,15 @@ class TopicSync:
             self.status.problem("settings", f"changes of settings are not copied: {e}; {self._no_settings} leaves them")
             return
         for resource, error in answers.items():
+            made, refused = changes[resource], dict[str, ApiError]()
+            if error is not None and error.code is ErrorCode.INVALID_CONFIG:
+                refused = await alter_without_refused(admin, resource, made)
+                made = {name: value for name, value in made.items() if name not in refused}
+                error = None
             if error is None:
-                self.status.solved(f"settings of {resource.name}")
-                what = ", ".join(f"{name}={value}" for name, value in changes[resource].items())
-                self.status.say(f"topic {resource.name}: settings as at the source: {what}")
+                if made:
+                    self.status.say(f"topic {resource.name}: settings as at the source: {shown_settings(made)}")
+                self._note_refused(resource.name, changes[resource], refused)
             else:
                 why = str(error)
                 if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -199,6 +210,20 @@ class TopicSync:
                     f"settings of {resource.name}",
                     f"topic {resource.name}: its settings stay as they are: {why}; {self._no_settings} leaves them",
                 )
+
+    def _note_refused(self, copy: str, changes: Mapping[str, str | None], refused: Mapping[str, ApiError]) -> None:
+        """Tell of settings that a copy does not have, since the target does not take them."""
+        what = f"settings of {copy}"
+        if not refused:
+            self.status.solved(what)
+            return
+        whys = "; ".join(str(error) for error in refused.values())
+        lacking = shown_settings({name: changes[name] for name in refused})
+        self.status.problem(
+            what,
+            f"topic {copy}: the target {self.options.target} does not take {lacking}: {whys}; its records are copied, "
+            f"and {self._no_settings} leaves its settings",
+        )
 
     async def _copy_acls(self, copies: Mapping[str, str]) -> None:
         """Create the ACLs of copies that are not there yet."""

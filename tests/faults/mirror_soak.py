@@ -1,7 +1,9 @@
 """
 Two clusters of three brokers mirror each other, while brokers of both and the mirrors are killed.
 
-    python -m tests.faults.mirror_soak --seconds 60 --seed 1
+    python -m tests.faults.mirror_soak --seconds 60 --seed 1 [--kafka]
+
+With ``--kafka`` the first of them is Apache Kafka.
 
 In the end ``logbus audit mirror`` proves both mirrors complete; it tells what was done. The status is 1 if a record is
 missing, repeated, foreign or in another order, or if one that was acknowledged cannot be read.
@@ -17,14 +19,17 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from confluent_kafka import Producer
 
 from logbus.testing.cluster import Cluster
 from tests.faults.conftest import FAULTY_CONFIG
+from tests.faults.kafka_cluster import KafkaCluster
 from tests.faults.nemesis import Nemesis
 from tests.faults.traffic import create
 
@@ -33,6 +38,59 @@ PARTITIONS = 3
 TOPIC = "orders"
 SECONDS = 180.0
 PAUSE = 0.01
+
+
+class Side(Protocol):
+    """
+    A cluster of three brokers.
+
+    :ivar bootstrap: their addresses.
+    """
+
+    bootstrap: str
+
+    def begin(self, until: ExitStack) -> None:
+        """Start it, and create the topic; it is stopped with the stack."""
+
+    def killed(self, chance: random.Random) -> Any:
+        """A context: a broker's process ends, as by a crash; it is started again at the end, and waited for."""
+
+
+class LogbusSide:
+    """One of logbus."""
+
+    def __init__(self) -> None:
+        self._cluster = Cluster(config=FAULTY_CONFIG)
+        self._nemesis = Nemesis(self._cluster)
+        self.bootstrap = ""
+
+    def begin(self, until: ExitStack) -> None:
+        until.callback(self._cluster.close)
+        self._cluster.start()
+        self.bootstrap = self._cluster.bootstrap
+        create(self._cluster, TOPIC, PARTITIONS)
+
+    @contextmanager
+    def killed(self, chance: random.Random) -> Iterator[None]:
+        with self._nemesis.killed(chance.choice(self._cluster.brokers)):
+            yield
+
+
+class KafkaSide:
+    """One of Apache Kafka."""
+
+    def __init__(self, home: Path) -> None:
+        self._cluster = KafkaCluster(home)
+        self.bootstrap = self._cluster.bootstrap
+
+    def begin(self, until: ExitStack) -> None:
+        until.enter_context(self._cluster)
+        self._cluster.create(TOPIC, PARTITIONS)
+
+    @contextmanager
+    def killed(self, chance: random.Random) -> Iterator[None]:
+        with self._cluster.killed(chance.choice(self._cluster.brokers)):
+            yield
 
 
 class Writer(threading.Thread):
@@ -77,7 +135,7 @@ class Writer(threading.Thread):
 class Flow:
     """A mirror in a process of its own, which is killed and started again."""
 
-    def __init__(self, source: Cluster, target: Cluster, names: tuple[str, str], home: Path) -> None:
+    def __init__(self, source: Side, target: Side, names: tuple[str, str], home: Path) -> None:
         here, there = names
         self.sides = ["--from", source.bootstrap, "--from-name", here, "--to", target.bootstrap, "--to-name", there]
         self.name, self._log = f"{here}-to-{there}", home / f"{here}-to-{there}.log"
@@ -125,8 +183,9 @@ class MirrorSoak:
     :ivar injected: what was done, and how often.
     """
 
-    def __init__(self, home: Path, seed: int) -> None:
-        self.clusters = [Cluster(config=FAULTY_CONFIG) for _ in range(2)]
+    def __init__(self, home: Path, seed: int, *, with_kafka: bool = False) -> None:
+        self.clusters: list[Side] = [KafkaSide(home / "kafka") if with_kafka else LogbusSide(), LogbusSide()]
+        self._stack = ExitStack()
         self.injected: Counter[str] = Counter()
         self._home, self._random = home, random.Random(seed)
         self.writers: list[Writer] = []
@@ -135,8 +194,7 @@ class MirrorSoak:
     def __enter__(self) -> Self:
         try:
             for cluster in self.clusters:
-                cluster.start()
-                create(cluster, TOPIC, PARTITIONS)
+                cluster.begin(self._stack)
             first, second = self.clusters
             self.writers = [Writer(each.bootstrap, str(number)) for number, each in enumerate(self.clusters)]
             for each in self.writers:
@@ -153,22 +211,21 @@ class MirrorSoak:
     def __exit__(self, *_: object) -> None:
         for flow in self.flows:
             flow.stop()
-        for cluster in self.clusters:
-            cluster.close()
+        self._stack.close()
 
     def trouble(self, seconds: float) -> None:
         """Kill something, and again, for a time, and one of each kind at least; everything runs in the end."""
-        until, nemeses = time.monotonic() + seconds, [Nemesis(each) for each in self.clusters]
-        first = self._random.sample(range(3), 3)
+        until = time.monotonic() + seconds
+        # Both clusters, and both mirrors.
+        first = self._random.sample(range(4), 4)
         while first or time.monotonic() < until:
-            side = first.pop() if first else self._random.randrange(3)
+            side = first.pop() if first else self._random.randrange(4)
             if side < 2:
-                broker = self._random.choice(self.clusters[side].brokers)
-                with nemeses[side].killed(broker):
+                with self.clusters[side].killed(self._random):
                     time.sleep(self._random.uniform(0.0, 2.0))
                 self.injected[f"broker of {('paris', 'rome')[side]}"] += 1
             else:
-                flow = self._random.choice(self.flows)
+                flow = self.flows[side - 2]
                 flow.kill()
                 self.injected[f"mirror {flow.name}"] += 1
             time.sleep(self._random.uniform(0.2, 1.5))
@@ -199,8 +256,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kafka", action="store_true", help="the first cluster is Apache Kafka")
     options = parser.parse_args()
-    with TemporaryDirectory() as home, MirrorSoak(Path(home), options.seed) as soak:
+    with TemporaryDirectory() as home, MirrorSoak(Path(home), options.seed, with_kafka=options.kafka) as soak:
         soak.trouble(options.seconds)
         try:
             copied = soak.prove()

@@ -9,6 +9,8 @@ from twisted.internet.defer import Deferred
 from logbus.client import Fenced, Producer, TransactionAborted
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.config_admin import Resource, ResourceType
+from logbus.config import config_view
+from logbus.config.validation import Findings
 from logbus.errors import ConfigError
 from logbus.mirror.audit.mirror_audit import MirrorAudit
 from logbus.mirror.audit.partition_report import MirrorVerdict
@@ -206,6 +208,27 @@ class TopicTests(MirrorCase):
         self.send("a", "orders", [b"x"], partition=4)
         self.settle(3)
         self.assertEqual(self.values("b", "a.orders", 4), [b"x"])
+
+    def test_settings_that_the_target_does_not_take(self) -> None:
+        """A setting that only the source's brokers take does not keep the records, and the other settings, away."""
+        self.cluster("c")
+        # As brokers would that have tiered storage.
+        anything = self.patch(config_view, "check_remote_change", lambda *_, **__: Findings())
+        self.create("c", "orders", 1, remote_storage_enable="true", retention_ms="60000")
+        anything.restore()
+        self.send("c", "orders", [b"x"])
+        mirror = self.mirror("c", "b", refresh_interval=5.0)
+        self.settle(12)
+        self.assertEqual(self.values("b", "c.orders"), [b"x"])
+        copy, topic = Resource(ResourceType.TOPIC, "c.orders"), Resource(ResourceType.TOPIC, "orders")
+        self.assertEqual(self.settings(copy), {"retention.ms": "60000"})
+        without = "created c.orders with 1 partitions, without remote.storage.enable=true, which the target b does not"
+        self.assertEqual(self.lines(mirror, without), 1)
+        self.assertEqual(self.lines(mirror, "the target b does not take remote.storage.enable=true: "), 1)
+        self.result(AdminClient(self.clients["c"]).alter_configs({topic: {"retention.ms": "70000"}}))
+        self.settle(6)
+        self.assertEqual(self.settings(copy), {"retention.ms": "70000"})
+        self.assertEqual(self.lines(mirror, "settings as at the source: retention.ms=70000"), 1)
 
     def settings(self, resource: Resource) -> dict[str, str | None]:
         """The settings that a topic was given."""
@@ -508,6 +531,24 @@ class LoopTests(MirrorCase):
         self.assertEqual(sum("stop that one first" in each for each in back.lines), 1)
         self.assertEqual(self.values("a", "orders"), NUMBERS)
         self.assertEqual(self.values("b", "orders"), NUMBERS)
+
+    def test_identity_in_a_ring_at_once(self) -> None:
+        """If all three begin together, and records are written meanwhile, none goes round."""
+        for name in "abc":
+            self.cluster(name)
+        self.create("a", "orders")
+        self.send("a", "orders", NUMBERS[:10])
+        flows = [
+            self.mirror(*sides, naming="identity", refresh_interval=2.0)
+            for sides in (("a", "b"), ("b", "c"), ("c", "a"))
+        ]
+        for number in NUMBERS[10:]:
+            self.send("a", "orders", [number])
+            self.settle(1)
+        self.settle(10)
+        for name in "abc":
+            self.assertEqual(self.values(name, "orders"), NUMBERS, name)
+        self.assertEqual([sum("come from" in each for each in flow.lines) for flow in flows], [0, 0, 1])
 
     def test_identity_in_a_ring(self) -> None:
         """The last of three mirrors without prefixes finds that the records come from its target, by way of another."""

@@ -66,6 +66,23 @@ def test_full_target() -> None:
             assert found.returncode == 0, (found.stdout, running.lines)
 
 
+def test_full_source() -> None:
+    """While the source's disk is full, no heartbeat can be written there, which a line says; its records are copied."""
+    with Broker() as source, Broker() as target:
+        create(source)
+        write(source, "1", "2")
+        with mirror(source, target, "--heartbeat-interval", "0.5", "--topics", "orders") as running:
+            running.line("created source.heartbeats")
+            with source.fill_disk():
+                running.line("no heartbeats at the source: .*; records are copied all the same")
+                found = audit(source, target)
+                assert found.returncode == 0, (found.stdout, running.lines)
+            running.line("heartbeats of the source: goes on")
+            write(source, "3")
+            found = audit(source, target)
+            assert found.returncode == 0, (found.stdout, running.lines)
+
+
 @pytest.mark.parametrize(("source_version", "target_version"), [("2.1", None), (None, "2.1"), ("2.8", "2.1")])
 def test_old_sides(source_version: str | None, target_version: str | None) -> None:
     """Either side may be of an old version: everything is copied, and that is proved."""
