@@ -35,6 +35,8 @@ type Options struct {
 	Brokers int
 	// Settings by Kafka's names, such as "num.partitions".
 	Settings map[string]string
+	// AsVersion is a release of Kafka, such as "2.8", whose API versions the brokers have; empty is the newest.
+	AsVersion string
 	// OwnProcess runs each broker as a process of its own, which Kill and Freeze need.
 	OwnProcess bool
 	// StartTimeout bounds the start; 0 is two minutes.
@@ -111,6 +113,9 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	arguments := append(words[1:len(words):len(words)], "test-server", "--port-file", file)
 	if options.Brokers > 0 {
 		arguments = append(arguments, "--brokers", strconv.Itoa(options.Brokers))
+	}
+	if options.AsVersion != "" {
+		arguments = append(arguments, "--as-version", options.AsVersion)
 	}
 	if options.OwnProcess {
 		arguments = append(arguments, "--own-process")
@@ -294,7 +299,24 @@ func (s *Server) ThawBroker(ctx context.Context, id int) error { return s.broker
 // CutOff lets nothing through between a broker of a cluster and others: numbers, or "store", the metadata store.
 // Without others, between it and all of them. Clients still reach it, and Reconnect ends it.
 func (s *Server) CutOff(ctx context.Context, id int, others ...any) error {
-	body := map[string]any{}
+	return s.CutOffWay(ctx, id, Both, others...)
+}
+
+// Way is the direction of a cut, as seen by the broker that is cut off.
+type Way string
+
+const (
+	// Both directions: connections are closed.
+	Both Way = "both"
+	// From it: nothing that it says arrives. Connections stay open, and hold it.
+	From Way = "from"
+	// To it: it hears nothing.
+	To Way = "to"
+)
+
+// CutOffWay is CutOff in one direction. One way, brokers can be cut off, and not the metadata store.
+func (s *Server) CutOffWay(ctx context.Context, id int, way Way, others ...any) error {
+	body := map[string]any{"way": way}
 	if len(others) > 0 {
 		body["others"] = others
 	}
@@ -347,6 +369,11 @@ func (s *Server) broker(ctx context.Context, id int, change string) error {
 // Control sends a request to the server's control interface: whatever has no method here.
 // The body is sent as JSON, and the answer read from JSON, unless they are nil.
 func (s *Server) Control(ctx context.Context, method, path string, body, answer any) error {
+	select {
+	case <-s.done:
+		return fmt.Errorf("logbus test server: %s %s: the server has ended; start another one", method, path)
+	default:
+	}
 	var content io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)

@@ -3,6 +3,8 @@ export interface Options {
   brokers?: number
   /** By Kafka's names, such as 'num.partitions'. */
   settings?: Record<string, string | number | boolean>
+  /** A release of Kafka, such as '2.8', whose API versions the brokers have. */
+  asVersion?: string
   /** Each broker is a process of its own, which can be killed and frozen. */
   ownProcess?: boolean
   startTimeoutMs?: number
@@ -60,7 +62,7 @@ export class TestServer {
   killBroker(id: number): Promise<unknown>
   freezeBroker(id: number): Promise<unknown>
   thawBroker(id: number): Promise<unknown>
-  cutOff(id: number, others?: (number | 'store')[]): Promise<void>
+  cutOff(id: number, others?: (number | 'store')[], options?: { way?: 'both' | 'from' | 'to' }): Promise<void>
   reconnect(id: number): Promise<void>
   expireSession(id: number): Promise<void>
   moveLeader(topic: string, partition?: number, to?: number): Promise<number>

@@ -32,12 +32,13 @@ export class TestServer {
     return server
   }
 
-  async #start({ brokers, settings = {}, ownProcess = false, startTimeoutMs = 120_000 }) {
+  async #start({ brokers, settings = {}, asVersion, ownProcess = false, startTimeoutMs = 120_000 }) {
     this.#directory = await mkdtemp(join(tmpdir(), 'logbus-testkit-'))
     const file = join(this.#directory, 'server.json')
     const [command, ...args] = (process.env.LOGBUS_COMMAND || 'logbus').trim().split(/\s+/)
     args.push('test-server', '--port-file', file)
     if (brokers !== undefined) args.push('--brokers', String(brokers))
+    if (asVersion !== undefined) args.push('--as-version', asVersion)
     if (ownProcess) args.push('--own-process')
     for (const [name, value] of Object.entries(settings)) args.push('--set', `${name}=${value}`)
 
@@ -142,8 +143,11 @@ export class TestServer {
   freezeBroker(id) { return this.#change(id, 'freeze') }
   thawBroker(id) { return this.#change(id, 'thaw') }
 
-  /** Lets nothing through between a broker of a cluster and others: numbers, or 'store'; without them, all of them. */
-  cutOff(id, others) { return this.control('POST', `/brokers/${id}/cut-off`, { others }) }
+  /**
+   * Lets nothing through between a broker of a cluster and others: numbers, or 'store'; without them, all of them.
+   * With `way`, only in one direction: 'from' (nothing that it says arrives) or 'to' (it hears nothing).
+   */
+  cutOff(id, others, { way } = {}) { return this.control('POST', `/brokers/${id}/cut-off`, { others, way }) }
   reconnect(id) { return this.#change(id, 'reconnect') }
   /** Has the metadata store end the session of a broker of a cluster. */
   expireSession(id) { return this.#change(id, 'expire-session') }
@@ -173,6 +177,7 @@ export class TestServer {
 
   /** Sends a request to the control interface; resolves to the answer's JSON. */
   async control(method, path, body) {
+    if (this.#isOver) throw new Error(`logbus test server: ${method} ${path}: the server has ended; start another one`)
     const response = await fetch(this.#controlUrl + path, {
       method,
       headers: { Authorization: `Bearer ${this.#token}`, 'Content-Type': 'application/json' },

@@ -197,7 +197,7 @@ def test_node(samples: Path) -> None:
     if version < 18:
         lacking(f"Node.js {version} is too old: it has no fetch; the helper needs 18")
     run(samples / "node", "npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--prefer-offline")
-    assert "# pass 6" in run(samples / "node", "node", "--test", "--test-reporter=tap")
+    assert "# pass 7" in run(samples / "node", "node", "--test", "--test-reporter=tap")
     serve(samples / "node", "npm start")
 
 
@@ -206,7 +206,7 @@ def test_java(samples: Path) -> None:
     need("javac", "default-jdk-headless")
     need("mvn", "maven")
     printed = run(samples / "java", "mvn", "--batch-mode", "package")
-    assert "Tests run: 5, Failures: 0, Errors: 0, Skipped: 0" in printed
+    assert "Tests run: 6, Failures: 0, Errors: 0, Skipped: 0" in printed
     serve(samples / "java", "java -cp 'shop/target/classes:shop/target/lib/*' example.Shop")
 
 
@@ -226,4 +226,4 @@ def test_rust() -> None:
     """rskafka."""
     need("cargo", "cargo")
     printed = run(built("rust"), "cargo", "test", **BUILDS["rust"].variables)
-    assert "test result: ok. 4 passed" in printed
+    assert "test result: ok. 5 passed" in printed

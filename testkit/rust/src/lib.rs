@@ -47,6 +47,8 @@ pub struct Options {
     pub brokers: u32,
     /// Settings by Kafka's names, and their values.
     pub settings: Vec<(String, String)>,
+    /// A release of Kafka, such as "2.8", whose API versions the brokers have; `None` is the newest.
+    pub as_version: Option<String>,
     /// Run each broker as a process of its own, which can be killed and frozen.
     pub own_process: bool,
     /// How long the start may take.
@@ -55,7 +57,34 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { brokers: 1, settings: Vec::new(), own_process: false, start_timeout: Duration::from_secs(120) }
+        Options {
+            brokers: 1,
+            settings: Vec::new(),
+            as_version: None,
+            own_process: false,
+            start_timeout: Duration::from_secs(120),
+        }
+    }
+}
+
+/// The direction of a cut, as seen by the broker that is cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Connections are closed.
+    Both,
+    /// Nothing that it says arrives; connections stay open, and hold it.
+    From,
+    /// It hears nothing.
+    To,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Way::Both => "both",
+            Way::From => "from",
+            Way::To => "to",
+        }
     }
 }
 
@@ -183,7 +212,15 @@ impl Server {
     /// Lets nothing through between a broker of a cluster and others, by their numbers; without any, between it and all
     /// others and the metadata store. `change_broker(id, "reconnect")` ends it. Clients still reach it.
     pub fn cut_off(&self, id: u32, others: &[u32]) -> Result<(), Error> {
-        let body = if others.is_empty() { json!({}) } else { json!({ "others": others }) };
+        self.cut_off_way(id, others, Way::Both)
+    }
+
+    /// The same in one direction. One way, brokers are cut off, and the metadata store is not.
+    pub fn cut_off_way(&self, id: u32, others: &[u32], way: Way) -> Result<(), Error> {
+        let mut body = json!({ "way": way.name() });
+        if !others.is_empty() {
+            body["others"] = others.into();
+        }
         self.control("POST", &format!("/brokers/{id}/cut-off"), Some(&body)).map(drop)
     }
 
@@ -265,6 +302,9 @@ fn launch(options: &Options, file: &Path, errors: &Path) -> Result<Child, String
     let mut command = Command::new(program);
     command.args(words).arg("test-server").arg("--port-file").arg(file);
     command.args(["--brokers", &options.brokers.to_string()]);
+    if let Some(release) = &options.as_version {
+        command.args(["--as-version", release]);
+    }
     if options.own_process {
         command.arg("--own-process");
     }

@@ -97,7 +97,7 @@ func TestOrdersAreCounted(t *testing.T) {
 
 func TestEmptyAfterReset(t *testing.T) {
 	ctx := minutes(t)
-	server := testkit.Run(t, testkit.Options{})
+	server := testkit.Run(t, testkit.Options{AsVersion: "2.8"})
 	for range [3]int{} {
 		// It would exist already, were the broker not a new one.
 		if err := server.CreateTopic(ctx, testkit.Topic{Name: "orders"}); err != nil {
@@ -126,6 +126,16 @@ func TestOrderSurvivesBroker(t *testing.T) {
 	}
 	if hits, err := server.FaultHits(ctx, fault, 1, 60); err != nil || hits != 1 {
 		t.Fatal(hits, err)
+	}
+	// Broker 2 hears nothing of the others for a moment, and comes back.
+	if err := server.CutOffWay(ctx, 2, testkit.To, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.CutOffWay(ctx, 2, testkit.Way("out"), 0, 1); err == nil {
+		t.Fatal("there is no such way")
+	}
+	if err := server.Reconnect(ctx, 2); err != nil {
+		t.Fatal(err)
 	}
 	if err := server.KillBroker(ctx, 0); err != nil {
 		t.Fatal(err)
@@ -175,6 +185,19 @@ func TestProducerIsFenced(t *testing.T) {
 	}
 	if err := client.EndTransaction(ctx, kgo.TryCommit); err == nil {
 		t.Fatal("a fenced producer has committed")
+	}
+}
+
+func TestStoppedServer(t *testing.T) {
+	server, err := testkit.Start(minutes(t), testkit.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.ClearFaults(minutes(t)); err == nil || !strings.Contains(err.Error(), "the server has ended") {
+		t.Fatal(err)
 	}
 }
 

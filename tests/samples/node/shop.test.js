@@ -73,6 +73,21 @@ test('a producer is fenced', async () => {
   await producer.disconnect()
 })
 
+test('a broker is cut off one way', async () => {
+  const cluster = await TestServer.start({ brokers: 2, asVersion: '2.8' })
+  try {
+    await cluster.createTopic('orders', { partitions: 1, replicationFactor: 2 })
+    const leader = await cluster.moveLeader('orders')
+    // Nothing that the leader says arrives at the other one, until they are connected again.
+    await cluster.cutOff(leader, [1 - leader], { way: 'from' })
+    await assert.rejects(cluster.cutOff(leader, [1 - leader], { way: 'out' }), /way/)
+    await cluster.reconnect(leader)
+  } finally {
+    await cluster.stop()
+  }
+  await assert.rejects(cluster.clearFaults(), /the server has ended; start another one/)
+})
+
 test('a wrong setting is told', async () => {
   await assert.rejects(TestServer.start({ settings: { 'num.partitions': 'none' } }), /num\.partitions: 'none'/)
 })

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use logbus_testkit::{Options, Server};
+use logbus_testkit::{Options, Server, Way};
 use rskafka::client::partition::{Compression, PartitionClient, UnknownTopicHandling};
 use rskafka::client::ClientBuilder;
 use rskafka::record::Record;
@@ -57,6 +57,18 @@ fn a_transaction_is_left_open() {
     server.fence_producer(&id).unwrap();
     let error = server.force_rebalance("no such group").unwrap_err().to_string();
     assert!(error.contains("no such group"), "{error}");
+}
+
+#[tokio::test]
+async fn a_broker_is_cut_off_one_way() {
+    let options = Options { brokers: 2, as_version: Some("2.8".to_owned()), ..Options::default() };
+    let cluster = Server::start(&options).unwrap();
+    cluster.create_topic("orders", 1, 2).unwrap();
+    cluster.move_leader("orders", 0, 1).unwrap();
+    // Nothing that the follower says arrives at the leader, until they are connected again.
+    cluster.cut_off_way(0, &[1], Way::From).unwrap();
+    cluster.change_broker(0, "reconnect").unwrap();
+    assert_eq!(produce(&orders(&cluster).await, "two of those").await, 0);
 }
 
 #[test]

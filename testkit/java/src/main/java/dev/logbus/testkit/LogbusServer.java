@@ -12,6 +12,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
@@ -26,6 +27,7 @@ public final class LogbusServer implements AutoCloseable {
     /** What a server is started with. */
     public static final class Options {
         private int brokers = 1;
+        private String asVersion;
         private boolean ownProcess;
         private Duration startTimeout = Duration.ofMinutes(2);
         private final Map<String, String> settings = new TreeMap<>();
@@ -42,6 +44,12 @@ public final class LogbusServer implements AutoCloseable {
             return this;
         }
 
+        /** A release of Kafka, such as "2.8", whose API versions the brokers have. */
+        public Options asVersion(String release) {
+            asVersion = release;
+            return this;
+        }
+
         /** Run each broker as a process of its own, which can be killed and frozen. */
         public Options ownProcess() {
             ownProcess = true;
@@ -53,6 +61,16 @@ public final class LogbusServer implements AutoCloseable {
             startTimeout = timeout;
             return this;
         }
+    }
+
+    /** The direction of a cut, as seen by the broker that is cut off. */
+    public enum Way {
+        /** Connections are closed. */
+        BOTH,
+        /** Nothing that it says arrives; connections stay open, and hold it. */
+        FROM,
+        /** It hears nothing. */
+        TO
     }
 
     private static final Duration STOP = Duration.ofMinutes(1);
@@ -81,6 +99,9 @@ public final class LogbusServer implements AutoCloseable {
             List<String> command = new ArrayList<>(command());
             command.addAll(List.of("test-server", "--port-file", file.toString()));
             command.addAll(List.of("--brokers", String.valueOf(options.brokers)));
+            if (options.asVersion != null) {
+                command.addAll(List.of("--as-version", options.asVersion));
+            }
             if (options.ownProcess) {
                 command.add("--own-process");
             }
@@ -229,7 +250,15 @@ public final class LogbusServer implements AutoCloseable {
      * @param others numbers, or {@code "store"}, the metadata store; none: all of them
      */
     public void cutOff(int id, Object... others) {
-        Map<String, Object> body = others.length == 0 ? Map.of() : Map.of("others", List.of(others));
+        cutOff(id, Way.BOTH, others);
+    }
+
+    /** The same in one direction. One way, brokers can be cut off, and not the metadata store. */
+    public void cutOff(int id, Way way, Object... others) {
+        Map<String, Object> body = new TreeMap<>(Map.of("way", way.name().toLowerCase(Locale.ROOT)));
+        if (others.length > 0) {
+            body.put("others", List.of(others));
+        }
         control("POST", "/brokers/" + id + "/cut-off", body);
     }
 
@@ -289,6 +318,9 @@ public final class LogbusServer implements AutoCloseable {
      * @throws IllegalStateException it was refused; the message says why
      */
     public Map<String, Object> control(String method, String path, Map<String, ?> body) {
+        if (!process.isAlive()) {
+            throw failed(method + " " + path + ": the server has ended; start another one", null);
+        }
         try {
             // Not java.net.http: its threads would outlive the tests of one server.
             HttpURLConnection connection =

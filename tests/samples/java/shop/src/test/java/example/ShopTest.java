@@ -83,6 +83,23 @@ class ShopTest {
     }
 
     @Test
+    void brokerIsCutOffOneWay() throws Exception {
+        LogbusServer cluster = LogbusServer.start(new LogbusServer.Options().brokers(2).asVersion("2.8"));
+        try (cluster) {
+            cluster.createTopic("orders", 1, 2);
+            cluster.moveLeader("orders", 0, 1);
+            // Nothing that the follower says arrives at the leader, until they are connected again.
+            cluster.cutOff(0, LogbusServer.Way.FROM, 1);
+            cluster.reconnect(0);
+            try (Shop shop = new Shop(cluster.bootstrap(), 0)) {
+                assertEquals("{\"partition\": 0, \"offset\": 0}", order(shop, "tea").body());
+            }
+        }
+        IllegalStateException error = assertThrows(IllegalStateException.class, cluster::clearFaults);
+        assertTrue(error.getMessage().contains("the server has ended"), error.getMessage());
+    }
+
+    @Test
     void wrongSettingIsTold() {
         IllegalStateException error = assertThrows(
                 IllegalStateException.class,
