@@ -20,8 +20,7 @@ def broker_arguments(users: object, data_dir: object, timeout: object, as_versio
         check.flag(name, value)
     if data_dir is not None and not isinstance(data_dir, (str, os.PathLike)):
         raise InvalidOption(f"data_dir is {shown(data_dir)}; it is a path, or None")
-    if as_version is not None and not isinstance(as_version, str):
-        raise InvalidOption(f"as_version is {shown(as_version)}; it is a text such as '3.9', or None")
+    _release(as_version)
     if users is None:
         return
     if not isinstance(users, Mapping):
@@ -45,13 +44,29 @@ def not_placed(config: Mapping[str, object]) -> None:
         )
 
 
-def cluster_arguments(brokers: object, racks: object, timeout: object) -> None:
+def _release(as_version: object) -> None:
+    """
+    Check the release of Kafka whose API versions a broker has.
+
+    :raises InvalidOption: it is no text.
+    :raises ConfigError: it is none of those that are known.
+    """
+    if as_version is not None and not isinstance(as_version, str):
+        raise InvalidOption(f"as_version is {shown(as_version)}; it is a text such as '3.9', or None")
+    if as_version is not None:
+        from logbus.wire.kafka_releases import release_table
+
+        release_table(as_version)
+
+
+def cluster_arguments(brokers: object, racks: object, timeout: object, as_version: object = None) -> None:
     """
     Check those of a cluster.
 
     :raises InvalidOption: one is wrong.
     """
     check.integer("brokers", brokers, 1, 100)
+    _release(as_version)
     check.seconds("timeout", timeout, positive=True)
     if racks is None:
         return

@@ -34,7 +34,6 @@ from logbus.testing.reactor_thread import ReactorThread
 from logbus.testing.settings import Setting, as_texts
 from logbus.testing.snapshots import Snapshot
 from logbus.testing.temporary import remove_temporary, temporary_directory
-from logbus.wire.kafka_releases import release_table
 
 __all__ = ["TEST_CONFIG", "Broker", "BrokerFailed"]
 
@@ -72,7 +71,7 @@ class Broker(Inspected, Controlled, Logged, Closable):
         history of requests, and is as fast as in production: for measurements.
     :param snapshot: the data to begin with: what :meth:`snapshot` of another broker gave.
     :param as_version: advertise the API versions of this Kafka release, such as ``"3.9"``, for tests of clients that
-        meet older brokers.
+        meet older brokers. What is set later holds from the next start on: a broker that is upgraded.
     :param placement: where it listens, and what it tells its clients, for a broker that others than this machine's
         programs use; what is set later holds from the next start on.
     :param timeout: seconds to wait for a start or a stop.
@@ -99,8 +98,6 @@ class Broker(Inspected, Controlled, Logged, Closable):
         broker_arguments(users, data_dir, timeout, as_version, in_process=in_process, controlled=controlled)
         if placement is not None and not isinstance(placement, Placement):
             raise TypeError(f"placement: {placement!r} is none: expected Placement(...), of logbus.testing.placement")
-        if as_version is not None:
-            release_table(as_version)
         self.as_version = as_version
         self.placement = placement or Placement()
         self.config: dict[str, Setting] = {**TEST_CONFIG, **_logins(users or {}), **as_texts(config or {})}

@@ -155,6 +155,7 @@ class ClusterBroker(Broker):
             self.data_dir,
             listeners,
             [self._advertised],
+            release=self.as_version,
             with_parent=True,
             control=self._control(),
         )
@@ -170,6 +171,7 @@ class Cluster(ResettableCluster[ClusterBroker]):
     :param config: settings of all of them, by Kafka's names: texts, numbers, bools, or lists of them.
     :param zookeepers: servers of the ensemble: 1, or 3, which survive the loss of one, or another odd number up to 9.
     :param racks: ``broker.rack`` of each.
+    :param as_version: advertise the API versions of this Kafka release, as :class:`~logbus.testing.broker.Broker` does.
     :param data_dir: where the brokers' data goes and stays, a directory for each; None: temporary, removed at the end.
     :param timeout: seconds to wait for a start, a stop and an event.
 
@@ -185,10 +187,11 @@ class Cluster(ResettableCluster[ClusterBroker]):
         *,
         zookeepers: int = 1,
         racks: Sequence[str] | None = None,
+        as_version: str | None = None,
         data_dir: str | Path | None = None,
         timeout: float = 120.0,
     ) -> None:
-        cluster_arguments(brokers, racks, timeout)
+        cluster_arguments(brokers, racks, timeout, as_version)
         ensemble_size(zookeepers)
         self.timeout = timeout
         self._resets = 0
@@ -210,7 +213,9 @@ class Cluster(ResettableCluster[ClusterBroker]):
             own = {"broker.id": str(number), "inter.broker.listener.name": REPLICATION}
             if racks is not None:
                 own["broker.rack"] = racks[number]
-            self.brokers.append(ClusterBroker(self, number, {**shared, **own}, self._home / f"broker-{number}"))
+            broker = ClusterBroker(self, number, {**shared, **own}, self._home / f"broker-{number}")
+            broker.as_version = as_version
+            self.brokers.append(broker)
         self.network = NetworkProxy(self._processes)
         atexit.register(self.close)
 

@@ -145,6 +145,7 @@ class LocalBroker(Broker):
             shared=thread,
             store=ensemble.client,
             links=links,
+            release=self.as_version,
         )
 
     @property
@@ -161,6 +162,7 @@ class LocalCluster(ResettableCluster[LocalBroker]):
     :param brokers: how many; their ids count from 0.
     :param config: settings of all of them, as :class:`~logbus.testing.broker.Broker` has them.
     :param racks: ``broker.rack`` of each.
+    :param as_version: advertise the API versions of this Kafka release, as :class:`~logbus.testing.broker.Broker` does.
     :param data_dir: where the brokers' data goes and stays, a directory for each; None: temporary, removed at the end.
     :param timeout: seconds to wait for a start, a stop and an event.
 
@@ -174,12 +176,13 @@ class LocalCluster(ResettableCluster[LocalBroker]):
         config: Mapping[str, Setting] | None = None,
         *,
         racks: Sequence[str] | None = None,
+        as_version: str | None = None,
         data_dir: str | Path | None = None,
         timeout: float = 120.0,
     ) -> None:
         from logbus.metastore.memory_store import MemoryEnsemble
 
-        cluster_arguments(brokers, racks, timeout)
+        cluster_arguments(brokers, racks, timeout, as_version)
         given = as_texts(config or {})
         for name in ("broker.id", "workers", "zookeeper.connect"):
             if name in given:
@@ -205,7 +208,9 @@ class LocalCluster(ResettableCluster[LocalBroker]):
             own = {"broker.id": str(number)}
             if racks is not None:
                 own["broker.rack"] = racks[number]
-            self.brokers.append(LocalBroker(self, number, {**shared, **own}, self._home / f"broker-{number}"))
+            broker = LocalBroker(self, number, {**shared, **own}, self._home / f"broker-{number}")
+            broker.as_version = as_version
+            self.brokers.append(broker)
 
     def start(self) -> Self:
         """

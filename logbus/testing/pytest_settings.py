@@ -23,9 +23,9 @@ FIXTURES = "logbus_"
 """What the names of all fixtures begin with."""
 
 OPTIONS = {
-    "a broker": ("users", "in_process", "timeout"),
-    "a cluster": ("brokers", "racks", "timeout"),
-    "a cluster with ZooKeeper": ("brokers", "racks", "zookeepers", "timeout"),
+    "a broker": ("users", "in_process", "controlled", "as_version", "timeout"),
+    "a cluster": ("brokers", "racks", "as_version", "timeout"),
+    "a cluster with ZooKeeper": ("brokers", "racks", "zookeepers", "as_version", "timeout"),
 }
 """The keyword arguments that markers may have of each."""
 

@@ -116,6 +116,13 @@ def test_one_run(pytester: pytest.Pytester) -> None:
             assert logbus_admin.topic_settings(logbus_topic)["cleanup.policy"] == "compact"
             assert logbus_broker.config["num.partitions"] == "2"
 
+        OLD, NEW = pytest.mark.logbus(as_version="2.1"), pytest.mark.logbus(as_version="4.3", num_partitions=4)
+
+        @pytest.mark.parametrize("count", [pytest.param(2, marks=OLD), pytest.param(4, marks=NEW)])
+        def test_releases(logbus_broker, logbus_topic, logbus_admin, count):
+            assert logbus_broker.as_version == {2: "2.1", 4: "4.3"}[count]
+            assert logbus_admin.partitions(logbus_topic) == count
+
         @pytest.mark.parametrize("kind", ["a/b", "x"])
         def test_shared(logbus_module_broker, logbus_topic, logbus_admin, kind):
             seen.append(logbus_topic)
@@ -131,7 +138,7 @@ def test_one_run(pytester: pytest.Pytester) -> None:
         """
     )
     pytester.runpytest_inprocess("-p", "no:twisted", "-p", "no:cacheprovider", "--strict-markers").assert_outcomes(
-        passed=7
+        passed=9
     )
 
 
@@ -177,6 +184,9 @@ def test_misuse(pytester: pytest.Pytester) -> None:
         @pytest.mark.logbus(zookeepers=2)
         def test_even(logbus_zookeeper_cluster): pass
 
+        @pytest.mark.logbus(as_version="3.6")
+        def test_release(logbus_cluster): pass
+
         @pytest.mark.logbus(num_partitions=3)
         class TestClass:
             def test_no_broker_either(self): pass
@@ -189,7 +199,7 @@ def test_misuse(pytester: pytest.Pytester) -> None:
         """
     )
     result = pytester.runpytest_inprocess("-p", "no:twisted", "-p", "no:cacheprovider", "-rN")
-    result.assert_outcomes(errors=12, passed=2)
+    result.assert_outcomes(errors=13, passed=2)
     lines = result.stdout.lines
     said = {line.split()[-2]: lines[at + 1 : at + 3] for at, line in enumerate(lines) if "ERROR at setup of" in line}
     for name, words in {
@@ -204,6 +214,7 @@ def test_misuse(pytester: pytest.Pytester) -> None:
         "test_topic_argument": "@pytest.mark.logbus_topic: (3,): expected keyword arguments such as partitions=3",
         "test_no_broker": "@pytest.mark.logbus has no effect on a test without a fixture such as logbus_broker",
         "test_no_topic": "@pytest.mark.logbus_topic has no effect on a test without the fixture logbus_topic",
+        "test_release": "'3.6' is not a Kafka release whose API table is known; known: 2.1,",
         "test_even": "zookeepers is 2; it is an odd number from 1 to 9",
     }.items():
         assert words in said[name][0], said[name]

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from logbus.cli.options import parse_pairs
+from logbus.wire.kafka_releases import DEFAULT_RELEASE, RELEASES
 
 
 @click.command()
@@ -29,6 +30,12 @@ from logbus.cli.options import parse_pairs
     help="Number of brokers.",
 )
 @click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting for all brokers.")
+@click.option(
+    "--as-version",
+    type=click.Choice(RELEASES),
+    metavar="RELEASE",
+    help=f"Advertise only what this Kafka release has: {', '.join(RELEASES)}.  [default: {DEFAULT_RELEASE}]",
+)
 @click.option(
     "--own-process",
     is_flag=True,
@@ -62,6 +69,7 @@ def test_server(
     port_file: Path | None,
     brokers: int,
     settings: tuple[str, ...],
+    as_version: str | None,
     own_process: bool,
     detached: bool,
     host: str,
@@ -96,6 +104,7 @@ def test_server(
             port_file=None if port_file is None else port_file.absolute(),
             brokers=brokers,
             config=parse_pairs(settings, "--set"),
+            as_version=as_version,
             own_process=own_process,
             detached=detached,
             placement=Placement(host, {"kafka": port, "admin": admin_port}, advertised) if placed else Placement(),

@@ -60,6 +60,7 @@ class BrokersUnderTest:
                 Broker(
                     {**(OPEN if options.placement.host != LOOPBACK else {}), **options.config},
                     in_process=not options.own_process,
+                    as_version=options.as_version,
                     placement=options.placement,
                     timeout=options.timeout,
                 ),
@@ -69,11 +70,15 @@ class BrokersUnderTest:
         if options.own_process:
             from logbus.testing.cluster import Cluster as ClusterOfProcesses
 
-            self.cluster = ClusterOfProcesses(options.brokers, options.config, timeout=options.timeout)
+            self.cluster = ClusterOfProcesses(
+                options.brokers, options.config, as_version=options.as_version, timeout=options.timeout
+            )
         else:
             from logbus.testing.local_cluster import LocalCluster
 
-            self.cluster = LocalCluster(options.brokers, options.config, timeout=options.timeout)
+            self.cluster = LocalCluster(
+                options.brokers, options.config, as_version=options.as_version, timeout=options.timeout
+            )
         self._brokers = [*self.cluster.brokers]
         self.cluster.start()
 

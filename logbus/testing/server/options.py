@@ -16,6 +16,7 @@ class ServerOptions:
     :ivar port_file: where the addresses are written; None: on standard output.
     :ivar brokers: 1 is a single broker; more are a cluster.
     :ivar config: settings of all brokers, by Kafka's names.
+    :ivar as_version: the Kafka release whose API versions the brokers have; None: the newest.
     :ivar own_process: a single broker runs in a process of its own, and can be killed and frozen.
     :ivar detached: the server does not end with its parent.
     :ivar placement: where a single broker listens; the control interface has its host.
@@ -28,6 +29,7 @@ class ServerOptions:
     port_file: Path | None = None
     brokers: int = 1
     config: Mapping[str, str] = field(factory=dict)
+    as_version: str | None = None
     own_process: bool = False
     detached: bool = False
     placement: Placement = field(factory=Placement)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaAdminClient
 
 from logbus.testing.cluster_roles import known_brokers
 from tests.interop.clients import KafkaPython, Message
@@ -115,7 +116,7 @@ def test_not_apart(server: Told) -> None:
 
 def test_cluster(tmp_path: Path) -> None:
     """Several brokers are a cluster that needs no ZooKeeper: one can be killed, and all begin anew at a reset."""
-    for told in _server(tmp_path, "--brokers", "3"):
+    for told in _server(tmp_path, "--brokers", "3", "--as-version", "2.8"):
         assert len(told["bootstrap"].split(",")) == len(told["brokers"]) == 3
         assert send(told, "POST", "/topics", {"name": "orders", "replication_factor": 3})[0] == 201
         assert send(told, "POST", "/brokers/1/kill")[1]["state"] == "stopped"
@@ -125,6 +126,9 @@ def test_cluster(tmp_path: Path) -> None:
         assert (status, {**anew, "token": told["token"]}) == (200, told)
         assert send(told, "GET", "/topics") == (200, {"items": []})
         assert refused(told, "POST", "/brokers/1/freeze")[0] == 409
+        admin = KafkaAdminClient(bootstrap_servers=told["bootstrap"])
+        assert admin.api_versions()[0] == (0, 9)
+        admin.close()
         _cluster_troubles(told)
 
 
