@@ -20,6 +20,7 @@ From the shell to the cluster and back:
 
 Topics and brokers:
 
+* ``created_topic``: creates the topic that a command sends to
 * ``topic_report``: the report of ``topics describe``
 * ``cluster_report``: the report of ``cluster describe``
 * ``partition_health``: partitions that lack replicas or a leader

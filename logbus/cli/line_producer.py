@@ -11,10 +11,10 @@ from twisted.internet.defer import CancelledError
 
 from logbus.cli.input_records import InputFormat
 from logbus.cli.line_reader import LineReader, LineTooLong
-from logbus.cli.record_sender import REFUSED, RecordSender, SendOptions
+from logbus.cli.record_sender import REFUSED, RecordSender, SendOptions, existing_topic
 from logbus.cli.runner import CommandFailed
 from logbus.client.cluster.cluster import Cluster
-from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.errors import LogbusError
 
 if TYPE_CHECKING:
     from logbus.cli.registry_address import RegistryAddress, Subjects
@@ -42,12 +42,7 @@ async def produce_lines(
     :returns: a summary, as JSON values.
     :raise CommandFailed: a line cannot be sent, or a batch failed; lines before it are sent.
     """
-    try:
-        topic = await cluster.topic(options.topic, create=options.create)
-    except ApiError as e:
-        if e.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or options.create:
-            raise
-        raise CommandFailed(f"{e}; it is created by 'logbus topics create {options.topic}', or by --create") from None
+    topic = await existing_topic(cluster, options, f"'logbus topics create {options.topic}', or by --create")
     if encoding is not None:
         input_format = await _encoded(cluster, options.topic, input_format, encoding)
     lines = LineReader(cluster.reactor)

@@ -18,7 +18,7 @@ from logbus.client.producer.producer import Producer
 from logbus.client.producer.producer_options import Acks
 from logbus.client.producer.record_accumulator import BatchOutcome, ProducerBatch
 from logbus.client.retry import Unreachable
-from logbus.errors import ApiError
+from logbus.errors import ApiError, ErrorCode
 from logbus.records.compression import Codec
 
 
@@ -43,6 +43,21 @@ class SendOptions:
     batch_bytes: int
     linger: float
     timeout: float
+
+
+async def existing_topic(cluster: Cluster, options: SendOptions, advice: str) -> TopicMetadata:
+    """
+    The topic to send to.
+
+    :param advice: how it is created.
+    :raise CommandFailed: it does not exist.
+    """
+    try:
+        return await cluster.topic(options.topic, create=options.create)
+    except ApiError as e:
+        if e.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or options.create:
+            raise
+        raise CommandFailed(f"{e}; it is created by {advice}") from None
 
 
 class RecordSender:

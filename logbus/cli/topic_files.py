@@ -13,7 +13,7 @@ from logbus.cli.input_records import InputRecord
 from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
 from logbus.cli.record_files.record_file import BadRecord, FileFormat, NewFile
 from logbus.cli.record_filter import AnyRecord
-from logbus.cli.record_sender import REFUSED, RecordSender, SendOptions
+from logbus.cli.record_sender import REFUSED, RecordSender, SendOptions, existing_topic
 from logbus.cli.runner import CommandFailed
 from logbus.cli.topic_reader import ReadOptions, consume_topic
 from logbus.client.cluster.cluster import Cluster
@@ -69,7 +69,7 @@ async def import_topic(
     :returns: a summary, as JSON values.
     :raise CommandFailed: a record cannot be sent, or a batch failed; those before it are sent.
     """
-    topic = await cluster.topic(options.topic, create=options.create)
+    topic = await existing_topic(cluster, options, f"'logbus topics create {options.topic} --partitions N'")
     sender = RecordSender(cluster, topic, options)
     read = 0
     try:

@@ -14,7 +14,7 @@ Pure:
 * ``offset_table``: OffsetTable: what is known of some offsets of a partition
 * ``skipped_records``: SkippedRecord, Sieve: records that are too large for the target, and left out
 * ``copy_rates``: CopyRates: records and bytes per second
-* ``missing_rights``: says which right is missing
+* ``missing_rights``: says which right is missing, or that there are no transactions
 
 Shell:
 

@@ -19,7 +19,7 @@ from logbus.client.producer.producer import Producer
 from logbus.client.producer.transaction_errors import Fenced
 from logbus.client.retry import Backoff, is_retriable
 from logbus.coroutines import sleep
-from logbus.errors import ApiError, ConfigError, LogbusError
+from logbus.errors import ApiError, LogbusError
 from logbus.mirror.checkpoints import Checkpoints
 from logbus.mirror.copy_session import CopySession
 from logbus.mirror.mirror_options import MirrorOptions, Taken, nobody
@@ -28,7 +28,7 @@ from logbus.mirror.mirror_status import MirrorState, MirrorStatus
 from logbus.mirror.missing_rights import what_session_lacks
 from logbus.mirror.replication_policy import HEARTBEATS
 from logbus.mirror.source_reader import update_ends
-from logbus.mirror.topic_sync import TopicSync
+from logbus.mirror.topic_sync import TopicSync, check_different
 
 _BACKOFF = Backoff(1.0, 30.0)
 """Between sessions that fail."""
@@ -108,7 +108,9 @@ class Mirror:
                     has_worked = has_worked or bool(session.reader.topics)
                     missing = what_session_lacks(e, options, self._target)
                     if not has_worked and not is_retriable(e):
-                        raise e if missing is None or not isinstance(e, ApiError) else ApiError(e.code, missing) from e
+                        if missing is None:
+                            raise
+                        raise (ApiError(e.code, missing) if isinstance(e, ApiError) else LogbusError(missing)) from e
                     failures = 1 if session.reader.topics else failures + 1
                     wait = _BACKOFF.before(failures)
                     self.status.restarts += 1
@@ -139,12 +141,7 @@ class Mirror:
                 await cluster.refresh()
             except ApiError as e:
                 raise ApiError(e.code, f"the {side}: {e}") from e
-        same = self._source.cluster_id is not None and self._source.cluster_id == self._target.cluster_id
-        if same:
-            raise ConfigError(
-                f"source and target are the same cluster, {self._source.cluster_id}, which would have copies of its "
-                "copies; give another target"
-            )
+        check_different(self._source, self._target, "which would have copies of its copies; give another target")
 
     # In the background.
 

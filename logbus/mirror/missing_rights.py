@@ -1,4 +1,4 @@
-"""Says which right is missing: whose, which operation, on what, and at which side. Pure."""
+"""Says what is missing: a right (whose, which operation, on what, and at which side), or transactions. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lacks(cluster: _Known, operation: str, resource: str, where: str) -> str:
 
 
 def what_session_lacks(error: Exception, options: MirrorOptions, target: _Known) -> str | None:
-    """What a session lacked at the target that ended with an error; None: no right."""
+    """What a session lacked at the target that ended with an error; None: neither a right nor transactions."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ApiError):
         cause = cause.__cause__
@@ -33,6 +33,8 @@ def what_session_lacks(error: Exception, options: MirrorOptions, target: _Known)
     where = f"the target {options.target}"
     if cause.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         return lacks(target, "WRITE", f"transactional id {options.transactional_id}", where)
+    if cause.code is ErrorCode.UNSUPPORTED_VERSION and "InitProducerId" in str(cause):
+        return f"{where} has no transactions, which a mirror writes in: Kafka has them since 0.11 ({cause})"
     syncs = options.policy.offset_syncs_topic
     if cause.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED and syncs in str(cause):
         return lacks(target, "CREATE, WRITE, READ and DESCRIBE, or one of them,", f"topic {syncs}", where)

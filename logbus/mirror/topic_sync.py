@@ -9,7 +9,7 @@ from attrs import define, field, frozen
 from logbus.client.admin.admin_client import AdminClient, NewTopic
 from logbus.client.admin.config_admin import ConfigEntry, Resource, ResourceType
 from logbus.client.cluster.cluster import Cluster, TopicMetadata
-from logbus.errors import ApiError, ErrorCode, LogbusError
+from logbus.errors import ApiError, ConfigError, ErrorCode, LogbusError
 from logbus.mirror.acl_rules import copied_acls
 from logbus.mirror.copied_range import TopicIds
 from logbus.mirror.mirror_options import MirrorOptions
@@ -39,6 +39,17 @@ class MirroredTopic:
     copy: str
     partitions: int
     ids: TopicIds
+
+
+def check_different(source: Cluster, target: Cluster, advice: str) -> None:
+    """
+    Check that two clusters whose ids are known are not the same.
+
+    :param advice: what follows from it, and what would be right.
+    :raises ConfigError: they are.
+    """
+    if source.cluster_id is not None and source.cluster_id == target.cluster_id:
+        raise ConfigError(f"source and target are the same cluster, {source.cluster_id}, {advice}")
 
 
 @define(eq=False)

@@ -244,6 +244,8 @@ class WithBrokerTests(SynchronousTestCase):
                 self.assertEqual((summary["file"], summary["topic"], summary["records"]), (file, copy, 3))
                 found = self.run_ok("consume", copy, *arguments).replace(f'"{copy}"', '"kept"').splitlines()
                 self.assertEqual(sorted(found), expected)
+            said = self.refused("topics", "import", "kept-anew", file)
+            self.assertIn("it is created by 'logbus topics create kept-anew --partitions N'", said)
             one = f"{directory}/one.jsonl"
             self.assertIn(": 1 records, ", self.run_ok("topics", "export", "kept", one, "--filter", "key=a"))
             Path(one).write_bytes(b'{"value": "a"}\n{"value": "b", "partition": 9}\n')
@@ -254,6 +256,15 @@ class WithBrokerTests(SynchronousTestCase):
             self.assertIn("No such file", self.refused("topics", "import", "kept", f"{directory}/absent.avro"))
             self.assertIn("is no directory", self.refused("topics", "export", "kept", f"{directory}/absent/kept.avro"))
             self.assertEqual(sorted(os.listdir(directory)), ["kept.avro", "kept.jsonl", "kept.parquet", "one.jsonl"])
+
+    def test_created_by_produce(self) -> None:
+        """
+        With --create a topic is created, and that is said, once.
+        """
+        for said in ("Created topic anew.\n", ""):
+            done = run("produce", "anew", "--create", "--bootstrap", self.broker.bootstrap, stdin=b"x")
+            self.assertEqual((done.status, done.out, done.err), (0, "", said))
+        self.assertEqual(self.run_ok("consume", "anew", "--from-beginning", "--exit-at-end"), "x\nx\n")
 
     def test_a_bad_first_line(self) -> None:
         """

@@ -43,7 +43,8 @@ class Side:
         Run a command; ``OWN`` in its arguments stands for this side's names.
         """
         own = [each.replace("OWN", self.own) for each in arguments]
-        given = ["--bootstrap-server", self.bootstrap, *own]
+        # Behind the words, as some of Kafka's commands want it.
+        given = [*own, "--bootstrap-server", self.bootstrap]
         if self.kafka is not None:
             found = self.kafka.run(command, *given, stdin=stdin)
         else:
@@ -112,6 +113,42 @@ def test_topics(sides: tuple[Side, Side]) -> None:
     described = same(sides, command, "--describe", "--topic", "OWN.t")
     assert "Topic: OWN.t\tTopicId: " in described.out
     same(sides, command, "--delete", "--topic", "OWN.t")
+
+
+def test_groups_of_all_kinds(sides: tuple[Side, Side]) -> None:
+    """Groups are listed with their type and protocol."""
+    listed = same(sides, "kafka-groups", "--list")
+    assert re.search("^gone +Classic +", listed.out, re.MULTILINE)
+    for more in (["--consumer"], ["--share"], ["--group-type", "classic"], ["--protocol", "connect"]):
+        same(sides, "kafka-groups", "--list", *more)
+    refused(sides, "kafka-groups", "--list", "--share", "--streams")
+    refused(sides, "kafka-groups", "--consumer")
+
+
+def test_the_cluster(sides: tuple[Side, Side]) -> None:
+    """Its id, and the addresses of its brokers."""
+    assert "Cluster ID: " in same(sides, "kafka-cluster", "cluster-id").out
+    assert "unfenced" in same(sides, "kafka-cluster", "list-endpoints").out
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("kafka-producer-perf-test", "--num-records 500 --record-size 100 --throughput -1"),
+        ("kafka-producer-perf-test", "--num-records 500 --payload-monotonic --throughput 5000 --producer-props acks=1"),
+        ("kafka-consumer-perf-test", "--num-records 800"),
+        ("kafka-consumer-perf-test", "--messages 800 --hide-header"),
+        ("kafka-consumer-perf-test", "--num-records 100000 --timeout 1500"),
+    ],
+)
+def test_performance(sides: tuple[Side, Side], command: str, arguments: str) -> None:
+    """Lines of figures, which are others each time."""
+    theirs, ours = (side.run(command, "--topic", "perf", *arguments.split()) for side in sides)
+    shown = [
+        re.sub(r"[0-9]+(\.[0-9]+)?", lambda found: "1.5" if found[1] else "1", each.out) for each in (theirs, ours)
+    ]
+    assert shown[0] == shown[1] != "", (theirs, ours)
+    assert ours.status == theirs.status == 0
 
 
 def test_topics_that_are_not_there(sides: tuple[Side, Side]) -> None:

@@ -11,7 +11,8 @@ from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.config_admin import Resource, ResourceType
 from logbus.config import config_view
 from logbus.config.validation import Findings
-from logbus.errors import ConfigError
+from logbus.errors import ConfigError, LogbusError
+from logbus.handlers import api_versions
 from logbus.mirror.audit.mirror_audit import MirrorAudit
 from logbus.mirror.audit.partition_report import MirrorVerdict
 from logbus.mirror.mirror_options import MirrorOptions
@@ -28,6 +29,7 @@ from logbus.security.acl.acls import (
 from logbus.security.acl.acls import ResourceType as AclResourceType
 from tests.mirror.kit import MirrorCase, RunningMirror
 
+INIT_PRODUCER_ID = 22
 NUMBERS = [b"%d" % number for number in range(30)]
 
 
@@ -167,6 +169,22 @@ class CopyTests(MirrorCase):
         self.send("a", "orders", NUMBERS[20:])
         self.settle(90)
         self.assertEqual(self.values("b", "a.orders"), NUMBERS)
+
+    def test_a_target_without_transactions(self) -> None:
+        """A target that is too old is told of at the start, with what it lacks."""
+        real = api_versions.advertised_table
+        self.patch(
+            api_versions,
+            "advertised_table",
+            lambda *how: {key: versions for key, versions in real(*how).items() if key != INIT_PRODUCER_ID},
+        )
+        self.cluster("c")
+        mirror = self.mirror("a", "c")
+        self.settle(5)
+        error = self.failureResultOf(mirror.ended, LogbusError).value
+        self.assertIn(
+            "the target c has no transactions, which a mirror writes in: Kafka has them since 0.11", str(error)
+        )
 
     def test_rate(self) -> None:
         """A mirror that is throttled takes its time."""

@@ -179,8 +179,15 @@ def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: f
     text = write_offsets(saved, cluster_id, int(time.time() * 1000))
     if file == "-":
         sys.stdout.write(text)
-    else:
-        Path(file).write_text(text, encoding="utf-8")
+        return
+    if file in saved and not names:
+        raise CommandFailed(
+            f"{file!r} is a group, and would be the name of a file with the offsets of all; write 'logbus groups "
+            f"export FILE {file}', or ./{file} for a file of that name"
+        )
+    Path(file).write_text(text, encoding="utf-8")
+    offsets = sum(len(each) for each in saved.values())
+    click.echo(f"{file}: {offsets} offsets of {len(saved)} groups")
 
 
 @click.command("import", short_help="Commit the offsets of groups in a file.")

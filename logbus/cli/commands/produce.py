@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from logbus.cli.input_records import IGNORABLE, json_lines, lines
 from logbus.cli.options import ACKS, acks_option, bootstrap_options, codec_option, json_option, registry_options
 from logbus.cli.output import print_json, quantity
+
+if TYPE_CHECKING:
+    from logbus.client.cluster.cluster import Cluster
 
 
 @click.command()
@@ -121,7 +125,15 @@ def produce(
     encoding = None
     if registry is not None:
         encoding = Encoding(RegistryAddress(registry, registry_auth), Subjects(key_schema, value_schema))
-    summary = with_cluster(bootstrap, timeout, lambda cluster: produce_lines(cluster, options, read, encoding))
+
+    async def work(cluster: Cluster) -> dict[str, Any]:
+        if create:
+            from logbus.cli.created_topic import create_if_absent
+
+            await create_if_absent(cluster, topic)
+        return await produce_lines(cluster, options, read, encoding)
+
+    summary = with_cluster(bootstrap, timeout, work)
     if as_json:
         print_json(summary)
     elif sys.stderr.isatty():

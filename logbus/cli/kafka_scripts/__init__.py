@@ -16,6 +16,10 @@ Each is a module with a ``PARSER`` and a function ``run``, which gets the parsed
 * ``transactions_command``: ``kafka-transactions``
 * ``log_dirs_command``: ``kafka-log-dirs``
 * ``broker_api_versions_command``: ``kafka-broker-api-versions``
+* ``groups_command``: ``kafka-groups``
+* ``cluster_command``: ``kafka-cluster``
+* ``producer_performance_command``: ``kafka-producer-perf-test``
+* ``consumer_performance_command``: ``kafka-consumer-perf-test``
 
 Their parts:
 
@@ -30,6 +34,7 @@ Their parts:
 ``python -m logbus.cli.kafka_scripts kafka-topics …`` runs a command by its script's name. What they share:
 
 * ``scripts``: the table of commands; writes the scripts
+* ``absent_scripts``: scripts that are not served, and what there is instead
 * ``option_parser``: parses arguments as joptsimple does
 * ``session``: connects to a cluster as the options say
 * ``client_settings``: properties of Kafka's clients, and which of them had no effect

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
+from logbus.cli.kafka_scripts.absent_scripts import advice
 from logbus.cli.kafka_scripts.console import complain, say
 from logbus.cli.kafka_scripts.option_parser import OptionParser, ParsedOptions
 from logbus.cli.kafka_scripts.scripts import COMMANDS
@@ -20,6 +21,9 @@ def main(arguments: Sequence[str]) -> int:
     """Run a command; returns the exit status."""
     open_closed_streams()
     name, *rest = arguments or ["?"]
+    if (instead := advice(name)) is not None:
+        complain(instead)
+        return 1
     if name not in COMMANDS:
         complain(f"there is no command {name!r}; there are {', '.join(COMMANDS)}")
         return 1

@@ -6,6 +6,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from logbus.cli.kafka_scripts.absent_scripts import ABSENT
+
 COMMANDS = {
     "kafka-topics": "topic_command",
     "kafka-console-producer": "console_producer",
@@ -20,6 +22,10 @@ COMMANDS = {
     "kafka-transactions": "transactions_command",
     "kafka-log-dirs": "log_dirs_command",
     "kafka-broker-api-versions": "broker_api_versions_command",
+    "kafka-groups": "groups_command",
+    "kafka-cluster": "cluster_command",
+    "kafka-producer-perf-test": "producer_performance_command",
+    "kafka-consumer-perf-test": "consumer_performance_command",
 }
 """The module of each command."""
 
@@ -31,7 +37,7 @@ def script(name: str) -> str:
 
 def write_scripts(directory: Path, *, suffixes: tuple[str, ...]) -> list[Path]:
     """
-    Write the script of each command; replaces those that are there.
+    Write the script of each command, and of those that only say what there is instead; replaces what is there.
 
     :param suffixes: of the files' names, such as ``.sh``.
     :returns: the files.
@@ -40,7 +46,7 @@ def write_scripts(directory: Path, *, suffixes: tuple[str, ...]) -> list[Path]:
     directory.mkdir(parents=True, exist_ok=True)
     found = []
     for suffix in suffixes:
-        for name in COMMANDS:
+        for name in (*COMMANDS, *ABSENT):
             path = directory / f"{name}{suffix}"
             path.write_text(script(name), encoding="utf-8", errors="surrogateescape")
             path.chmod(0o755)

@@ -29,7 +29,7 @@ from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_status import MirrorStatus
 from logbus.mirror.position_store import read_skipped
 from logbus.mirror.skipped_records import SkippedRecords
-from logbus.mirror.topic_sync import TopicSync
+from logbus.mirror.topic_sync import TopicSync, check_different
 from logbus.model import TopicPartition
 
 _LOOK = 0.5
@@ -68,10 +68,12 @@ class MirrorAudit:
         Compare everything.
 
         :returns: a report for each partition of the source's topics, in order.
+        :raises ConfigError: source and target are the same cluster.
         :raises LogbusError: a side cannot be asked or read.
         """
         topics = await TopicSync(self.source, self.target, self.mirror, MirrorStatus("audit")).wanted()
         copies = {each.name: each for each in await self.target.topics()}
+        check_different(self.source, self.target, "which would be compared with itself; give the one with the copies")
         partitions = [TopicPartition(name, n) for name in sorted(topics) for n in topics[name].partitions]
         there = [each for each in partitions if self._copy_of(each).partition in self._numbers(copies, each)]
         source_ends = await self._offsets(self.source, partitions, LATEST)

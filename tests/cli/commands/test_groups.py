@@ -126,7 +126,7 @@ class GroupCommandTests(SynchronousTestCase):
             self.run_ok("reset-offsets", group, "--topic", "t", "--to-offset", "5", "--execute")
         with TemporaryDirectory() as scratch:
             file = str(Path(scratch) / "offsets.json")
-            self.run_ok("export", file, "x1", "x2")
+            self.assertEqual(self.run_ok("export", file, "x1", "x2"), f"{file}: 4 offsets of 2 groups\n")
             piped = self.run_ok("export", "-", "x1")
             self.assertEqual(json.loads(piped)["groups"], json.loads(Path(file).read_text())["groups"][:1])
             self.run_ok("delete", "x1", "x2")
@@ -155,6 +155,7 @@ class GroupCommandTests(SynchronousTestCase):
             ("has committed nothing for t-1", "delete-offsets", "refused", "--topic", "t:1"),
             ("has committed nothing for topic 'u'", "delete-offsets", "refused", "--topic", "u"),
             ("there is no group 'g'", "export", "-", "g"),
+            ("'refused' is a group, and would be the name of a file", "export", "refused"),
             ("/nope: No such file", "import", "/nope"),
             ("/nope/x: No such file", "export", "/nope/x"),
         ):

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from logbus.cli.commands.kafka_scripts import kafka_scripts
+from logbus.cli.kafka_scripts.absent_scripts import ABSENT
 from logbus.cli.kafka_scripts.option_parser import COMMON, OptionParser
 from logbus.cli.kafka_scripts.scripts import COMMANDS, script
 
@@ -23,7 +24,8 @@ def test_files(without_sh: bool, tmp_path: Path) -> None:
     home = tmp_path / "bin"
     arguments = [str(home), *(["--without-sh"] if without_sh else [])]
     done = CliRunner().invoke(kafka_scripts, arguments, catch_exceptions=False)
-    names = {f"{name}.sh" for name in COMMANDS} | (set(COMMANDS) if without_sh else set())
+    every = {*COMMANDS, *ABSENT}
+    names = {f"{name}.sh" for name in every} | (every if without_sh else set())
     assert {path.name for path in home.iterdir()} == names
     assert sorted(done.output.split()) == sorted(str(home / name) for name in names)
     for path in home.iterdir():
@@ -64,3 +66,4 @@ def test_documented() -> None:
         served = {each for one in options if not one.refusal and one.name not in common for each in one.names}
         assert set(re.findall("``--(.+?)``", rows.pop(name))) == served, name
     assert rows == {}
+    assert {name for name in ABSENT if f"``{name}.sh``" not in page} == set()

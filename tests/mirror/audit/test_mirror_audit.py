@@ -37,6 +37,11 @@ class AuditCase(MirrorCase):
         found: list[PartitionReport] = self.result(Deferred.fromCoroutine(made.run()), 60)
         return found
 
+    def itself(self) -> MirrorAudit:
+        """An audit of a cluster against itself."""
+        client = self.clients["a"]
+        return MirrorAudit(client, client, MirrorOptions(heartbeat_interval=0), AuditOptions())
+
     def only(self, **options: Any) -> PartitionReport:
         """The report of the only partition."""
         (found,) = self.audit(**options)
@@ -56,6 +61,12 @@ class AuditCase(MirrorCase):
 
 class MirroredTests(AuditCase):
     """What a mirror has copied."""
+
+    def test_the_same_cluster(self) -> None:
+        """A cluster is not the copy of itself, which it would be without prefixes."""
+        running = Deferred.fromCoroutine(self.itself().run())
+        self.settle(2)
+        self.assertIn("are the same cluster", str(self.failureResultOf(running, LogbusError).value))
 
     def test_complete(self) -> None:
         """All partitions are compared, and each record was copied once; control records do not count."""
