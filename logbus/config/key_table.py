@@ -131,6 +131,9 @@ def unknown_broker_key(name: str) -> ConfigError:
     if (of_flow := flow_key(name)) is not None:
         ours = [flow_key_name(of_flow[0], key) for key in BROKER_KEYS.values() if key.name.startswith("mirror.")]
         return unknown(name, ours, "mirror's")
+    if name.startswith(FLOW_PREFIX):
+        rest = name.removeprefix(FLOW_PREFIX)
+        return ConfigError(f"{name} lacks the name of a mirror, or its key; write {FLOW_PREFIX}NAME.{rest}")
     return unknown(name, BROKER_KEYS, "broker")
 
 

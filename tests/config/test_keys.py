@@ -143,6 +143,17 @@ class DeclarationTests(SynchronousTestCase):
 class NamesTests(SynchronousTestCase):
     """Names that are keys, and what is said of those that are not."""
 
+    def test_names_of_one_mirror(self) -> None:
+        """Keys of mirrors are found behind the name of one; what is wrong there is told with that name."""
+        self.assertIs(broker_key("mirror.flow.paris.on.too.large"), keys.MIRROR_ON_TOO_LARGE)
+        self.assertIsNone(broker_key("mirror.flow.paris.topic"))
+        self.assertIsNone(broker_key("mirror.flow.paris.num.partitions"))
+        for name, part in (
+            ("mirror.flow.paris.topic", "is not a mirror's configuration key; did you mean mirror.flow.paris.topics"),
+            ("mirror.flow.topics", "write mirror.flow.NAME.topics"),
+        ):
+            self.assertIn(part, str(unknown_broker_key(name)))
+
     def test_listener_names(self) -> None:
         """Keys that can be set for one listener, and for one mechanism of it, are found behind the prefix."""
         self.assertIs(broker_key("listener.name.secure.ssl.keystore.location"), keys.SSL_KEYSTORE_LOCATION)

@@ -125,6 +125,29 @@ def test_groups_of_all_kinds(sides: tuple[Side, Side]) -> None:
     refused(sides, "kafka-groups", "--consumer")
 
 
+def test_segments(tmp_path: Path) -> None:
+    """Batches and records of all kinds: compressed, with headers, in transactions, with markers, without a value."""
+    with Broker() as broker, KafkaTools() as kafka:
+        shared = {"bootstrap.servers": broker.bootstrap, "linger.ms": 100}
+        for more in ({}, {"compression.type": "zstd", "enable.idempotence": True}, {"transactional.id": "t"}):
+            producer = confluent_kafka.Producer({**shared, **more})
+            if "transactional.id" in more:
+                producer.init_transactions(SECONDS)
+                producer.begin_transaction()
+            for value in (b"1", None, "é".encode()):
+                producer.produce("x", value, key=None if value == b"1" else b"k", headers=[("a", b"1"), ("b", None)])
+            if "transactional.id" in more:
+                producer.commit_transaction(SECONDS)
+            assert producer.flush(SECONDS) == 0
+        broker.stop()
+        (segment,) = broker.data_dir.glob("x-0/*.log")
+        for more in ([], ["--print-data-log"], ["--deep-iteration"]):
+            arguments = ["--files", str(segment), *more]
+            words = [sys.executable, "-P", "-m", "logbus.cli.kafka_scripts", "kafka-dump-log", *arguments]
+            ours = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
+            assert ours == kafka.run("kafka-dump-log", *arguments).out
+
+
 def test_the_cluster(sides: tuple[Side, Side]) -> None:
     """Its id, and the addresses of its brokers."""
     assert "Cluster ID: " in same(sides, "kafka-cluster", "cluster-id").out

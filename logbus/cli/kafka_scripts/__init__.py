@@ -16,6 +16,7 @@ Each is a module with a ``PARSER`` and a function ``run``, which gets the parsed
 * ``transactions_command``: ``kafka-transactions``
 * ``log_dirs_command``: ``kafka-log-dirs``
 * ``broker_api_versions_command``: ``kafka-broker-api-versions``
+* ``dump_log_command``: ``kafka-dump-log``
 * ``groups_command``: ``kafka-groups``
 * ``cluster_command``: ``kafka-cluster``
 * ``producer_performance_command``: ``kafka-producer-perf-test``

@@ -9,12 +9,12 @@ ABSENT: Mapping[str, str] = {
     "kafka-server-stop": "SIGTERM to the broker's process stops it in order, as Ctrl-C does",
     "kafka-storage": "a data directory needs no formatting: a broker makes it at its first start; 'logbus doctor' "
     "checks a configuration, and 'logbus users' adds users",
-    "kafka-dump-log": "'logbus dump-log FILE' prints the files of a log, and 'logbus verify' checks a log directory",
     "kafka-metadata-quorum": "metadata is in ZooKeeper, or in a file of a single broker, and not in a quorum of "
     "brokers; 'logbus cluster describe' shows the controller",
     "kafka-metadata-shell": "'logbus metadata' moves metadata, which is in ZooKeeper or in a file of a single broker",
     "kafka-features": "'logbus cluster describe' shows the cluster, and 'logbus start --as-version' sets the release "
     "that a broker advertises",
+    "kafka-preferred-replica-election": "since Kafka 3.0 it is kafka-leader-election.sh --election-type preferred",
     "kafka-mirror-maker": "'logbus mirror --from HOST:PORT --to HOST:PORT' mirrors topics",
     "connect-mirror-maker": "'logbus mirror --from HOST:PORT --from-name NAME --to HOST:PORT --to-name NAME' mirrors "
     "topics as MirrorMaker 2 does, by options instead of mm2.properties",

@@ -22,6 +22,7 @@ COMMANDS = {
     "kafka-transactions": "transactions_command",
     "kafka-log-dirs": "log_dirs_command",
     "kafka-broker-api-versions": "broker_api_versions_command",
+    "kafka-dump-log": "dump_log_command",
     "kafka-groups": "groups_command",
     "kafka-cluster": "cluster_command",
     "kafka-producer-perf-test": "producer_performance_command",

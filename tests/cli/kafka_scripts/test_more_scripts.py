@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,7 @@ from logbus.cli.kafka_scripts.producer_performance_command import Latencies, per
 from logbus.cli.kafka_scripts.scripts import COMMANDS
 from logbus.client.admin.admin_client import ClusterDescription
 from logbus.client.admin.group_admin import ListedGroup
+from logbus.records.batch import Record, encode_batch
 
 
 def test_absent(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,3 +159,37 @@ def test_wrong_cluster_command(arguments: str, line: str) -> None:
 def test_cluster_without_an_id() -> None:
     """As of old brokers."""
     assert cluster_lines(ClusterDescription(None, -1, ()), "cluster-id")[0].startswith("No cluster ID found")
+
+
+def test_segments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A batch without a producer, one in a transaction, and what is damaged; each file has its lines."""
+    record = Record(5, 1000, b"k", None, (("a", b"1"), ("b", None)))
+    plain = encode_batch([record], base_offset=5)
+    damaged = plain[:-1] + bytes([plain[-1] ^ 1])
+    segment = tmp_path / "00000000000000000005.log"
+    segment.write_bytes(plain + damaged + b"rest")
+    assert main(["kafka-dump-log", "--files", f"{segment}, {tmp_path / 'x.y'}", "--print-data-log"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [f"Dumping {segment}", "Log starting offset: 5"]
+    assert "baseSequence: -1 lastSequence: -1 producerId: -1 producerEpoch: -1" in lines[2]
+    assert lines[2].endswith("isvalid: true")
+    assert lines[3] == "| offset: 5 CreateTime: 1000 keySize: 1 valueSize: -1 sequence: -1 headerKeys: [a,b] key: k"
+    assert lines[4].endswith("isvalid: false")
+    assert lines[5] == "Found 4 invalid bytes at the end of 00000000000000000005.log"
+    assert lines[6:] == [f"Dumping {tmp_path / 'x.y'}", f"Ignoring unknown file {tmp_path / 'x.y'}"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("", 'Missing required argument "[files]"'),
+        ("--files orders.log", "orders.log is no segment, whose name is its first offset"),
+        ("--files 00000000000000000000.snapshot", "'logbus dump-log 00000000000000000000.snapshot' prints it"),
+        ("--files 00000000000000000000.log", "00000000000000000000.log: No such file or directory"),
+        ("--files x --offsets-decoder", "is not served; 'logbus dump-log --records' decodes"),
+    ],
+)
+def test_wrong_segments(arguments: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is wrong is named."""
+    assert main(["kafka-dump-log", *arguments.split()]) == 1
+    assert line in capsys.readouterr().err

@@ -34,6 +34,7 @@ CLASSES = {
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
