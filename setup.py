@@ -4,8 +4,8 @@ Builds the compiled modules; everything else about the package is in ``setup.cfg
 * those of ``logbus/compiled.py``: from the source that also runs interpreted
 * in ``logbus/records`` the compiled implementations of ``kernel.py``, ``columnar.py``, ``gathering.py``, ``packing.py``
 * in ``logbus/storage/cleaner`` that of ``offset_map.py``
-* the threads that sync and write files in ``logbus/storage/filesystem``, and those that send slices of files in
-  ``logbus/net``
+* the threads that sync and write files in ``logbus/storage/filesystem``, and those in ``logbus/net`` that send slices
+  of files and answer fetches
 
 They are optional: without a C compiler, or with ``LOGBUS_PURE`` set, the package is installed without them.
 """
@@ -24,6 +24,7 @@ MODULES = [
     Extension("logbus.records._columnar", ["logbus/records/_columnar.pyx"]),
     Extension("logbus.records._gathering", ["logbus/records/_gathering.pyx"]),
     Extension("logbus.records._packing", ["logbus/records/_packing.pyx"]),
+    Extension("logbus.net._fetch_threads", ["logbus/net/_fetch_threads.pyx"]),
     Extension("logbus.net._send_threads", ["logbus/net/_send_threads.pyx"]),
     Extension("logbus.storage.cleaner._offset_map", ["logbus/storage/cleaner/_offset_map.pyx"]),
     Extension("logbus.storage.filesystem._sync_threads", ["logbus/storage/filesystem/_sync_threads.pyx"]),

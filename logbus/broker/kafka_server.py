@@ -158,4 +158,5 @@ class KafkaServer:
             self.router.serve_gathered,
             self.router.serve_repeated,
             self.router.prepare,
+            self.router.prepare_fetches,
         )

@@ -34,8 +34,9 @@ from logbus.handlers.fetch_sessions import (
     FetchSessionCache,
 )
 from logbus.handlers.repeated_fetch import FOLLOWS_VERSION, READ_COMMITTED, FetchTotals, RepeatedFetches
-from logbus.handlers.request_router import Answer, serves, serves_repeated
+from logbus.handlers.request_router import Answer, prepares_fetches, serves, serves_repeated
 from logbus.metrics import Registry
+from logbus.net.prepared_fetches import PreparedFetches
 from logbus.net.request_context import RequestContext, quota_user
 from logbus.net.request_errors import RequestErrors
 from logbus.net.time_slices import TimeSlice
@@ -129,6 +130,10 @@ class FetchHandlers:
     @serves_repeated(FETCH)
     def fetch_repeated(self, context: RequestContext, request: RepeatedFetch) -> Parts | Deferred[Parts] | None:
         return self._repeated.fetch(context, request)
+
+    @prepares_fetches(FETCH)
+    def prepare_fetches(self, context: RequestContext, request: RepeatedFetch) -> PreparedFetches | None:
+        return self._repeated.prepare(context, request)
 
     @serves(FETCH, 4, 18)
     def fetch(self, context: RequestContext, request: Request) -> Answer:

@@ -146,6 +146,16 @@ class FetchSession:
         """The last request named this partition only, and may be repeated with another offset."""
         self._origin, self._last = origin, partition
 
+    def answered(self, count: int, offset: int) -> None:
+        """
+        So many requests like the last one were answered elsewhere.
+
+        :param offset: at which the last of them read.
+        """
+        self.epoch = (self.epoch + count - 1) % MAX_EPOCH + 1
+        if self._last is not None:
+            self._last.offset = offset
+
     def mark_dirty(self, partition: CachedPartition) -> None:
         """Read a partition at the next fetch, as something about it has changed."""
         self._dirty[(partition.topic_key, partition.partition)] = None
@@ -241,6 +251,18 @@ class FetchSessionCache:
         """The partitions of a session; none if it does not exist."""
         session = self._sessions.get(session_id)
         return [] if session is None else list(session.partitions.values())
+
+    def followed(self, session_id: int, epoch: int, origin: object) -> FetchSession | None:
+        """
+        The session whose last request, with this epoch, was made from ``origin`` and named its only partition; None:
+        there is no such one.
+        """
+        session = self._sessions.get(session_id)
+        if session is None or session.epoch != epoch + 1 or session._last is None or session._origin is not origin:
+            return None
+        if len(session.partitions) != 1:
+            return None
+        return session
 
     def create(self, *, by_id: bool, follower: int = -1, partitions: int = 0) -> FetchSession | None:
         """

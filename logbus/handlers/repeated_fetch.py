@@ -16,13 +16,23 @@ from twisted.internet.defer import Deferred
 
 from logbus.cluster.replication.broker_topic_stats import BrokerTopicStats
 from logbus.cluster.replication.partition_fetch import FetchParams, PartitionFetchResult
-from logbus.cluster.replication.replica_reader import ReplicaReader
+from logbus.cluster.replication.replica_reader import ReadAheadLimits, ReplicaReader
 from logbus.errors import ApiError
 from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.fetch_contexts import MANY_PARTITIONS, TOPIC_ID_VERSION, ZSTD_VERSION, FetchContexts
 from logbus.handlers.fetch_response import FetchResponseBuilder
 from logbus.handlers.fetch_sessions import CachedPartition, FetchSession
 from logbus.metrics import metric
+from logbus.net.prepared_fetches import (
+    LEAST_PREPARED,
+    MOST_BYTES,
+    MOST_FILES,
+    MOST_PREPARED,
+    SMALL,
+    SMALL_AT_ONCE,
+    AnsweredFetches,
+    PreparedFetches,
+)
 from logbus.net.request_context import RequestContext
 from logbus.net.request_errors import RequestErrors
 from logbus.quotas.quota_managers import QuotaManagers
@@ -158,6 +168,8 @@ class RepeatedFetches:
         if data is not None:
             self._totals.bytes_sent += data.length
             self._stats.sent(result.fetch.topic, data.length)
+            if 0 <= result.read_to < result.end:
+                request.read_to = result.read_to
         if shared is None or data is None or data.length > MOST_SHARED:
             found = template.found(result.high_watermark, result.last_stable_offset, result.log_start_offset, data)
             return template.response(request.correlation_id, request.session_id, found, total_length(found))
@@ -167,6 +179,61 @@ class RepeatedFetches:
             shared[key] = joined(found), results
         encoded: bytes = shared[key][0]
         return template.response(request.correlation_id, request.session_id, [encoded], len(encoded))
+
+    def prepare(self, context: RequestContext, request: RepeatedFetch) -> PreparedFetches | None:
+        """The responses to the fetches that will follow one that was just answered, if they are usual ones."""
+        template, contexts, session_id = request.template, self._contexts, request.session_id
+        prepared: _Prepared | None = template.prepared
+        if prepared is None or self._quotas.fetch.is_active:
+            return None
+        session = None
+        if session_id:
+            session = contexts.sessions.followed(session_id, request.session_epoch, template)
+            if session is None:
+                return None
+        topic = template.topic if prepared.topic_id is None else contexts.topic_name(prepared.topic_id)
+        access = contexts.access(context, prepared.fetch_params)
+        if (
+            not topic
+            or (access is not None and not access.may(AclOperation.READ, ResourceType.TOPIC, topic))
+            or (template.api_version < ZSTD_VERSION and contexts.unreadable(topic, template.partition.partition))
+        ):
+            return None
+        fetch = self._partition(request, topic, prepared)
+        fetch.offset = request.read_to
+        fetch.max_bytes = most = min(prepared.max_bytes, fetch.max_bytes)
+        if most <= SMALL:
+            # The first batch is sent however little is asked for.
+            most, fetch.max_bytes = max(1, most), SMALL_AT_ONCE
+            limits = ReadAheadLimits(MOST_PREPARED, SMALL_AT_ONCE, MOST_FILES)
+        else:
+            most, limits = 0, ReadAheadLimits(MOST_PREPARED, MOST_BYTES, MOST_FILES)
+        result, records = self._reader.read_ahead(fetch, limits, prepared.fetch_params, to_end=most > 0)
+        responses = total_length(records) // most if most else len(records)
+        if responses < LEAST_PREPARED or not self._is_usual(result, template):
+            return None
+        head, tail, compact = template.around_records(
+            session_id, result.high_watermark, result.last_stable_offset, result.log_start_offset
+        )
+        epoch_at, offset_at = template.places()
+
+        def answered(done: AnsweredFetches) -> None:
+            self._totals.bytes_sent += done.record_bytes
+            self._stats.sent(topic, done.record_bytes)
+            if session is not None:
+                session.answered(done.requests, done.offset)
+
+        return PreparedFetches(
+            template.repeated(request),
+            epoch_at if session_id else 0,
+            offset_at,
+            head,
+            tail,
+            compact,
+            records,
+            most,
+            answered,
+        )
 
     @staticmethod
     def _is_usual(result: PartitionFetchResult, template: FetchTemplate) -> bool:

@@ -55,6 +55,8 @@ class RequestLog:
         """Wrap a fast path; see :class:`.FastPath`."""
         if kind == "prepared":
             return handler  # served by its handler
+        if kind == "ahead":
+            return lambda context, request: None  # Each is logged, so each is served by itself.
         if kind == "gathered":
             return self._gathered(handler)
         return self.wrap(-1, handler)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from twisted.internet.defer import Deferred
 
 from logbus.config import ConfigView
 from logbus.metrics import Registry
+from logbus.net.prepared_fetches import AnsweredFetches, PreparedFetches
 from logbus.net.produce_gatherer import GatheredRuns
 from logbus.net.request_context import RequestContext
 from logbus.records.file_slice import Parts
@@ -80,11 +81,11 @@ class FastPath:
     A way to serve requests of an API that were recognized, not decoded; or what is done before one is served.
 
     :ivar kind: ``coalesced``: several of one connection; ``gathered``: of several connections; ``repeated``: one;
-        ``prepared``: one that was decoded waits before it is served.
+        ``prepared``: one that was decoded waits before it is served; ``ahead``: the next ones like it are prepared.
     """
 
     api_key: int
-    kind: Literal["coalesced", "gathered", "repeated", "prepared"]
+    kind: Literal["coalesced", "gathered", "repeated", "prepared", "ahead"]
 
 
 def serves_coalesced(api_key: int) -> Callable[[F], F]:
@@ -122,6 +123,19 @@ def serves_repeated(api_key: int) -> Callable[[F], F]:
 
     def mark(method: F) -> F:
         method.__serves__ = FastPath(api_key, "repeated")  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+def prepares_fetches(api_key: int) -> Callable[[F], F]:
+    """
+    Declare that a method prepares the responses to the requests of ``api_key`` that will follow one: a
+    :data:`.FetchPreparer`.
+    """
+
+    def mark(method: F) -> F:
+        method.__serves__ = FastPath(api_key, "ahead")  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -270,3 +284,16 @@ class RequestRouter:
         """What a Produce waits for before it is served; see :func:`prepares`."""
         waiting: Deferred[None] | None = self._fast["prepared", PRODUCE](context, request)
         return waiting
+
+    def prepare_fetches(self, context: RequestContext, request: RepeatedFetch) -> PreparedFetches | None:
+        """Prepare the responses to the fetches that will follow; see :func:`prepares_fetches`."""
+        prepared: PreparedFetches | None = self._fast["ahead", FETCH](context, request)
+        if prepared is None:
+            return None
+        tell = prepared.answered
+
+        def answered(done: AnsweredFetches) -> None:
+            self.counts[FETCH] += done.requests
+            tell(done)
+
+        return evolve(prepared, answered=answered)

@@ -21,6 +21,8 @@ Servers:
 * ``itransport``: the interface between transport and protocol
 * ``sendfile``: send queues of bytes and slices of files
 * ``native_sends``: large responses sent in threads that know no Python, if they are compiled
+* ``native_fetches``: the next fetches of a consumer that reads on, answered in such threads
+* ``prepared_fetches``: what those threads get, when, and what comes back
 * ``cold_reads``: waits for cold data before it is sent
 * ``tls``: TLS with a deadline for the handshake
 * ``channel_binding``: what identifies a TLS connection to both of its ends

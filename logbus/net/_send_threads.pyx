@@ -11,7 +11,7 @@ does not get a processor delays only one.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from posix.types cimport off_t
 from posix.unistd cimport close, getpid, read, write
@@ -20,31 +20,12 @@ from logbus.posix_threads cimport (
     EFD_CLOEXEC, EFD_NONBLOCK, eventfd, pthread_cond_init, pthread_cond_signal, pthread_cond_t, pthread_cond_wait,
     pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, start_thread,
 )
+from logbus.posix_sockets cimport (
+    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLONESHOT, EPOLLOUT, F_DUPFD_CLOEXEC,
+    MSG_NOSIGNAL, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fcntl, send, sendfile,
+)
 
 import os
-
-cdef extern from "<sys/epoll.h>" nogil:
-    ctypedef union epoll_data_t:
-        void *ptr
-    struct epoll_event:
-        uint32_t events
-        epoll_data_t data
-    int epoll_create1(int)
-    int epoll_ctl(int, int, int, epoll_event *)
-    int epoll_wait(int, epoll_event *, int, int)
-    int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
-    uint32_t EPOLLIN, EPOLLOUT, EPOLLONESHOT
-
-cdef extern from "<sys/sendfile.h>" nogil:
-    ssize_t sendfile(int, int, off_t *, size_t)
-
-cdef extern from "<sys/socket.h>" nogil:
-    ssize_t send(int, const void *, size_t, int)
-    int MSG_NOSIGNAL
-
-cdef extern from "<fcntl.h>" nogil:
-    int fcntl(int, int, ...)
-    int F_DUPFD_CLOEXEC
 
 REVISION = 4
 

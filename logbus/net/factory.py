@@ -17,6 +17,7 @@ from zope.interface import implementer
 
 from logbus.net.itransport import IFrameFactory
 from logbus.net.metrics import NetMetrics
+from logbus.net.prepared_fetches import FetchPreparer
 from logbus.net.produce_gatherer import GatheredProduceRouter
 from logbus.net.protocol import KafkaServerProtocol, PrincipalBuilder
 from logbus.net.request_context import RequestContext
@@ -50,6 +51,8 @@ class KafkaServerFactory(Factory):
     :ivar gathered_router: likewise, those of several connections.
     :ivar repeated_router: answers Fetch requests that differ from an earlier one in a few numbers; without it the
         router answers each.
+    :ivar fetch_preparer: prepares the responses to the fetches that will follow one of the ``repeated_router``; without
+        it no thread answers them.
     :ivar preparer: says what a Produce request waits for before it is served; without it each is served at once.
     :ivar login: how clients log in by SASL; None: they do not.
     """
@@ -64,6 +67,7 @@ class KafkaServerFactory(Factory):
     gathered_router: GatheredProduceRouter | None = None
     repeated_router: RepeatedFetchRouter | None = None
     preparer: ProducePreparer | None = None
+    fetch_preparer: FetchPreparer | None = None
     metrics: NetMetrics = field(init=False)
     wire: ServerConnection = field(init=False)
     templates: TemplateCache = field(factory=TemplateCache, init=False)

@@ -21,6 +21,7 @@ CLOSING = 32
 THROTTLED = 64  # the client is over its quota (KIP-219)
 PREPARING = 128  # a request waits before it is served; its memory is read meanwhile
 GIVING_WAY = 256  # small requests of others come before a large one
+IN_THREAD = 512  # a thread answers its fetches
 
 _MAX_READ_AHEAD = 1 << 16
 
@@ -88,6 +89,11 @@ class FlowControl:
         """Let other connections have their turn before the next request is served."""
         self.stops |= LATER
         self._later = self._shared.clock.callLater(0, self._begin_turn)
+
+    def leave_to_thread(self) -> None:
+        """A thread serves the next requests; nothing is received here meanwhile."""
+        self.stops |= IN_THREAD
+        self.transport.pause_reading()
 
     def mute(self, seconds: float) -> None:
         """Serve and receive nothing for so long, or longer if it is muted already (Kafka: ThrottledChannel)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zope.interface import Attribute, Interface
 
+from logbus.net.prepared_fetches import PreparedFetches
 from logbus.records.file_slice import Part
 
 
@@ -19,6 +20,8 @@ class IFrameTransport(Interface):
 
     receives_in_place: bool = Attribute("Whether it fills ``frames`` only while reading is not paused.")
 
+    may_answer_fetches: bool = Attribute("Whether a thread can answer the next requests; see :meth:`answer_fetches`.")
+
     def send(parts: list[Part]) -> None:
         """Send these after everything before them; unsent parts are queued. Takes over the list."""
 
@@ -30,6 +33,15 @@ class IFrameTransport(Interface):
 
     def resume_reading() -> None:
         """Receive again."""
+
+    def answer_fetches(prepared: PreparedFetches) -> bool:
+        """
+        Have a thread answer the next requests, until the protocol's ``fetches_answered`` is called; returns whether it
+        does. Reading must be paused until then.
+        """
+
+    def recall_fetches() -> None:
+        """Have it called soon, if a thread answers."""
 
     def loseConnection() -> None:
         """Close when everything is sent."""

@@ -19,6 +19,7 @@ class NetMetrics:
     :ivar bytes_in: bytes received, of frames and their prefixes.
     :ivar bytes_out: bytes handed to the kernel (or, on TLS and UNIX sockets, to the transport below).
     :ivar requests: requests handed to the router.
+    :ivar requests_in_threads: those of them that threads answered.
     :ivar requests_pending: gauge: requests whose responses are not ready, or wait for earlier ones.
     :ivar broken_frames: connections closed because framing, header or message could not be read.
     :ivar failures: exceptions from the router or from encoding a response: bugs.
@@ -44,6 +45,9 @@ class NetMetrics:
     bytes_in: int = metric("logbus_received_bytes_total", "Bytes received from Kafka clients.")
     bytes_out: int = metric("logbus_sent_bytes_total", "Bytes sent to Kafka clients.")
     requests: int = 0
+    requests_in_threads: int = metric(
+        "logbus_requests_answered_in_threads_total", "Fetches of consumers that read on, answered by threads."
+    )
     requests_pending: int = metric("logbus_requests_pending", "Requests whose answers are not ready.")
     broken_frames: int = metric("logbus_broken_frames_total", "Connections closed because of undecodable requests.")
     failures: int = metric("logbus_request_failures_total", "Requests that failed because of a bug in the broker.")

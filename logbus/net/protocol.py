@@ -22,9 +22,20 @@ from zope.interface import implementer
 from logbus.errors import ProtocolError
 from logbus.net.channel_binding import channel_binding
 from logbus.net.connection_deadlines import ConnectionDeadlines, ConnectionProgress
-from logbus.net.flow_control import CLOSING, GIVING_WAY, LATER, PENDING, PREPARING, THROTTLED, UNSENT, FlowControl
+from logbus.net.flow_control import (
+    CLOSING,
+    GIVING_WAY,
+    IN_THREAD,
+    LATER,
+    PENDING,
+    PREPARING,
+    THROTTLED,
+    UNSENT,
+    FlowControl,
+)
 from logbus.net.frame_memory import FrameMemory
 from logbus.net.itransport import IFrameTransport
+from logbus.net.prepared_fetches import AnsweredFetches
 from logbus.net.request_context import RequestContext
 from logbus.net.request_dispatcher import RequestDispatcher, RequestRouting
 from logbus.net.response_sender import ResponseSender
@@ -95,6 +106,8 @@ class KafkaServerProtocol(Protocol):
         self._ended = False
         self._aborted = False
         self._lost = False
+        # When the thread that answers fetches was asked to give the connection back.
+        self._recalled: float | None = None
 
     @property
     def context(self) -> RequestContext:
@@ -183,6 +196,21 @@ class KafkaServerProtocol(Protocol):
         self._sender.sent()
         if self._flow.stops & UNSENT and self._sender.caught_up:
             self._flow.resume(UNSENT)
+        if self.dispatcher.fetches.last is not None:
+            self._leave_fetches_to_thread()
+
+    def fetches_answered(self, answered: AnsweredFetches) -> None:
+        """A thread has answered the peer's fetches, and gives the connection back."""
+        self.dispatcher.fetches_answered(answered)
+        self._recalled = None
+        if self._lost:
+            return
+        if self._ended:
+            self._flow.stops &= ~IN_THREAD
+            self._finish_if_ended()
+        elif answered.error is None:
+            self.frames.append(answered.received)
+            self._flow.resume(IN_THREAD)
 
     def enlarge(self) -> None:
         """A read filled the buffer: enlarge it, so that one read receives more of the small requests in flight."""
@@ -194,6 +222,9 @@ class KafkaServerProtocol(Protocol):
     def check(self, now: float) -> None:
         """Close the connection if the peer has been idle for too long, or has left a frame incomplete."""
         limits, stops = self._shared.limits, self._flow.stops
+        if stops & IN_THREAD:
+            self._check_in_thread(now)
+            return
         if self.dispatcher.order or stops & (THROTTLED | CLOSING) == THROTTLED:
             patience = math.inf
         else:
@@ -213,11 +244,22 @@ class KafkaServerProtocol(Protocol):
         if overdue is not None:
             self.evict(overdue)
 
+    def _check_in_thread(self, now: float) -> None:
+        """Take the connection back, or close it if its peer takes nothing of a response."""
+        limits = self._shared.limits
+        if self._recalled is None:
+            self._recalled = now
+            self._frame_transport.recall_fetches()
+        elif now - self._recalled > (limits.frame_seconds if self._flow.stops & CLOSING else limits.idle_seconds):
+            self.evict("it does not take its response")
+
     def drain(self) -> None:
         """Serve no further request, finish those begun, then close."""
         self._ended = True
         self._flow.stops |= CLOSING
         self._frame_transport.pause_reading()
+        if self._flow.stops & IN_THREAD:
+            self._frame_transport.recall_fetches()
         self._finish_if_ended()
 
     def abort(self) -> None:
@@ -261,6 +303,27 @@ class KafkaServerProtocol(Protocol):
             memory.release_spare()
         if not self._flow.stops and frames.held and (shortage := frames.shortage):
             memory.wait_for(shortage)
+        if self.dispatcher.fetches.last is not None:
+            self._leave_fetches_to_thread()
+
+    def _leave_fetches_to_thread(self) -> None:
+        """Have a thread answer the next fetches of a consumer that reads on, if nothing else is to be done first."""
+        dispatcher, flow = self.dispatcher, self._flow
+        transport = self._frame_transport
+        if flow.stops or self._ended or self.frames.held or dispatcher.order or self._sender.parts or transport.unsent:
+            return
+        try:
+            prepared = dispatcher.prepare_fetches() if transport.may_answer_fetches else None
+        except Exception:
+            self.request_failed(Failure())
+            return
+        if prepared is None:
+            dispatcher.fetches.answered(0)
+            return
+        flow.leave_to_thread()
+        if not transport.answer_fetches(prepared):
+            dispatcher.fetches.answered(0)
+            flow.resume(IN_THREAD)
 
     def response_ready(self) -> None:
         """A response that was waited for is sent, or waits for those before it."""
@@ -335,6 +398,8 @@ class KafkaServerProtocol(Protocol):
         if not self._ended or self.dispatcher.order:
             return
         stops = self._flow.stops
+        if stops & IN_THREAD:
+            return
         if stops & CLOSING or not stops & (LATER | UNSENT | PENDING | THROTTLED | PREPARING | GIVING_WAY):
             self._close_when_sent()
 

@@ -16,6 +16,7 @@ from twisted.internet.epollreactor import EPollReactor
 from twisted.logger import Logger
 from twisted.python.log import callWithLogger
 
+from logbus.net.native_fetches import NativeFetches
 from logbus.net.native_sends import NativeSends
 from logbus.net.read_turn import ReadTurn
 from logbus.net.transport import ServerTransport
@@ -43,6 +44,8 @@ class BrokerReactor(EPollReactor):
         self.turns = TurnTimes()
         self._sends: NativeSends | None = None
         self._has_sends = True
+        self._fetches: NativeFetches | None = None
+        self._has_fetches = True
         super().__init__()
 
     @property
@@ -52,6 +55,14 @@ class BrokerReactor(EPollReactor):
             self._sends = NativeSends.start(self)
             self._has_sends = self._sends is not None
         return self._sends
+
+    @property
+    def fetches(self) -> NativeFetches | None:
+        """Likewise, the threads that answer fetches."""
+        if self._fetches is None and self._has_fetches:
+            self._fetches = NativeFetches.start(self)
+            self._has_fetches = self._fetches is not None
+        return self._fetches
 
     def doPoll(self, timeout: float | None) -> None:
         """Wait for ready descriptors, and call them."""

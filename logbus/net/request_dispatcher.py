@@ -18,6 +18,7 @@ from logbus.net.client_throttle import ClientThrottle
 from logbus.net.flow_control import PREPARING, FlowControl
 from logbus.net.large_requests import LARGE, LargeRequestScheduler
 from logbus.net.pending_responses import PendingResponses, Responder
+from logbus.net.prepared_fetches import AnsweredFetches, FetchPreparer, FetchSequence, PreparedFetches
 from logbus.net.produce_gatherer import GatheredProduceRouter, may_be_gathered
 from logbus.net.read_turn import ReadTurn
 from logbus.net.request_context import RequestContext
@@ -74,6 +75,7 @@ class RequestRouting(Shape):
     gathered_router: GatheredProduceRouter | None
     repeated_router: RepeatedFetchRouter | None
     preparer: ProducePreparer | None
+    fetch_preparer: FetchPreparer | None
     templates: TemplateCache
     fetch_templates: FetchTemplateCache
 
@@ -98,6 +100,7 @@ class RequestDispatcher:
 
     :ivar context: describes the peer.
     :ivar requests: served so far.
+    :ivar fetches: of a consumer that reads on.
     :ivar order: responses that are not ready, or wait for earlier ones.
     """
 
@@ -110,6 +113,7 @@ class RequestDispatcher:
     # None: clients do not log in.
     _login: ConnectionLogin | None = None
     requests: int = field(default=0, init=False)
+    fetches: FetchSequence = field(factory=FetchSequence, init=False)
     order: ResponseOrder = field(init=False)
     # None until a Produce request was recognized as one that will be repeated.
     _coalesced_router: CoalescedProduceRouter | None = field(default=None, init=False)
@@ -234,6 +238,25 @@ class RequestDispatcher:
         if not self._held_since:
             self._held_since = self._times.seconds()
 
+    def prepare_fetches(self) -> PreparedFetches | None:
+        """The responses to the next fetches, if it is time to prepare some, and they can be."""
+        last, prepare = self.fetches.last, self._routing.fetch_preparer
+        self.fetches.ended()
+        if last is None or prepare is None or self._quotas.is_active:
+            return None
+        if self._login is not None and not self._login.session.is_open:
+            return None
+        return prepare(self._context_for(last.template.client_id), last)
+
+    def fetches_answered(self, answered: AnsweredFetches) -> None:
+        """A thread has answered fetches."""
+        count, metrics = answered.requests, self._routing.shared.metrics
+        self.requests += count
+        metrics.requests += count
+        metrics.requests_in_threads += count
+        self._times.add(FETCH, answered.counts, answered.seconds)
+        self.fetches.answered(count)
+
     def connection_lost(self) -> None:
         """Give up what only this peer waits for."""
         self._throttle.flush()
@@ -258,6 +281,8 @@ class RequestDispatcher:
             request = unlocked
         else:
             return
+        if request.api_key == FETCH:
+            self.fetches.ended()
         if request.api_key == FETCH and may_repeat:
             fetch = self._learn(request, frame)
             if fetch is not None and self._serve_repeated(fetch):
@@ -352,8 +377,10 @@ class RequestDispatcher:
             return False
         self.requests += 1
         if not isinstance(answer, list):
+            self.fetches.ended()
             self._pending.wait(context, request, answer, self._received)
             return True
+        self.fetches.served(request)
         self._times.served(FETCH, 1, self._received)
         if self.order:
             self._pending.append(ResponseSlot(request, None, answer))

@@ -7,7 +7,7 @@ It runs for each request, a few times: it is compiled where that is possible.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 
 from logbus.metrics import LATENCY_BUCKETS, Family, HistogramValue, Sample, histogram_samples
@@ -129,6 +129,19 @@ class RequestTimes:
         times, now = self._of(api_key), self.seconds()
         times.remote.observe(now - since, count)
         times.total.observe(now - received, count)
+
+    def add(self, api_key: int, counts: Sequence[int], seconds: float) -> None:
+        """
+        Add requests that were served elsewhere, at once.
+
+        :param counts: how many took how long, by the buckets.
+        :param seconds: they took together.
+        """
+        times = self._of(api_key)
+        times.queue.observe(0.0, sum(counts))
+        for phase in (times.local, times.total):
+            phase.counts = [before + count for before, count in zip(phase.counts, counts, strict=True)]
+            phase.sum += seconds
 
     def _of(self, api_key: int) -> ApiTimes:
         times = self.apis.get(api_key)

@@ -26,6 +26,7 @@ from logbus.errors import StorageError
 from logbus.net.cold_reads import ColdReadGate
 from logbus.net.itransport import IFrameTransport
 from logbus.net.metrics import NetMetrics
+from logbus.net.prepared_fetches import PreparedFetches
 from logbus.records.file_slice import FileSlice, Part, Parts
 
 TURN = 1 << 20
@@ -279,6 +280,7 @@ class StreamTransport:
 
     _log = Logger()
     receives_in_place = False
+    may_answer_fetches = False
 
     def __init__(self, transport: Any, protocol: StreamProtocol, metrics: NetMetrics) -> None:
         self.unsent = 0
@@ -338,6 +340,13 @@ class StreamTransport:
         if not self._reading and not self._closing:
             self._reading = True
             self._transport.resumeProducing()
+
+    def answer_fetches(self, prepared: PreparedFetches) -> bool:
+        """Refuse: only the transport knows what is sent over it."""
+        return False
+
+    def recall_fetches(self) -> None:
+        """Do nothing: no thread answers."""
 
     def loseConnection(self) -> None:
         """Close when everything is sent."""

@@ -24,7 +24,9 @@ from zope.interface import implementer
 
 from logbus.errors import StorageError
 from logbus.net.itransport import IFrameTransport
+from logbus.net.native_fetches import NativeFetches
 from logbus.net.native_sends import NativeSends
+from logbus.net.prepared_fetches import AnsweredFetches, PreparedFetches
 from logbus.net.sendfile import SendQueue, SliceTruncated
 from logbus.records.file_slice import Part, Parts
 
@@ -43,6 +45,8 @@ class ServerTransport(tcp.Server):
     def __init__(self, sock: Any, protocol: Any, client: Any, server: Any, sessionno: int, reactor: Any) -> None:
         self._send_queue = SendQueue(protocol.metrics, self._loaded, self._thread)
         self._reading = True
+        # While a thread answers the peer's fetches: its ticket, and the protocol, which may be lost before.
+        self._fetching: tuple[int, Any] | None = None
         super().__init__(sock, protocol, client, server, sessionno, reactor)
         # Nagle's algorithm would hold back the last, short segment of a slice until the peer's delayed
         # acknowledgement, 40 ms later.
@@ -170,12 +174,41 @@ class ServerTransport(tcp.Server):
 
     def connectionLost(self, reason: Failure) -> None:
         """Drop unsent replies, with their references to files."""
-        if self._send_queue.is_away:
+        if self._send_queue.is_away or self._fetching is not None:
             # The thread has a descriptor of its own.
             with suppress(OSError):
                 self.socket.shutdown(socket.SHUT_RDWR)
         self._send_queue.clear()
         super().connectionLost(reason)
+
+    @property
+    def may_answer_fetches(self) -> bool:
+        """Whether a thread can answer the peer's next requests."""
+        fetches: NativeFetches | None = getattr(self.reactor, "fetches", None)
+        return fetches is not None and bool(self.connected) and not (self.disconnecting or self._aborting)
+
+    def answer_fetches(self, prepared: PreparedFetches) -> bool:
+        """Have a thread answer the peer's next requests; returns whether it does."""
+        try:
+            self._fetching = self.reactor.fetches.submit(self, self.fileno(), prepared), self.protocol  # type: ignore[attr-defined]
+        except (OSError, RuntimeError, ValueError):
+            return False
+        return True
+
+    def recall_fetches(self) -> None:
+        """Have the thread stop to answer."""
+        if self._fetching is not None:
+            self.reactor.fetches.recall(self._fetching[0])  # type: ignore[attr-defined]
+
+    def fetches_answered(self, answered: AnsweredFetches) -> None:
+        """The thread has stopped to answer."""
+        assert self._fetching is not None
+        (_, protocol), self._fetching = self._fetching, None
+        protocol.metrics.bytes_in += answered.bytes_in + len(answered.received)
+        protocol.metrics.bytes_out += answered.bytes_out
+        protocol.fetches_answered(answered)
+        if answered.error is not None and self.connected:
+            self._fail(main.CONNECTION_LOST)
 
     def _thread(self) -> Callable[[Parts], bool] | None:
         """What has a thread send, if other connections are busy."""

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from logbus.records.file_slice import FileSlice, Parts, joined, total_length
 from logbus.wire.connection import Request
 from logbus.wire.encoder_runtime import uvarint
+from logbus.wire.frame_buffer import PREFIX
 from logbus.wire.headers import RequestHeader, encode_request_header
 from logbus.wire.messages.records import (
     FetchableTopicResponse,
@@ -54,6 +55,8 @@ _read_short = Struct(">h").unpack_from
 _pack_head = Struct(">ii").pack
 _pack_length = Struct(">i").pack
 _pack_session = Struct(">i").pack
+_pack_sessions = Struct(">ii").pack
+_pack_offset = Struct(">q").pack
 _AFTER_ID = 8
 _SESSION = 8
 _OFFSET = 8
@@ -140,6 +143,28 @@ class FetchTemplate:
             return None
         return RepeatedFetch(self, _read_head(frame)[1], session_id, epoch, offset)
 
+    def places(self) -> tuple[int, int]:
+        """Where a request has its session's epoch (0: it has none) and its offset, from its length on."""
+        session, offset = self._places
+        return (PREFIX + session + 4 if session else 0), PREFIX + offset
+
+    def repeated(self, request: RepeatedFetch) -> bytes:
+        """The bytes of a request with this template, with its length."""
+        first, between, behind = self._repeated
+        session = _pack_sessions(request.session_id, request.session_epoch) if self._places.session else b""
+        frame = b"".join(
+            (
+                first[:4],
+                _pack_length(request.correlation_id),
+                first[4:],
+                session,
+                between,
+                _pack_offset(request.offset),
+                behind,
+            )
+        )
+        return _pack_length(len(frame)) + frame
+
     def _example(self, number: int) -> bytes:
         data = PartitionData(
             partition_index=self.partition.partition,
@@ -160,10 +185,7 @@ class FetchTemplate:
 
         :param records: without aborted transactions.
         """
-        if self.api_version >= _LOG_START:
-            numbers = self._pack(high_watermark, last_stable_offset, log_start_offset, self._after)
-        else:
-            numbers = self._pack(high_watermark, last_stable_offset, self._after)
+        numbers = self._numbers(high_watermark, last_stable_offset, log_start_offset)
         length = 0 if records is None else records.length
         numbers += uvarint(length + 1) if self._tail else _pack_length(length)
         if records is None:
@@ -171,6 +193,26 @@ class FetchTemplate:
         if records.data is not None:
             return [b"".join((numbers, records.data, self._tail))]
         return [numbers, records, self._tail] if self._tail else [numbers, records]
+
+    def _numbers(self, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> bytes:
+        if self.api_version >= _LOG_START:
+            return self._pack(high_watermark, last_stable_offset, log_start_offset, self._after)
+        return self._pack(high_watermark, last_stable_offset, self._after)
+
+    def around_records(
+        self, session_id: int, high_watermark: int, last_stable_offset: int, log_start_offset: int
+    ) -> tuple[bytes, bytes, bool]:
+        """
+        A response without an error, up to where the length of its records follows, and what follows the records.
+
+        Its own length, and its correlation id, are to be set.
+
+        :returns: these, and whether the length of records is a compact one.
+        """
+        numbers = self._numbers(high_watermark, last_stable_offset, log_start_offset)
+        head = self.response(0, session_id, [numbers], len(numbers))[0]
+        assert isinstance(head, bytes)
+        return head, self._tail, bool(self._tail)
 
     def response(self, correlation_id: int, session_id: int, found: Parts, size: int) -> Parts:
         """
@@ -197,9 +239,10 @@ class RepeatedFetch:
 
     :ivar session_id: 0 without a session.
     :ivar session_epoch: −1 without a session; otherwise greater than 0.
+    :ivar read_to: once it is answered, where its next one begins if there is more to read already; otherwise −1.
     """
 
-    __slots__ = ("correlation_id", "offset", "session_epoch", "session_id", "template")
+    __slots__ = ("correlation_id", "offset", "read_to", "session_epoch", "session_id", "template")
 
     api_key = FETCH
     held = exclusive = sliced = False
@@ -212,6 +255,7 @@ class RepeatedFetch:
         self.session_id = session_id
         self.session_epoch = session_epoch
         self.offset = offset
+        self.read_to = -1
 
 
 class FetchTemplateCache:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 from attrs import define, evolve, field
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from logbus.errors import ErrorCode
+from logbus.handlers import repeated_fetch
 from logbus.handlers.fetch import FetchHandlers
 from logbus.metastore.security_znodes import EntityZnode
-from logbus.records.batch import ControlType, Marker
+from logbus.metrics import LATENCY_BUCKETS
+from logbus.net.prepared_fetches import AnsweredFetches, FetchSequence, PreparedFetches
+from logbus.net.sendfile import StreamTransport
+from logbus.records.batch import ControlType, Marker, read_header
 from logbus.security.acl.acls import (
     AccessControlEntry,
     AclOperation,
@@ -20,6 +26,7 @@ from logbus.security.acl.acls import (
     ResourceType,
 )
 from logbus.wire.connection import Request
+from logbus.wire.encoder_runtime import uvarint
 from logbus.wire.fetch_template import FetchTemplateCache, RepeatedFetch
 from logbus.wire.messages.records import FetchResponse
 from logbus.wire.messages.topics import (
@@ -39,11 +46,13 @@ FETCHES = st.tuples(
     st.lists(st.tuples(PARTITION, OFFSET), max_size=2, unique_by=lambda wanted: wanted[0]),
     st.sampled_from(("continue", "continue", "continue", "again", "unknown", "close", "forget")),
 )
+READS = st.tuples(st.just("read"), CLIENT, PARTITION)
 STEPS = st.lists(
     st.one_of(
         FETCHES,
         FETCHES,
         FETCHES,
+        READS,
         st.tuples(st.just("write"), PARTITION, st.integers(1, 200)),
         st.tuples(st.just("begin"), PARTITION),
         st.tuples(st.just("end"), PARTITION, st.booleans()),
@@ -55,18 +64,39 @@ STEPS = st.lists(
     min_size=1,
     max_size=25,
 )
-KINDS = st.lists(
+READ_STEPS = st.lists(
     st.tuples(
+        st.one_of(
+            FETCHES,
+            st.tuples(st.just("write"), PARTITION, st.integers(1, 200)),
+            st.tuples(st.just("end"), PARTITION, st.booleans()),
+            st.tuples(st.just("delete records"), PARTITION, st.integers(0, 4)),
+            st.tuples(st.just("recreate")),
+        ),
+        st.tuples(st.just("read"), CLIENT, st.sampled_from((0, 0, 0, 1))),
+        st.integers(1, 8),
+    ).map(lambda parts: [parts[0], *[parts[1]] * parts[2]]),
+    min_size=1,
+    max_size=8,
+).map(lambda runs: [step for run in runs for step in run])
+"""After a backlog was written: a consumer reads on for a while, something happens, and so on."""
+
+
+def kinds_of_consumers(*partition_max_bytes: int) -> st.SearchStrategy[list[Any]]:
+    """Three."""
+    kind = st.tuples(
         st.integers(4, 18),
         st.booleans(),
         st.booleans(),
         st.sampled_from((0, 500)),
         st.sampled_from((1, 300)),
-        st.sampled_from((1 << 20, 1 << 20, 150)),
-    ),
-    min_size=3,
-    max_size=3,
-)
+        st.sampled_from(partition_max_bytes),
+    )
+    return st.lists(kind, min_size=3, max_size=3)
+
+
+KINDS = kinds_of_consumers(1 << 20, 1 << 20, 150)
+READERS = kinds_of_consumers(0, 150, 150, 400)
 
 
 @define
@@ -84,6 +114,7 @@ class Consumer:
     session_id: int = 0
     epoch: int = 0
     got: list[bytes] = field(factory=list)
+    next: dict[int, int] = field(factory=lambda: {0: 0, 1: 0})
 
     def fetch(self, wanted: list[tuple[int, int]], how: str) -> None:
         """Send a fetch, unless the last one has no response yet."""
@@ -118,21 +149,119 @@ class Consumer:
             elif response.session_id:
                 self.epoch = self.epoch + 1 if response.session_id == self.session_id else 1
                 self.session_id = response.session_id
+            for topic in response.responses:
+                for partition in topic.partitions:
+                    assert isinstance(partition.records, bytes | memoryview)
+                    data, at = bytes(partition.records), 0
+                    while at < len(data):
+                        header = read_header(data, at)
+                        self.next[partition.partition_index] = header.next_offset
+                        at += header.size
 
 
-def outcome(kinds: list[Any], steps: list[Any], recognize: bool) -> Any:
+@define
+class StandIn:
+    """Does what the threads do with prepared fetches (``_fetch_threads.pyx``), for connections in memory."""
+
+    answered: int = 0
+    away: dict[Any, tuple[PreparedFetches, list[Any]]] = field(factory=dict)
+
+    def answer(self, transport: StreamTransport, prepared: PreparedFetches) -> bool:
+        """See :meth:`.IFrameTransport.answer_fetches`."""
+        windows = [[part.read(), 0] for part in prepared.records]
+        self.away[transport] = prepared, [windows, 0, 0, 0]
+        return True
+
+    def serve(self, client: Client) -> None:
+        """Answer what a client has sent, and give its connection back with the first other request."""
+        transport = client.protocol._frame_transport
+        while transport in self.away:
+            prepared, state = self.away[transport]
+            data, _, start, end = client.protocol.frames.contents
+            got = bytes(data[start:end])
+            if not got:
+                return
+            response = self.response(prepared, state, got)
+            if response is None:
+                self.give_back(client)
+                return
+            client.protocol.frames.next_frame()
+            transport.send([response])
+
+    @staticmethod
+    def response(prepared: PreparedFetches, state: list[Any], got: bytes) -> bytes | None:
+        """The response to a request; None: it is another one, or nothing is left."""
+        windows, count, _, _ = state
+        expected, at = bytearray(prepared.request), prepared.offset_at
+        expected[8:12] = got[8:12]
+        if prepared.epoch_at:
+            epoch = int.from_bytes(expected[prepared.epoch_at : prepared.epoch_at + 4], "big") + count + 1
+            expected[prepared.epoch_at : prepared.epoch_at + 4] = epoch.to_bytes(4, "big")
+        expected[at : at + 8] = got[at : at + 8]
+        if got != bytes(expected) or not windows:
+            return None
+        data, begin = windows[0]
+        if data[begin : begin + 8] != got[at : at + 8]:
+            return None
+        end = begin
+        while end < len(data):
+            size = int.from_bytes(data[end + 8 : end + 12], "big") + 12
+            if prepared.most and end > begin and end + size - begin > prepared.most:
+                break
+            end += size
+        if prepared.most and end == len(data) and len(windows) == 1:
+            return None
+        records = data[begin:end]
+        windows[0][1] = end
+        if end == len(data):
+            del windows[0]
+        state[1:] = count + 1, int.from_bytes(got[at : at + 8], "big"), state[3] + len(records)
+        length = uvarint(len(records) + 1) if prepared.compact else len(records).to_bytes(4, "big")
+        whole = bytearray(b"".join((prepared.head, length, records, prepared.tail)))
+        whole[0:8] = (len(whole) - 4).to_bytes(4, "big") + got[8:12]
+        return bytes(whole)
+
+    def give_back(self, client: Client) -> None:
+        """Give a connection back."""
+        prepared, state = self.away.pop(client.protocol._frame_transport, (None, None))
+        if prepared is None or state is None:
+            return
+        counts = [0] * (len(LATENCY_BUCKETS) + 1)
+        counts[0] = state[1]
+        done = AnsweredFetches(state[1], state[2], 0, 0, state[3], b"", None, counts, 0.0)
+        self.answered += state[1]
+        if state[1]:
+            prepared.answered(done)
+        client.protocol.fetches_answered(done)
+
+
+def outcome(kinds: list[Any], steps: list[Any], recognize: bool, stand_in: StandIn | None = None) -> Any:
     """All responses, and what was counted."""
     server = MemoryBroker({"fetch.max.bytes": "1500"}).start()
     try:
         factory = server.plugin.factories["kafka"]
         if not recognize:
             factory.repeated_router = None
+        if stand_in is None:
+            factory.fetch_preparer = None
         server.create("t", 2)
         admin = server.connect()
         consumers = [Consumer(server.connect(), server, *kind) for kind in kinds]
         sequence = {0: 0, 1: 0}
         for step in steps:
+            if stand_in is not None and step[0] not in ("fetch", "read"):
+                # What a thread answers may be older than what happens meanwhile.
+                for consumer in consumers:
+                    stand_in.give_back(consumer.client)
             run(server, admin, consumers, sequence, step)
+            if stand_in is not None:
+                for consumer in consumers:
+                    stand_in.serve(consumer.client)
+                    consumer.take()
+        if stand_in is not None:
+            factory.fetch_preparer = None
+            for consumer in consumers:
+                stand_in.give_back(consumer.client)
         server.reactor.advance(1)
         for consumer in consumers:
             consumer.take()
@@ -144,12 +273,29 @@ def outcome(kinds: list[Any], steps: list[Any], recognize: bool) -> Any:
         server.close()
 
 
+def _answer_by(stand_in: StandIn) -> Callable[[StreamTransport, PreparedFetches], bool]:
+    """The method of a transport."""
+
+    def answer_fetches(transport: StreamTransport, prepared: PreparedFetches) -> bool:
+        return stand_in.answer(transport, prepared)
+
+    return answer_fetches
+
+
+def _served(sequence: FetchSequence, request: RepeatedFetch) -> None:
+    """Prepare after each fetch."""
+    sequence.last = request if request.read_to >= 0 else None
+
+
 def run(server: MemoryBroker, admin: Client, consumers: list[Consumer], sequence: dict[int, int], step: Any) -> None:
     """Do one step."""
+    kind: Any
     kind, *how = step
     replicas = server.broker.replication.replicas
     if kind == "fetch":
         consumers[how[0]].fetch(how[1], how[2])
+    elif kind == "read":
+        consumers[how[0]].fetch([(how[1], consumers[how[0]].next[how[1]])], "continue")
     elif kind == "write":
         admin.produce(a_batch(bytes(how[1])), partition=how[0])
     elif kind == "begin":
@@ -214,6 +360,25 @@ class RepeatedFetchTests(RecognizingCase):
     def test_same_responses(self, kinds: list[Any], steps: list[Any]) -> None:
         """In any version, with and without sessions, whatever happens meanwhile."""
         self.assertEqual(outcome(kinds, steps, recognize=True), outcome(kinds, steps, recognize=False))
+
+    @settings(deadline=None, max_examples=settings.default.max_examples // 3)
+    @given(READERS, st.booleans(), READ_STEPS)
+    def test_same_responses_of_threads(self, kinds: list[Any], open_transaction: bool, steps: list[Any]) -> None:
+        """A consumer that reads on gets the same from who has its fetches prepared."""
+        backlog: list[Any] = [("write", partition, 20 + 7 * i) for i in range(10) for partition in (0, 1)]
+        if open_transaction:
+            backlog[12:12] = [("begin", 0), ("begin", 1)]
+        stand_in = StandIn()
+        with (
+            mock.patch.object(StreamTransport, "answer_fetches", _answer_by(stand_in)),
+            mock.patch.object(StreamTransport, "may_answer_fetches", True),
+            mock.patch.object(repeated_fetch, "LEAST_PREPARED", 1),
+            mock.patch.object(FetchSequence, "answered", lambda sequence, count: sequence.ended()),
+            mock.patch.object(FetchSequence, "served", _served),
+        ):
+            found = outcome(kinds, [*backlog, *steps], recognize=True, stand_in=stand_in)
+        self.assertEqual(found, outcome(kinds, [*backlog, *steps], recognize=False))
+        event(f"answered by the stand-in: {min(stand_in.answered, 3)}")
 
     def test_all_versions_are_recognized(self) -> None:
         """With another offset, and another epoch of the session, in each version that has sessions."""

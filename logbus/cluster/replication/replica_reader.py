@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any, TypeAlias
 
-from attrs import define, field
+from attrs import define, field, frozen
 from twisted.internet.defer import Deferred, DeferredList
 
 from logbus.cluster.replication.follower_state import FollowerState
@@ -41,7 +41,8 @@ from logbus.cluster.replication.replica_selector import RackAwareReplicaSelector
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH
 from logbus.net.time_slices import TimeSlice
-from logbus.storage.filesystem.cached_only import MOST_LOADS
+from logbus.records.file_slice import FileSlice, HasFileno
+from logbus.storage.filesystem.cached_only import MOST_LOADS, CachedOnly
 from logbus.storage.istorage import NotCached
 
 PARTITIONS_AT_A_TIME = 100
@@ -52,6 +53,19 @@ UNITS_TO_READ = 2
 
 _Read: TypeAlias = tuple[list[PartitionFetchResult], int, bool]
 """Results, their size in bytes, and whether the client should be answered at once."""
+
+
+@frozen
+class ReadAheadLimits:
+    """
+    How much is read ahead.
+
+    :ivar reads: number of fetches; ``bytes``: of records, about; ``files``: in which they are.
+    """
+
+    reads: int
+    bytes: int
+    files: int
 
 
 class ReplicationThrottle:
@@ -284,6 +298,45 @@ class ReplicaReader:
     def shared(self) -> dict[Any, Any] | None:
         """What requests that were woken together may share, while they are completed."""
         return self._purgatory.shared
+
+    def read_ahead(
+        self, fetch: PartitionFetch, limits: ReadAheadLimits, fetch_params: FetchParams, *, to_end: bool
+    ) -> tuple[PartitionFetchResult, list[FileSlice]]:
+        """
+        What a consumer gets by fetches of one partition that go on where the one before ended.
+
+        It ends before what a fetch would not simply get: where something must be loaded, where transactions were
+        aborted, at an error.
+
+        :param to_end: whether what has the last record that can be read is in it.
+        :returns: the numbers of the first one's result, and the records of each.
+        """
+        result = PartitionFetchResult(fetch)
+        found: list[FileSlice] = []
+        replica = self._replicas.find(fetch.topic, fetch.partition)
+        if replica is None or fetch.topic_id not in (None, replica.topic_id):
+            return result, found
+        log, committed, size = replica.log, fetch_params.committed, fetch.max_bytes
+        files: set[HasFileno] = set()
+        left = limits.bytes
+        try:
+            self._read_for_consumer(result, replica, size, fetch_params, get_ident(), min_one=True)
+            data, read_to, offset = result.data, result.read_to, fetch.offset
+            with CachedOnly(log.disk):
+                # Since more follows, the least bytes of a fetch are not waited for.
+                while data is not None and data.data is None and (to_end or read_to < result.end):
+                    files.add(data.file)
+                    if len(files) > limits.files or (committed and log.aborted_transactions(offset, read_to)):
+                        break
+                    found.append(data)
+                    left -= data.length
+                    if left <= 0 or len(found) == limits.reads:
+                        break
+                    offset, read = read_to, replica.read(read_to, size, committed=committed, min_one=True)
+                    data, read_to = read.data, read.end_offset
+        except (ApiError, StorageError, NotCached):
+            pass  # Who fetches so far gets the error, or waits.
+        return result, found
 
     def _more_follows(self, answers: Sequence[PartitionFetchResult]) -> bool:
         """

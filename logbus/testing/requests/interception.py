@@ -108,3 +108,4 @@ def intercept(factory: KafkaServerFactory, recorder: Recorder, interceptor: Inte
     factory.coalesced_router = coalesced_router if coalesced is not None else None
     factory.gathered_router = gathered_router if gathered is not None else None
     factory.repeated_router = repeated_router if repeated is not None else None
+    factory.fetch_preparer = None  # What a thread answers is not recorded.
