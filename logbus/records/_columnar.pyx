@@ -12,12 +12,13 @@ The source in Python makes an object of each field, and is some seventy times sl
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memmove
 
 from logbus.errors import DecodeError
 from logbus.records.columnar import COLUMN_LIMIT, NAME_GROWTH, ColumnData, HeaderData
 
-REVISION = 2
+REVISION = 3
 
 cdef Py_ssize_t MIN_RECORD_SIZE = 7, MIN_HEADER_SIZE = 2
 cdef int64_t MAX_MS = INT64_MAX // 1000
@@ -63,6 +64,7 @@ cdef struct Section:
     int64_t last
     Py_ssize_t read
     const char *problem
+    const uint8_t **values  # Where the value of each row is, if values are to be moved later; else NULL.
 
 
 cdef inline bint read_number(const uint8_t **at, const uint8_t *end, int bits, uint64_t *number) noexcept nogil:
@@ -86,12 +88,18 @@ cdef inline bint read_number(const uint8_t **at, const uint8_t *end, int bits, u
 
 cdef inline void add_cell(Cells *cells, const uint8_t *data, Py_ssize_t size) noexcept nogil:
     # A size of −1 is null.
+    if size > 0:
+        memcpy(cells.data + cells.size, data, size)
+    add_size(cells, size)
+
+
+cdef inline void add_size(Cells *cells, Py_ssize_t size) noexcept nogil:
+    # All of a cell but its bytes.
     cdef Py_ssize_t row = cells.rows
     cdef int bit = row & 7
     # Clear bits that an abandoned section left in this byte.
     cells.valid[row >> 3] = (cells.valid[row >> 3] & ((1 << bit) - 1)) | ((size >= 0) << bit)
     if size > 0:
-        memcpy(cells.data + cells.size, data, size)
         cells.size += size
     elif size < 0:
         cells.nulls += 1
@@ -143,6 +151,13 @@ cdef const char *read_headers(const uint8_t **at, const uint8_t *end, Rows *rows
     return NULL
 
 
+cdef void move_cells(Cells *cells, Py_ssize_t row, const uint8_t **values) noexcept nogil:
+    # Move the bytes of the rows from this one on to where they belong, which is before them.
+    cdef Py_ssize_t n
+    for n in range(cells.rows - row):
+        memmove(cells.data + cells.ends[row + n], values[n], cells.ends[row + n + 1] - cells.ends[row + n])
+
+
 cdef const char *read_rows(Section *section, Rows *rows) noexcept nogil:
     # NULL, or the problem with record number section.read.
     cdef const uint8_t *at = section.at
@@ -154,7 +169,7 @@ cdef const char *read_rows(Section *section, Rows *rows) noexcept nogil:
     cdef uint64_t number
     cdef int64_t delta, timestamp, offset, last_delta = -1
     cdef int64_t base_timestamp = section.base_timestamp
-    cdef Py_ssize_t key_size, value_size, row
+    cdef Py_ssize_t key_size, value_size, row, begun = rows.key.rows
     cdef bint kept
     if section.last_offset_delta > 0 and section.base_offset > INT64_MAX - section.last_offset_delta:
         return "the offset, with the last of the batch"
@@ -197,7 +212,11 @@ cdef const char *read_rows(Section *section, Rows *rows) noexcept nogil:
             rows.offsets[row] = offset
             rows.timestamps[row] = max(-MAX_MS, min(timestamp, MAX_MS)) * 1000
             add_cell(&rows.key, key, key_size)
-            add_cell(&rows.value, value, value_size)
+            if section.values == NULL:
+                add_cell(&rows.value, value, value_size)
+            else:
+                section.values[row - begun] = value
+                add_size(&rows.value, value_size)
 
         if at == stop:
             return "the number of headers"
@@ -250,9 +269,11 @@ cdef int spare(list spares, bytearray piece) except -1:
 
 
 cdef class Binary:
-    """A column of variable-length bytes."""
+    """A column of variable-length bytes: in memory of its own, or of the caller, at ``place`` in ``lender``."""
 
-    cdef bytearray ends, data, valid
+    cdef bytearray ends, data, valid, lender
+    cdef object lent  # A view, which keeps the lender as it is; None: own memory.
+    cdef uint8_t *place
     cdef Py_ssize_t rows, size, nulls
 
     def __cinit__(self, list spares):
@@ -262,16 +283,40 @@ cdef class Binary:
         # Make room for so many more bytes; returns the position.
         reserve(self.ends, 4 * (self.rows + rows + 1))
         reserve(self.valid, (self.rows + rows + 7) // 8)
-        reserve(self.data, self.size + size)
+        if self.lent is None:
+            reserve(self.data, self.size + size)
         cells.rows, cells.size, cells.nulls = self.rows, self.size, self.nulls
         cells.ends = <int32_t *>PyByteArray_AS_STRING(self.ends)
-        cells.data = <uint8_t *>PyByteArray_AS_STRING(self.data)
+        cells.data = self.place if self.lent is not None else <uint8_t *>PyByteArray_AS_STRING(self.data)
         cells.valid = <uint8_t *>PyByteArray_AS_STRING(self.valid)
         return 0
 
     cdef void keep(self, const Cells *cells) noexcept:
         # Count the bytes written since.
         self.rows, self.size, self.nulls = cells.rows, cells.size, cells.nulls
+
+    cdef bint borrow(self, object data, const Py_buffer *view):
+        # Have the bytes of the next section stay in its buffer, behind those that the column has there; False: they
+        # must be copied.
+        if type(data) is not memoryview or view.readonly or type(data.obj) is not bytearray:
+            return False
+        if self.size == 0:
+            self.lent, self.lender, self.place = data, data.obj, <uint8_t *>view.buf
+            return True
+        return self.lent is not None and data.obj is self.lender and <uint8_t *>view.buf >= self.place + self.size
+
+    cdef int settle(self) except -1:
+        # Copy what is borrowed to memory of its own.
+        if self.lent is not None:
+            reserve(self.data, self.size)
+            memcpy(PyByteArray_AS_STRING(self.data), self.place, self.size)
+            self.lent = self.lender = None
+        return 0
+
+    cdef object borrowed(self):
+        # A view of the bytes of a column that are borrowed.
+        cdef Py_ssize_t begun = self.place - <uint8_t *>PyByteArray_AS_STRING(self.lender)
+        return memoryview(self.lender)[begun : begun + self.size]
 
     cdef bytearray taken_ends(self):
         PyByteArray_Resize(self.ends, 4 * (self.rows + 1))
@@ -341,6 +386,7 @@ cdef class Columns:
         append_time,
         int64_t first,
         int64_t end,
+        bint in_place=False,
     ):
         """Add the records of a batch whose offsets are from ``first`` on and below ``end``."""
         cdef Py_buffer view
@@ -355,21 +401,29 @@ cdef class Columns:
         self.is_busy = True
         try:
             PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-            self.add(&view, &section)
+            self.add(&view, &section, in_place and self.value.borrow(data, &view))
         finally:
             self.is_busy = False
         return self.key.rows - held
 
-    cdef int add(self, Py_buffer *view, Section *section) except -1:
+    cdef int add(self, Py_buffer *view, Section *section, bint in_place) except -1:
         # The buffer's bytes; the buffer is released.
         cdef Rows rows
+        section.values = NULL
         try:
+            if not in_place:
+                self.value.settle()
             if not self.has_room(view.len):
                 raise OverflowError(f"columns of {self.held()} bytes have no room for records of {view.len}: take them")
             if section.count < 0 or section.count > view.len // MIN_RECORD_SIZE:
                 raise DecodeError(f"{section.count} records cannot lie in {view.len} bytes")
             section.at = <const uint8_t *>view.buf
             section.end = section.at + view.len
+            if in_place:
+                # They are moved once all records are known to be well-formed: after an error the buffer is as before.
+                section.values = <const uint8_t **>malloc(max(1, section.count) * sizeof(uint8_t *))
+                if section.values == NULL:
+                    raise MemoryError
             self.begin(&rows, section.count, view.len)
             # The interpreter lock is held: a megabyte takes less than a millisecond, and releasing it did not pay.
             section.problem = read_rows(section, &rows)
@@ -378,7 +432,10 @@ cdef class Columns:
                 raise DecodeError(f"record {section.read} of {section.count} in {view.len} bytes is malformed: {what}")
             if rows.name_bits & 0x80:
                 self.mend_names(&rows)
+            if in_place:
+                move_cells(&rows.value, self.value.rows, section.values)
         finally:
+            free(<void *>section.values)
             PyBuffer_Release(view)
         self.key.keep(&rows.key)
         self.value.keep(&rows.value)
@@ -444,7 +501,12 @@ cdef class Columns:
             )
         PyByteArray_Resize(self.offsets, 8 * rows)
         PyByteArray_Resize(self.timestamps, 8 * rows)
-        cdef bytearray values = self.value.taken_data()
+        cdef bytearray values = self.value.data
+        cdef object data
+        if self.value.lent is not None:
+            data = self.value.borrowed()
+        else:
+            data = memoryview(self.value.taken_data())
         taken = ColumnData(
             rows,
             self.offsets,
@@ -454,9 +516,9 @@ cdef class Columns:
             self.key.taken_data(),
             self.value.taken_validity(),
             self.value.taken_ends(),
-            memoryview(values),
+            data,
             headers,
         )
-        self.clear()
         spare(self.spares, values)
+        self.clear()
         return taken

@@ -32,6 +32,7 @@ def extend_from_batches(
     max_bytes: int,
     pos: int = 0,
     limit: int = MAX_DECOMPRESSED,
+    in_place: bool = False,
 ) -> tuple[int, int]:
     """
     Add the records from the offset ``first`` on and below ``end``, of the whole batches in ``buf`` from ``pos`` on.
@@ -44,6 +45,7 @@ def extend_from_batches(
     :param max_rows: no further batch is begun once the columns hold so many.
     :param max_bytes: no further batch is begun once the columns hold so many.
     :param limit: upper bound of the bytes of one batch's records, decompressed.
+    :param in_place: see :meth:`Columns.extend`; for the bytes before the returned position.
     :returns: the position after the last batch read, and the offset to continue from; this is ``end`` once there can be
         no more rows below it.
     :raises DecodeError: a batch is malformed, or its CRC does not match.
@@ -73,6 +75,7 @@ def extend_from_batches(
                         header.max_timestamp if header.log_append_time else None,
                         first,
                         end,
+                        in_place,
                     )
             pos = at + header.size
             next_offset = max(next_offset, header.next_offset)

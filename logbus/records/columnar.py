@@ -20,7 +20,7 @@ from logbus.records.checksum import Buffer
 from logbus.records.kernel import decode_records
 from logbus.records.record import Record
 
-REVISION = 2
+REVISION = 3
 """Incremented whenever the exported functions change: a compiled module of another revision is not used."""
 
 COLUMN_LIMIT = (1 << 31) - 1
@@ -134,12 +134,16 @@ class Columns:
         append_time: int | None,
         first: int,
         end: int,
+        in_place: bool = False,
     ) -> int:
         """
         Add the records of a batch with offsets from ``first`` on and below ``end``. The others are only checked.
 
         :param data: the records section, decompressed; ``count`` records must fill it exactly.
         :param append_time: the timestamp of every record, in ms since 1970, if the topic uses LogAppendTime.
+        :param in_place: ``data`` is a part of a buffer that nobody reads any more up to the end of ``data``: values
+            may be moved within it instead of being copied out of it, and what is taken may be a view of it. This needs
+            a ``memoryview`` of a ``bytearray``, else it makes no difference; nor does it in the Python implementation.
         :returns: the rows added.
         :raises DecodeError: the bytes are not ``count`` records with ascending offsets up to ``last_offset_delta``;
             none of them is added.

@@ -9,15 +9,17 @@ from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
-from twisted.trial.unittest import SynchronousTestCase
+from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.records import columnar
 from logbus.records.batch import encode_batch, encode_marker_batch, read_header, rewrite_batch
 from logbus.records.batch_columns import Columns, extend_from_batches
+from logbus.records.checksum import Buffer
 from logbus.records.compression import Codec
 from logbus.records.control_records import ControlType, Marker
 from logbus.records.header import ATTRIBUTES_AT, CRC, CRC_AT, batch_crc
+from logbus.records.implementations import COLUMNS_ARE_COMPILED
 from logbus.records.read_committed import CommittedFilter, committed_records
 from logbus.records.record import Record
 from tests.records.column_kit import row_of, rows_of
@@ -33,7 +35,7 @@ def records(*values: bytes | None) -> list[Record]:
 
 
 def walk(
-    columns: Columns, buf: bytes, first: int = 0, end: int = MAX_OFFSET, aborted: Any = (), **options: int
+    columns: Columns, buf: Buffer, first: int = 0, end: int = MAX_OFFSET, aborted: Any = (), **options: int
 ) -> tuple[int, int]:
     """One call, without bounds unless they are given."""
     options = {"max_rows": 1 << 30, "max_bytes": 1 << 30, **options}
@@ -170,9 +172,12 @@ class ExtendFromBatchesTests(SynchronousTestCase):
         st.integers(0, 40),
         st.integers(1, 6),
         st.booleans(),
+        st.booleans(),
     )
-    def test_in_pieces(self, drawn: Any, first: int, end: int, max_rows: int, only_committed: bool) -> None:
-        """However it is cut, the rows are what reading the records gives, in the range."""
+    def test_in_pieces(
+        self, drawn: Any, first: int, end: int, max_rows: int, only_committed: bool, in_place: bool
+    ) -> None:
+        """However it is cut, the rows are what reading the records gives, in the range, also once all are read."""
         buf, offset, aborted = b"", 0, []
         for n, (count, gap, ending) in enumerate(drawn):
             offset += gap
@@ -193,15 +198,81 @@ class ExtendFromBatchesTests(SynchronousTestCase):
         aborted = aborted if only_committed else []
         expected = [row_of(r, True) for r in committed_records(buf, aborted) if first <= r.offset < end]
         columns, hidden, found = Columns(True), CommittedFilter(aborted), []
+        received = memoryview(bytearray(buf))
         pos, at = 0, first
         while pos < len(buf) and at < end:
             before = pos
-            pos, at = extend_from_batches(columns, buf, hidden, at, end, max_rows=max_rows, max_bytes=1 << 20, pos=pos)
-            found += rows_of(columns.take())
+            pos, at = extend_from_batches(
+                columns, received, hidden, at, end, max_rows=max_rows, max_bytes=1 << 20, pos=pos, in_place=in_place
+            )
+            found.append(columns.take())
             if at < end:
                 self.assertGreater(pos, before)
-        self.assertEqual(found, expected)
+        self.assertEqual([row for part in found for row in rows_of(part)], expected)
         self.assertLessEqual(at, max(first, end))
+
+
+class InPlaceTests(SynchronousTestCase):
+    """Values that stay in the buffer with the batches."""
+
+    PLAIN = (
+        encode_batch(records(b"a" * 50, None, b"c" * 70), base_offset=10)
+        + encode_batch(records(None, b""), base_offset=13)
+        + encode_batch(records(b"f" * 90, b"g"), base_offset=15)
+    )
+    VALUES = (b"a" * 50, None, b"c" * 70, None, b"", b"f" * 90, b"g")
+
+    def setUp(self) -> None:
+        if not COLUMNS_ARE_COMPILED:
+            raise SkipTest("the Python implementation copies all")
+
+    def test_views(self) -> None:
+        """What is taken is a view of the buffer, of the values only; a tombstone first makes no difference."""
+        for skipped in (0, 13 - 10):
+            received = bytearray(self.PLAIN)
+            columns = Columns()
+            walk(columns, memoryview(received), 10 + skipped, in_place=True)
+            data = columns.take()
+            self.assertIs(data.value_data.obj, received)  # type: ignore[union-attr]
+            self.assertEqual(tuple(row.value for row in rows_of(data)), self.VALUES[skipped:])
+
+    def test_compressed_in_between(self) -> None:
+        """Behind a compressed batch, and behind one in another buffer, all are copied; none is lost."""
+        columns = Columns()
+        for offset, buf in ((10, THREE), (16, encode_batch(records(b"x", b"y"), base_offset=16))):
+            walk(columns, memoryview(bytearray(buf)), offset, in_place=True)
+        self.assertEqual([value for _, value in taken(columns)], [b"a", b"b", b"c", b"d", b"e", b"f", b"x", b"y"])
+
+    def test_then_copied(self) -> None:
+        """Values that have stayed are copied if the next may not."""
+        columns = Columns()
+        received = bytearray(self.PLAIN)
+        walk(columns, memoryview(received), 10, in_place=True)
+        walk(columns, encode_batch(records(b"x"), base_offset=17), 17)
+        received[:] = bytes(len(received))
+        self.assertEqual(tuple(value for _, value in taken(columns)), (*self.VALUES, b"x"))
+
+    def test_what_cannot_be_written(self) -> None:
+        """Bytes, and views of them, are as they were."""
+        for buf in (self.PLAIN, memoryview(self.PLAIN), memoryview(bytearray(self.PLAIN)).toreadonly()):
+            columns = Columns()
+            walk(columns, buf, 10, in_place=True)
+            self.assertEqual(bytes(buf), self.PLAIN)
+            self.assertEqual(tuple(value for _, value in taken(columns)), self.VALUES)
+
+    def test_damage(self) -> None:
+        """A malformed batch, whose checksum is right, is as it was, and the error the same when it is read again."""
+        good = encode_batch(records(b"a" * 50, b"b"), base_offset=10)
+        header = read_header(encode_batch(records(b"a", b"b"), base_offset=12))
+        lying = rewrite_batch(header, [Record(12, 0, None, b"v" * 50), Record(12, 0, None, b"w" * 50)])
+        received = bytearray(good + lying)
+        columns = Columns()
+        self.assertEqual(walk(columns, memoryview(received), 10, in_place=True), (len(good), 12))
+        for _ in range(2):
+            with self.assertRaisesRegex(DecodeError, "record 1 of 2 in .* is malformed: the offset"):
+                walk(columns, memoryview(received), 12, pos=len(good), in_place=True)
+        self.assertEqual(received[len(good) :], lying)
+        self.assertEqual([value for _, value in taken(columns)], [b"a" * 50, b"b"])
 
 
 class DamageTests(SynchronousTestCase):

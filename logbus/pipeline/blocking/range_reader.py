@@ -22,6 +22,9 @@ BATCH_ROWS = 10_000
 BATCH_BYTES = 8 << 20
 """The size of a result, but whole record batches: smaller ones cost more per row, larger ones more memory."""
 
+_IN_PLACE_BYTES = 1 << 20
+"""Responses of at least this size: their values stay where they were received, so that a result is of one response."""
+
 _NO_ID = uuid.UUID(int=0)
 
 
@@ -65,6 +68,7 @@ def read_range(
         with Prefetcher(brokers, partition, start, end, options or FetchOptions(), topic_id) as ahead:
             for answer in ahead:
                 hidden, pos = CommittedFilter(answer.aborted), 0
+                in_place = len(answer.data) >= _IN_PLACE_BYTES
                 for stop, stamps in answer.runs:
                     if stamps != stamped and columns.rows:
                         yield FetchedRows(columns.take(), stamped)
@@ -73,13 +77,23 @@ def read_range(
                     while pos < stop and offset < end:
                         before = pos
                         pos, offset = extend_from_batches(
-                            columns, part, hidden, offset, end, max_rows=batch_rows, max_bytes=batch_bytes, pos=pos
+                            columns,
+                            part,
+                            hidden,
+                            offset,
+                            end,
+                            max_rows=batch_rows,
+                            max_bytes=batch_bytes,
+                            pos=pos,
+                            in_place=in_place,
                         )
                         full = columns.rows >= batch_rows or columns.nbytes >= batch_bytes
                         if columns.rows and (full or pos == before):
                             yield FetchedRows(columns.take(), stamped)
                         elif pos == before:
                             raise DecodeError("there is no whole batch")
+                if in_place and columns.rows:
+                    yield FetchedRows(columns.take(), stamped)
     except DecodeError as e:
         failure = ApiError(ErrorCode.CORRUPT_MESSAGE, _unreadable(partition, offset, e))
     except ApiError as e:

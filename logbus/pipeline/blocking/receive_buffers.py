@@ -1,5 +1,5 @@
 """
-Reusable buffers for large responses and column values.
+Reusable buffers for large responses, whose values stay in them, and for the values of others.
 
 New memory costs more than reading into it: the kernel clears, maps and unmaps each page. A buffer is reused once no
 ``memoryview`` of it is left. A ``bytearray`` can tell: it cannot be resized while there is one.
@@ -11,8 +11,8 @@ import threading
 
 from attrs import define, field
 
-MAX_BUFFERS = 4
-"""As many as one reader uses at a time: one is read into, two wait, one is decoded."""
+MAX_BUFFERS = 5
+"""As many as one reader uses at a time: one is read into, two wait, one is decoded, one was sent just now."""
 MAX_KEPT_BYTES = 32 << 20
 """Bytes of the largest buffer that is kept: only a response with one huge batch is larger."""
 _STEP = 1 << 16

@@ -105,6 +105,24 @@ class FetchingTests(SynchronousTestCase):
         sizes = [each.columns.rows for each in read_range(brokers, PLACE, 0, 30, QUICK, batch_bytes=1)]
         self.assertEqual(sizes, [3] * 10)
 
+    def test_large_responses(self) -> None:
+        """Values that stay in large responses are right, whether results are kept or their buffers used again."""
+        cluster = SocketCluster()
+        log = cluster.add("t", 1)[0]
+        wanted: list[tuple[int, bytes]] = []
+        for number in range(8):
+            some = [bytes([number * 3 + each]) * 500_000 for each in range(3 if number % 4 else 1)]
+            wanted += list(enumerate(some, log.end))
+            log.put(*some)
+        self.enterContext(cluster)
+        brokers = self.client(cluster)
+        for _ in range(2):
+            self.assertEqual(values_of(read_range(brokers, PLACE, 0, log.end, QUICK)), wanted)
+        kept = list(read_range(brokers, PLACE, 0, log.end, QUICK))
+        # Small responses are joined; a large one ends a result.
+        self.assertEqual([each.columns.rows for each in kept], [4, 3, 3, 4, 3, 3])
+        self.assertEqual(values_of(iter(kept)), wanted)
+
     def test_log_append_times(self) -> None:
         """Batches whose times the broker set do not share rows with others."""
         cluster = SocketCluster()
