@@ -111,6 +111,7 @@ def session(
     :raise PipelineError: Spark does not start.
     """
     check_packages()
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     given = dict(settings or {})
@@ -123,12 +124,17 @@ def session(
     if master is None and "spark.master" not in given and "PYSPARK_GATEWAY_PORT" not in os.environ:
         master = "local[*]"
     defaults = {"spark.sql.session.timeZone": "UTC"}
-    if not _runs_already():
+    unless_set: dict[str, str] = {}
+    if SparkContext._active_spark_context is None:
         # By default Spark collects 10,000 rows for Python: at 1 KB more than caches hold, so that writing takes longer.
-        defaults["spark.sql.execution.arrow.maxRecordsPerBatch"] = "2000"
+        unless_set["spark.sql.execution.arrow.maxRecordsPerBatch"] = "2000"
     if master is not None and master.startswith("local["):
         # Spark's default of 200 is for clusters: on one machine most of the time would go to empty tasks.
-        defaults["spark.sql.shuffle.partitions"] = "8"
+        unless_set["spark.sql.shuffle.partitions"] = "8"
+    if not _runs_already():
+        _java_was_given.update(given)
+    # A Java process that is there already has the settings of its first session, which are not the user's for this one.
+    defaults |= {name: value for name, value in unless_set.items() if name in _java_was_given}
     home = None if _runs_already() else lean_home(os.environ, master or given.get("spark.master", ""), given)
     defaults |= _cheap_start(given, java, is_short, class_archive, home)
     if quiet and not os.environ.get("LOGBUS_DEBUG"):
@@ -144,7 +150,13 @@ def session(
     if master is not None:
         builder = builder.master(master)
     with spark_home(home):
-        return _started(builder)
+        spark = _started(builder)
+    # What is set on the builder would take precedence over spark-defaults.conf and spark-submit --conf.
+    found = spark.conf.getAll
+    for key, value in unless_set.items():
+        if key not in found:
+            spark.conf.set(key, value)
+    return spark
 
 
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -152,6 +164,9 @@ _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _DEFAULT_JAVA = "spark.driver.defaultJavaOptions"
 """Those that a user gives come behind them, and take precedence."""
+
+_java_was_given: set[str] = set()
+"""Names of the settings that the Java process got from the session with which it was started."""
 
 _drafted: list[ClassArchive] = []
 """The archive that Java writes as it ends."""

@@ -72,9 +72,16 @@ class JavaTests(TestCase):
 class StartTests(TestCase):
     """What Spark itself would tell with its stack, or not at all."""
 
-    def run_code(self, code: str) -> subprocess.CompletedProcess[str]:
+    def run_code(self, code: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run Python in a process of its own, in which no Spark has been started."""
-        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=True)
+        return subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=True,
+            env={**os.environ, **environ},
+        )
 
     def test_masters(self) -> None:
         """One that Spark has not is named, with those that it has."""
@@ -116,6 +123,36 @@ class StartTests(TestCase):
         self.assertEqual(lines[2:], ["3"])
         said = [line for line in done.stderr.splitlines() if "ERROR" not in line and "incubator" not in line]
         self.assertEqual(said, [], "it was to be quiet")
+
+    def test_users_defaults(self) -> None:
+        """What spark-defaults.conf and --conf have takes precedence over our defaults, but not over the settings."""
+        rows, shuffled, broadcast = (
+            "spark.sql.execution.arrow.maxRecordsPerBatch",
+            "spark.sql.shuffle.partitions",
+            "spark.sql.autoBroadcastJoinThreshold",
+        )
+        with tempfile.TemporaryDirectory() as directory:
+            Path(directory, "spark-defaults.conf").write_text(f"{rows} 777\n{broadcast} 1\n")
+            done = self.run_code(
+                "from logbus.pipeline.session import session\n"
+                f"settings = {{'spark.ui.enabled': 'false', {broadcast!r}: '2'}}\n"
+                "spark = session('x', master='local[1]', settings=settings, quiet=True, is_short=True)\n"
+                f"print([spark.conf.get(name) for name in ({rows!r}, {shuffled!r}, {broadcast!r})])\n"
+                "other = session('x', master='local[1]')\n"
+                f"print(other.conf.get({rows!r}))\n"
+                "spark.stop()\n",
+                SPARK_CONF_DIR=directory,
+            )
+            self.assertEqual(done.stdout.splitlines(), ["['777', '8', '2']", "777"])
+            done = self.run_code(
+                "from logbus.pipeline.session import session\n"
+                "settings = {'spark.ui.enabled': 'false'}\n"
+                "spark = session('x', master='local[1]', settings=settings, quiet=True, is_short=True)\n"
+                f"print([spark.conf.get(name) for name in ({rows!r}, {shuffled!r})])\n"
+                "spark.stop()\n",
+                PYSPARK_SUBMIT_ARGS=f"--conf {shuffled}=3 pyspark-shell",
+            )
+            self.assertEqual(done.stdout.splitlines(), ["['2000', '3']"])
 
     def test_java_dies(self) -> None:
         """A job whose Java is killed says so, and not that a connection was refused."""

@@ -35,11 +35,11 @@ def records(*values: bytes | None) -> list[Record]:
 
 
 def walk(
-    columns: Columns, buf: Buffer, first: int = 0, end: int = MAX_OFFSET, aborted: Any = (), **options: int
+    columns: Columns, buf: Buffer, first: int = 0, end: int = MAX_OFFSET, aborted: Any = (), **options: Any
 ) -> tuple[int, int]:
     """One call, without bounds unless they are given."""
     options = {"max_rows": 1 << 30, "max_bytes": 1 << 30, **options}
-    return extend_from_batches(columns, buf, CommittedFilter(aborted), first, end, **options)  # type: ignore[misc]
+    return extend_from_batches(columns, buf, CommittedFilter(aborted), first, end, **options)
 
 
 def taken(columns: Columns) -> list[tuple[int, bytes | None]]:
