@@ -12,6 +12,9 @@ from pathlib import Path
 #: The release compared with unless told otherwise.
 KAFKA_VERSION = "4.3.1"
 
+#: Of the clients of tables that Spark 4.1 takes, and of the connectors to object stores for its Hadoop.
+DELTA_SPARK, ICEBERG_SPARK, HADOOP, GCS_CONNECTOR, GOOGLE_CLOUD_STORAGE = "4.4.0", "1.12.0", "3.4.2", "2.2.26", "2.52.0"
+
 #: The newest release of Spark's connector for Kafka that is there, and of a part of it that is published apart.
 SPARK_KAFKA_VERSION, SPARK_TOKEN_VERSION = "4.2.0", "4.0.0"
 
@@ -111,8 +114,71 @@ def hdfs_jars(version: str, cache: Path) -> Path:
     return _jars(cache / f"hdfs-{version}", wanted, alone=True)
 
 
+def delta_spark_jars(cache: Path) -> Path:
+    """
+    Delta Lake's client for Spark 4.1.
+
+    :raise RuntimeError: as :func:`kafka_jars`.
+    """
+    names = ("delta-spark_4.1_2.13", "delta-storage", "delta-kernel-api", "delta-kernel-defaults")
+    wanted = [*(("io.delta", name, DELTA_SPARK) for name in (*names, "delta-kernel-unitycatalog"))]
+    wanted.append(("io.unitycatalog", "unitycatalog-client", "0.6.0"))
+    return _jars(cache / f"delta-spark-{DELTA_SPARK}", wanted, alone=True)
+
+
+def iceberg_spark_jars(cache: Path) -> Path:
+    """
+    Iceberg's client for Spark 4.1, with a driver for catalogs in SQLite.
+
+    :raise RuntimeError: as :func:`kafka_jars`.
+    """
+    wanted = [
+        ("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", ICEBERG_SPARK),
+        ("org.xerial", "sqlite-jdbc", "3.50.3.0"),
+    ]
+    return _jars(cache / f"iceberg-spark-{ICEBERG_SPARK}", wanted, alone=True)
+
+
+def azure_jars(cache: Path) -> Path:
+    """
+    Hadoop's connector to Azure's stores.
+
+    :raise RuntimeError: as :func:`kafka_jars`.
+    """
+    wanted = [
+        ("org.apache.hadoop", "hadoop-azure", HADOOP),
+        ("org.apache.hadoop.thirdparty", "hadoop-shaded-guava", "1.4.0"),
+        ("com.microsoft.azure", "azure-storage", "7.0.1"),
+        ("com.microsoft.azure", "azure-keyvault-core", "1.0.0"),
+        ("org.apache.httpcomponents", "httpclient", "4.5.13"),
+        ("org.apache.httpcomponents", "httpcore", "4.4.13"),
+        ("org.wildfly.openssl", "wildfly-openssl", "2.1.4.Final"),
+    ]
+    return _jars(cache / f"hadoop-azure-{HADOOP}", wanted, alone=True)
+
+
+def gcs_jars(cache: Path) -> list[Path]:
+    """
+    Google's connector to its own stores, and what it needs: one jar with all of that is not everywhere to be had.
+
+    :raise RuntimeError: as :func:`kafka_jars`.
+    """
+    ours, flogger = "com.google.cloud.bigdataoss", "com.google.flogger"
+    wanted = [
+        *((ours, name, f"hadoop3-{GCS_CONNECTOR}") for name in ("gcs-connector", "util-hadoop")),
+        *((ours, name, GCS_CONNECTOR) for name in ("gcsio", "util")),
+        *((flogger, name, "0.8") for name in ("flogger", "flogger-system-backend", "google-extensions")),
+    ]
+    alone = _jars(cache / f"gcs-connector-{GCS_CONNECTOR}", wanted, alone=True)
+    storage = ("com.google.cloud", "google-cloud-storage", GOOGLE_CLOUD_STORAGE)
+    needed = _jars(cache / f"google-cloud-storage-{GOOGLE_CLOUD_STORAGE}", [storage])
+    # Spark has these itself.
+    there = ("commons-", "jackson-", "slf4j-")
+    return [*alone.glob("*.jar"), *(each for each in needed.glob("*.jar") if not each.name.startswith(there))]
+
+
 @contextmanager
-def _alone(cache: Path) -> Iterator[None]:
+def only_one(cache: Path) -> Iterator[None]:
     """One process at a time fetches anything: tests run in several, and Maven's own cache is for one."""
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -123,7 +189,7 @@ def _jars(home: Path, dependencies: list[tuple[str, str, str]], alone: bool = Fa
     """:param alone: fetch these, and not what they depend on."""
     if not (home / "complete").exists():
         home.mkdir(parents=True, exist_ok=True)
-        with _alone(home.parent):
+        with only_one(home.parent):
             if not (home / "complete").exists():
                 _fetch(home, dependencies, alone)
     return home / "jars"

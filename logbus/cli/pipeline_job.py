@@ -92,7 +92,7 @@ def job_options(command: F) -> F:
             return command(job=Job(name, master, settings, report, quiet, class_archive), **given)
         except OptionError as e:
             print_error(str(e))
-            return WRONG_USAGE
+            click.get_current_context().exit(WRONG_USAGE)
 
     for option in (
         click.option(

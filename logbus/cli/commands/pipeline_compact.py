@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -50,7 +51,7 @@ def compact(
       logbus pipeline compact --table lake/events
       logbus pipeline compact --table lake.views --catalog demo --vacuum 7
     """
-    from logbus.pipeline.lake.formats import existing_table
+    from logbus.pipeline.lake.formats import check_exists, existing_table
     from logbus.pipeline.lake.vacuum import check_vacuum, vacuum_table
 
     check_vacuum(vacuum)
@@ -62,5 +63,8 @@ def compact(
         done = found.optimize(min_files=min_files, target_bytes=target_mb << 20)
         return done.after_vacuum(vacuum_table(found, vacuum)) if vacuum else done
 
-    done = job.run(work)
+    def check(tell: Callable[[str], None]) -> None:
+        check_exists(table, "", store_of(store_settings), catalog)
+
+    done = job.run(work, check)
     print_json(done.as_json())

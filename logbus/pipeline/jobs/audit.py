@@ -112,10 +112,12 @@ class AuditOptions:
 
     def check(self, tell: Callable[[str], None]) -> int | None:
         """
-        Check that the topic of the monitoring events exists; see :func:`.check_topics`.
+        Check that the topic of the monitoring events exists, and the tables; see :func:`.check_topics`.
 
         :raise PipelineError: it does not.
         """
+        for place in self.places():
+            place.check_exists()
         offsets = self.to_read(tell)
         return None if self.places() else offsets
 

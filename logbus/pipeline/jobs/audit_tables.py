@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.lake.formats import check_format, is_on_object_store, table_at
+from logbus.pipeline.lake.formats import check_exists, check_format, is_on_object_store, table_at
 from logbus.pipeline.lake.load_state import LoadState
 from logbus.pipeline.payloads.record_metadata import metadata_of, metadata_struct
 
@@ -78,6 +78,14 @@ class TablePlace:
         if not self.name or not self.url:
             raise OptionError(f"{self.name!r}={self.url!r} is no table: it takes a name, and a directory or URL")
         check_format(self.url, self.table_format, self._options, self.catalog)
+
+    def check_exists(self) -> None:
+        """
+        Check before Spark is started that the table is there, if that can be known.
+
+        :raise LakeError: it is not, or is damaged.
+        """
+        check_exists(self.url, self.table_format, self._options, self.catalog)
 
     def open(self, spark: SparkSession) -> LoadTarget:
         """

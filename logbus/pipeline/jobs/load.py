@@ -21,7 +21,7 @@ from attrs import asdict, define, field, frozen
 from logbus.model import TopicPartition
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import LakeError, OptionError
-from logbus.pipeline.jobs.batch_loader import BatchLoader
+from logbus.pipeline.jobs.batch_loader import DEFAULT_LAYOUT, BatchLoader
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.load_planner import LoadPlan, LoadPlanner
@@ -29,8 +29,8 @@ from logbus.pipeline.jobs.progress import count_noun, plan_line, rates, report_p
 from logbus.pipeline.jobs.slow_workers import retried
 from logbus.pipeline.jobs.wanted_offsets import WantedOffsets, next_batch
 from logbus.pipeline.lake.compaction import MIN_FILES
-from logbus.pipeline.lake.formats import check_format, table_at
-from logbus.pipeline.lake.layout import Layout, check_directory
+from logbus.pipeline.lake.formats import check_format, table_at, table_before_spark
+from logbus.pipeline.lake.layout import Layout, check_directory, layout_for
 from logbus.pipeline.lake.load_state import LoadChange, TopicOffsets
 from logbus.pipeline.lake.offset_set import OffsetSet, Range
 from logbus.pipeline.lake.parquet import TARGET_BYTES, parquet_settings
@@ -110,7 +110,15 @@ class LoadOptions:
             raise OptionError(f"late_after is {self.late_after}; it takes seconds, from 0")
 
     def check(self, tell: Callable[[str], None]) -> int | None:
-        """See :func:`.check_topics`."""
+        """
+        Check topics, offsets and the table's directories without Spark; see :func:`.check_topics`.
+
+        :raise LakeError: the table is damaged, is none, or has other directories.
+        """
+        table = table_before_spark(self.table, self.format, self.store_options, self.catalog)
+        if table is not None:
+            wanted = Layout(self.partition_by) if self.partition_by else None
+            layout_for(table.url, table.directories, wanted, DEFAULT_LAYOUT)
         offsets = check_topics(self.reading, tell)
         return offsets if self.follow is None else None
 

@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake import schema_evolution
-from logbus.pipeline.lake.formats import check_format, table_at
+from logbus.pipeline.lake.formats import check_format, table_at, table_before_spark
 from logbus.pipeline.lake.load_state import LoadChange
 from logbus.pipeline.lake.parquet import parquet_settings
 from logbus.pipeline.sink.options import EXACTLY_ONCE
@@ -146,7 +146,12 @@ class ToTable:
         check_format(self.url, self.format, self.store_options, self.catalog)
 
     def check(self) -> None:
-        """See :class:`Output`: only Spark knows all file systems."""
+        """
+        See :class:`Output`.
+
+        :raise LakeError: it is damaged, or no table, if that can be known without Spark.
+        """
+        table_before_spark(self.url, self.format, self.store_options, self.catalog)
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """See :class:`Output`."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, define, field, frozen
@@ -32,7 +29,7 @@ from logbus.pipeline.jobs.open_state import OpenState
 from logbus.pipeline.jobs.outputs import Output
 from logbus.pipeline.jobs.progress import report_progress
 from logbus.pipeline.jobs.record_counts import CountsDiffer, last_commit, parsed_problem, windows_problem
-from logbus.pipeline.lake.file_system import FileSystem, file_system_at
+from logbus.pipeline.lake.file_system import FileSystem, file_system_at, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +51,6 @@ _STARTS = 5
 _IMPATIENT = "failed to connect back"
 """Part of Spark's error if a Python process did not start in ten seconds, as on a busy machine."""
 
-_LOCAL = re.compile(r"(?:file:(?://)?)?([^:]+)")
 """A path, or a URL of one."""
 
 _ASKED_TO_STOP = "this batch was not begun, since the job is asked to stop"
@@ -89,10 +85,8 @@ class QuerySettings:
     @property
     def is_new(self) -> bool:
         """Whether it is certain, without Spark, that nothing was read yet: the checkpoint is local, and empty."""
-        if os.environ.keys() & {"HADOOP_CONF_DIR", "PYSPARK_GATEWAY_PORT"}:
-            return False  # Paths may be of another file system.
-        local = _LOCAL.fullmatch(self.checkpoint)
-        return local is not None and not Path(local[1], "offsets").exists()
+        local = local_path(self.checkpoint)
+        return local is not None and not (local / "offsets").exists()
 
 
 def _as_it_is(batch: DataFrame) -> DataFrame:

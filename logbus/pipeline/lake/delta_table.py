@@ -45,13 +45,13 @@ class DeltaLakeTable:
     :param log: of the table.
     """
 
-    spark: SparkSession
+    spark: SparkSession | None
     log: DeltaLog
     _good: _Staged = field(factory=_Staged, init=False)
     _odd: _Staged = field(factory=_Staged, init=False)
 
     @classmethod
-    def at(cls, spark: SparkSession, url: str, options: Mapping[str, str] | None = None) -> DeltaLakeTable:
+    def at(cls, spark: SparkSession | None, url: str, options: Mapping[str, str] | None = None) -> DeltaLakeTable:
         """
         The table at a URL or a local path; a directory that does not exist is an empty table.
 
@@ -142,6 +142,7 @@ class DeltaLakeTable:
         """See :class:`.LoadTarget`."""
         if self.log.table is None or not self.has_rows:
             raise LakeError(f"{self.url} has no records")
+        assert self.spark is not None
         return read_table(self.spark, self.log.table, self.log.store)
 
     def read_quarantine(self) -> DataFrame:
@@ -151,6 +152,7 @@ class DeltaLakeTable:
             raise LakeError(f"{self.url}: records of the last commit are not in its quarantine yet; refresh and retry")
         if table is None:
             raise LakeError(f"{self.url}/{QUARANTINE} has no records")
+        assert self.spark is not None
         return read_table(self.spark, table, self._quarantine_store)
 
     def optimize(self, *, min_files: int, target_bytes: int) -> CompactionReport:

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,6 +29,8 @@ SAFE_SCHEMES = ("file", "hdfs")
 
 # As Hadoop's Path: a colon behind a slash is part of a name.
 _SCHEME = re.compile("([^/:]*):")
+
+_LOCAL = re.compile(r"(?:file:(?://)?)?([^:]+)")
 
 _DRAFT = ".draft-"
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})
@@ -170,15 +172,32 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def file_system_at(spark: SparkSession, url: str) -> FileSystem:
+def local_path(url: str, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """
+    The path of a URL or path that is certain, without Spark, to be a local one; None: it is not.
+
+    :param environ: may tell Hadoop that paths are of another file system.
+    """
+    if environ.keys() & {"HADOOP_CONF_DIR", "PYSPARK_GATEWAY_PORT", "SPARK_CONF_DIR"}:
+        return None
+    local = _LOCAL.fullmatch(url)
+    return None if local is None else Path(local[1])
+
+
+def file_system_at(spark: SparkSession | None, url: str) -> FileSystem:
     """
     The file system at a URL or path.
 
+    :param spark: None: the URL has a :func:`local_path`.
     :raise LakeError: it is on a store that is not allowed, or cannot be reached.
     """
     from logbus.pipeline.lake.hadoop_file_system import HadoopFileSystem, java_errors
 
     check_store(url)
+    if spark is None:
+        path = local_path(url)
+        assert path is not None, url
+        return LocalFileSystem(path)
     with java_errors(url):
         path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(url)  # type: ignore[union-attr]
         fs = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())

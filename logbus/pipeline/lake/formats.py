@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from logbus.extras import install_hint
 from logbus.pipeline.blocking.patience import PATIENCE, telling, warn
 from logbus.pipeline.errors import LakeError, OptionError
-from logbus.pipeline.lake.file_system import file_system_at
+from logbus.pipeline.lake.file_system import file_system_at, local_path
 from logbus.pipeline.lake.iceberg.catalogs import check_catalog, check_identifier
 from logbus.pipeline.lake.object_store import AZURE_SCHEMES, GCS_SCHEMES, S3_SCHEMES, ArrowStore, split_scheme
 
@@ -77,12 +77,41 @@ def _check_package(name: str, package: str) -> None:
         raise OptionError(f"tables of the format {name} need the package {package}: {install_hint(name)}") from e
 
 
+def table_before_spark(
+    url: str, wanted: str = "", options: Mapping[str, str] | None = None, catalog: str = ""
+) -> LoadTarget | None:
+    """
+    The same as :func:`table_at`, to look at before Spark is started; its rows cannot be read.
+
+    :returns: None: only Spark knows the file system.
+    """
+    is_known = catalog or wanted == ICEBERG or is_on_object_store(url) or local_path(url) is not None
+    return table_at(None, url, wanted, options, catalog) if is_known else None
+
+
+def check_exists(url: str, wanted: str = "", options: Mapping[str, str] | None = None, catalog: str = "") -> None:
+    """
+    Check before Spark is started that there is a table, if that can be known.
+
+    :raise LakeError: there is none, or it is damaged.
+    """
+    table = table_before_spark(url, wanted, options, catalog)
+    if table is not None:
+        _check_number(table)
+
+
+def _check_number(table: LoadTarget) -> None:
+    if not table.number:
+        raise LakeError(f"there is no table at {table.url}")
+
+
 def table_at(
-    spark: SparkSession, url: str, wanted: str = "", options: Mapping[str, str] | None = None, catalog: str = ""
+    spark: SparkSession | None, url: str, wanted: str = "", options: Mapping[str, str] | None = None, catalog: str = ""
 ) -> LoadTarget:
     """
     The table at a URL or a path; a directory that does not exist is an empty table.
 
+    :param spark: None: see :func:`table_before_spark`.
     :param wanted: its format; "": as the table has it, and ``parquet`` for a new one.
     :param options: of the store (:mod:`.object_store`).
     :param catalog: in which a table of Iceberg is, whose name is given instead of a URL; "": the default one.
@@ -123,8 +152,7 @@ def existing_table(
     :raise LakeError: there is none, or it is damaged.
     """
     table = table_at(spark, url, "", options, catalog)
-    if not table.number:
-        raise LakeError(f"there is no table at {table.url}")
+    _check_number(table)
     return table
 
 
@@ -138,16 +166,18 @@ def format_of(names: Sequence[str]) -> str:
     return next((_SIGNS[name] for name in names if name in _SIGNS), PARQUET if "_logbus" in names else "")
 
 
-def _names(spark: SparkSession, url: str, options: Mapping[str, str]) -> list[str]:
+def _names(spark: SparkSession | None, url: str, options: Mapping[str, str]) -> list[str]:
     if is_on_object_store(url):
         from pyarrow import fs
 
         store = ArrowStore(url, options)
-        selector = fs.FileSelector(store.root(), allow_not_found=True)
         silent = f"{url}: its store has not answered for {PATIENCE:g} s; still trying; see its address and credentials"
         try:
             with telling(silent, warn, PATIENCE):
-                return sorted(each.base_name for each in store.file_system().get_file_info(selector))
+                # Not by a list of the directory: on Google's store that lacks directories which nobody has made. On
+                # Azure's Hadoop makes some, which are empty files for Arrow.
+                signs = store.file_system().get_file_info([f"{store.root()}/{name}" for name in _SIGNS])
+                return [each.base_name for each in signs if each.type is not fs.FileType.NotFound]
         except OSError as e:
             # Google's client adds all of it once more, for programs.
             why = str(e).partition(" error_info=")[0]

@@ -28,11 +28,11 @@ class ParquetTable:
     :param table: its directory and log.
     """
 
-    spark: SparkSession
+    spark: SparkSession | None
     table: Table
 
     @classmethod
-    def at(cls, spark: SparkSession, url: str) -> ParquetTable:
+    def at(cls, spark: SparkSession | None, url: str) -> ParquetTable:
         """See :meth:`.Table.at`."""
         return cls(spark, Table.at(spark, url))
 
@@ -81,6 +81,7 @@ class ParquetTable:
         """See :class:`.LoadTarget`."""
         base = QUARANTINE if quarantine else ""
         write_parquet(rows, f"{self.table.staging_url}/{base}".rstrip("/"), directories)
+        assert self.spark is not None
         return staged_rows(self.spark, self.table, base)
 
     def commit(self, change: LoadChange) -> CommitReport:
@@ -110,11 +111,13 @@ class ParquetTable:
     def _read_files(self, paths: list[str], base: str) -> DataFrame:
         if not paths:
             raise LakeError(f"{self.url}{base} has no records")
+        assert self.spark is not None
         reader = self.spark.read.option("basePath", f"{self.url}{base}").option("mergeSchema", "true")
         return reader.parquet(*(f"{self.url}/{path}" for path in paths))
 
     def optimize(self, *, min_files: int, target_bytes: int) -> CompactionReport:
         """See :func:`.compact`."""
+        assert self.spark is not None
         return compact(self.spark, self.table, min_files=min_files, target_bytes=target_bytes)
 
     def replaced(self, *, before_ms: int) -> VacuumReport:

@@ -88,7 +88,7 @@ class Table:
     _snapshot: int = field(default=0, init=False)
 
     @classmethod
-    def at(cls, spark: SparkSession, url: str) -> Table:
+    def at(cls, spark: SparkSession | None, url: str) -> Table:
         """
         The table at a URL or a path; a directory that does not exist is an empty table.
 

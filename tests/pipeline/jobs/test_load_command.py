@@ -14,6 +14,9 @@ import pytest
 
 from logbus.cli.app import run_app
 from logbus.pipeline.jobs import load as loads
+from logbus.pipeline.lake.commit_log import CommitKind, DataFile
+from logbus.pipeline.lake.file_system import LocalFileSystem
+from logbus.pipeline.lake.table import Table
 from logbus.testing import Broker
 from tests.pipeline.load_fixtures import BASE, fill, held, make
 
@@ -141,7 +144,7 @@ def test_refused(broker: Broker, tmp_path: Path, command: Callable[..., tuple[in
     assert not table.exists()
     status, out, said = command("compact", "--table", table)
     assert (status, out) == (1, "")
-    assert said.endswith(f"\nlogbus: there is no table at file://{table}\n")
+    assert said == f"logbus: there is no table at file://{table}\n"
     assert not table.exists(), "a slip of the pen makes no table"
 
 
@@ -188,6 +191,42 @@ def test_wrong_before_spark(
         assert (status, out, said.count("\n")) == (2, "", 1), said
         assert said.startswith("logbus: ")
         assert words in said
+
+
+def test_tables_before_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a table on this machine shows to be wrong is said before Java starts, too."""
+    monkeypatch.setattr("logbus.pipeline.session.session", lambda *_, **__: pytest.fail("it starts Spark"))
+    foreign, hours = tmp_path / "foreign", tmp_path / "hours"
+    foreign.mkdir()
+    (foreign / "other").touch()
+    made = Table(LocalFileSystem(hours))
+    made.claim()
+    file = "date=2026-01-01/part-0.parquet"
+    (hours / made.staging / file).parent.mkdir(parents=True)
+    (hours / made.staging / file).touch()
+    made.commit(CommitKind.LOAD, [DataFile(file, 0)])
+    query = ["windows", "views", "--size", "1 hour", "--checkpoint", str(tmp_path / "c")]
+    for asked, words in (
+        (["compact", "--table", str(tmp_path / "no")], f"there is no table at file://{tmp_path}/no"),
+        (["compact", "--table", str(foreign)], f"file://{foreign} holds files, but no _logbus/commits"),
+        (["load", "views", "--table", str(foreign)], f"file://{foreign} holds files, but no _logbus/commits"),
+        (
+            ["load", "views", "--table", str(hours), "--partition-by", "hour"],
+            "its files are in date=..., and partition",
+        ),
+        (["load", "views", "--table", str(hours), "--format", "delta"], "is a table of the format parquet, and not"),
+    ):
+        status = run_app(["pipeline", *asked])
+        out, said = capsys.readouterr()
+        assert (status, out, said.count("\n")) == (1, "", 1), said
+        assert words in said
+    with Broker() as broker:
+        topic = make(broker)
+        query[1:2] = [topic, "--bootstrap", broker.bootstrap]
+        assert run_app(["pipeline", *query, "--to-table", str(foreign)]) == 1
+        assert "holds files, but no _logbus/commits" in capsys.readouterr().err
 
 
 def test_no_topic_yet(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:

@@ -410,7 +410,7 @@ def test_vacuum(tmp_path: Path) -> None:
     log = DeltaLog(str(tmp_path))
     log.claim()
     load(log, 0, 4)
-    table = DeltaLakeTable(None, log)  # type: ignore[arg-type]
+    table = DeltaLakeTable(None, log)
     left, young = (Path(log.url, each.path) for each in (*written(log, [100]), *written(log, [101])))
     (odd_left,) = (tmp_path / "_quarantine" / each.path for each in written(log, [101], "_quarantine"))
     day_ago = delta_log.now_ms() - 86_400_000

@@ -124,7 +124,7 @@ def test_silent_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(formats, "PATIENCE", 0.01)
     monkeypatch.setattr(ArrowStore, "file_system", lambda _: SimpleNamespace(get_file_info=no_answer))
     with pytest.raises(LakeError, match=r"^gs://bucket/views cannot be listed: no route to host$"):
-        formats.table_at(None, "gs://bucket/views")  # type: ignore[arg-type]
+        formats.table_at(None, "gs://bucket/views")
     assert said == [
         "gs://bucket/views: its store has not answered for 0.01 s; still trying; see its address and credentials"
     ]

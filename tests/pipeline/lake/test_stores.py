@@ -13,10 +13,11 @@ pytest.importorskip("pyiceberg")
 pytest.importorskip("pyspark")
 from deltalake import DeltaTable
 
-from logbus.pipeline.errors import ClaimLost
+from logbus.pipeline.errors import ClaimLost, LakeError
 from logbus.pipeline.lake.delta_actions import Quarantined
 from logbus.pipeline.lake.delta_log import DeltaLog
 from logbus.pipeline.lake.delta_writes import storage_options
+from logbus.pipeline.lake.formats import table_at
 from logbus.pipeline.lake.iceberg.table import IcebergTable
 from logbus.pipeline.lake.load_state import LoadChange
 from logbus.pipeline.lake.object_store import ArrowStore
@@ -64,6 +65,9 @@ def test_delta(store: tuple[Any, str]) -> None:
     for place, expected in ((url, [0, 1]), (f"{url}/_quarantine", [100, 101])):
         table = DeltaTable(place, storage_options=storage_options(place, server.options))
         assert sorted(table.to_pyarrow_table()["offset"].to_pylist()) == expected
+    assert table_at(None, url, "", server.options).state.held("t", 0), "its format is recognized"
+    with pytest.raises(LakeError, match="nowhere: tables of the format parquet can be in a local directory"):
+        table_at(None, f"{base}/nowhere", "", server.options)
 
 
 def test_one_commit_of_a_number(store: tuple[Any, str]) -> None:
