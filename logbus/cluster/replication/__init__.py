@@ -13,7 +13,8 @@ This broker's replicas: logs with their roles, high watermarks and in-sync repli
 Appends and reads:
 
 * ``partition_fetch``: what a fetch asks for, by whom, and what it gets.
-* ``replica_reader``: serves fetches of consumers and followers (Kafka: ReplicaManager.fetchMessages, DelayedFetch).
+* ``replica_reader``: serves fetches of consumers and followers (Kafka: ReplicaManager.fetchMessages).
+* ``delayed_fetch``: those that wait for more (Kafka: DelayedFetch).
 * ``replica_selector``: the replica that a consumer should fetch from (KIP-392).
 * ``purgatory``: requests that wait for records, followers or a timeout (Kafka: DelayedOperationPurgatory).
 * ``offset_waiters``: producers and DeleteRecords that wait for an offset.

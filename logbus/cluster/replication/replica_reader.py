@@ -1,5 +1,5 @@
 """
-Serves fetches from this broker's replicas (Kafka: ReplicaManager.fetchMessages, DelayedFetch).
+Serves fetches from this broker's replicas (Kafka: ReplicaManager.fetchMessages).
 
 A fetch names partitions and offsets (:class:`.PartitionFetch`), and gets a result for each
 (:class:`.PartitionFetchResult`).  It is answered at once when there are ``min_bytes``, when there is an error, or when
@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 from attrs import define, field, frozen
 from twisted.internet.defer import Deferred, DeferredList
 
+from logbus.cluster.replication.delayed_fetch import CommittedDelayedFetch, DelayedFetch, FetchArrivals
 from logbus.cluster.replication.follower_state import FollowerState
 from logbus.cluster.replication.partition_fetch import (
     FetchContext,
@@ -34,8 +35,8 @@ from logbus.cluster.replication.partition_fetch import (
     PartitionFetch,
     PartitionFetchResult,
 )
-from logbus.cluster.replication.purgatory import DelayedOperation, Purgatory
-from logbus.cluster.replication.replica import UNKNOWN_SIZE, OffsetAndStart, Replica
+from logbus.cluster.replication.purgatory import Purgatory
+from logbus.cluster.replication.replica import OffsetAndStart, Replica
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.cluster.replication.replica_selector import RackAwareReplicaSelector
 from logbus.errors import ApiError, ErrorCode, StorageError
@@ -186,7 +187,7 @@ class ReplicaReader:
         missing = min(min_bytes, max_bytes) - size
         if urgent or missing <= 0 or max_wait_ms <= 0 or source.empty or (size and self._more_follows(results)):
             return results
-        delayed = _Arrivals(self._purgatory, self, source, max_bytes, fetch_params, missing, 0)
+        delayed = FetchArrivals(self._purgatory, self, source, max_bytes, fetch_params, missing, 0)
         source.watch(delayed)
         await self._purgatory.wait(delayed, max_wait_ms)
         return (await self._read_in_slices(source.fetches(), max_bytes, fetch_params, time_slice))[0]
@@ -474,91 +475,3 @@ class ReplicaReader:
         if ours.epoch < fetch.last_fetched_epoch or ours.offset < fetch.offset:
             result.diverging = ours
         return result.diverging is not None
-
-
-class DelayedFetch(DelayedOperation[list[PartitionFetchResult]]):
-    """
-    A fetch that waits for enough bytes (Kafka: DelayedFetch): counts what is new, and is woken when it may be enough.
-
-    :ivar missing: bytes.
-    """
-
-    __slots__ = ("_enough", "_fetch_params", "_max_bytes", "_reader", "_source", "missing")
-
-    def __init__(
-        self,
-        purgatory: Purgatory,
-        reader: ReplicaReader,
-        source: FetchContext,
-        max_bytes: int,
-        fetch_params: FetchParams,
-        enough: int,
-        size: int,
-    ) -> None:
-        super().__init__(purgatory)
-        self._reader = reader
-        self._source = source
-        self._max_bytes = max_bytes
-        self._fetch_params = fetch_params
-        self._enough = enough
-        self.missing = enough - size
-
-    def moved(self, replica: Replica, size: int) -> None:
-        self.missing -= size
-        if self.missing <= 0:
-            self.purgatory.wake(self)
-
-    def is_ready(self) -> bool:
-        return self.missing <= 0
-
-    def answer(self) -> list[PartitionFetchResult]:
-        return self._reader.read_shared(self._source.fetches(), self._max_bytes, self._fetch_params)
-
-    def leave(self) -> None:
-        self._source.unwatch(self)
-
-
-class CommittedDelayedFetch(DelayedFetch):
-    """
-    The same for ``read_committed``: records behind an open transaction cannot be read yet, and only a read can tell
-    what is held back.
-
-    :ivar stable: the last known last stable offsets of the partitions.
-    """
-
-    __slots__ = ("_found", "_held", "stable")
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.stable: dict[tuple[str, int], int] = {}
-        # Bytes appended behind them.
-        self._held: dict[tuple[str, int], int] = {}
-        self._found: list[PartitionFetchResult] | None = None
-
-    def moved(self, replica: Replica, size: int) -> None:
-        name = replica.topic_partition
-        stable = replica.last_stable_offset
-        if size < UNKNOWN_SIZE and stable == self.stable.get(name):
-            self._held[name] = self._held.get(name, 0) + size
-            return
-        self.stable[name] = stable
-        super().moved(replica, size + self._held.pop(name, 0))
-
-    def is_ready(self) -> bool:
-        if self.missing > 0:
-            return False
-        self._found = self._reader.read_enough(self._source, self._max_bytes, self._fetch_params, self._enough, self)
-        return self._found is not None
-
-    def answer(self) -> list[PartitionFetchResult]:
-        found, self._found = self._found, None
-        return super().answer() if found is None else found
-
-
-class _Arrivals(DelayedFetch):
-    """One that is read in slices afterwards."""
-
-    __slots__ = ()
-
-    def answer(self) -> list[PartitionFetchResult]:
-        return []

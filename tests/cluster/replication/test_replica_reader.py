@@ -9,13 +9,14 @@ import attrs
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.cluster.replication.delayed_fetch import DelayedFetch
 from logbus.cluster.replication.partition_fetch import (
     FetchParams,
     PartitionFetch,
     PartitionFetchResult,
     SessionlessFetchContext,
 )
-from logbus.cluster.replication.replica_reader import DelayedFetch, ReplicationThrottle
+from logbus.cluster.replication.replica_reader import ReplicationThrottle
 from logbus.errors import ErrorCode
 from logbus.model import NO_EPOCH, LeaderAndIsr
 from logbus.records.header import first_offset
