@@ -25,7 +25,7 @@ from logbus.testing.broker_process import BrokerProcess
 from logbus.testing.broker_thread import BrokerThread
 from logbus.testing.closable import Closable
 from logbus.testing.controlled import Controlled
-from logbus.testing.errors import BrokerFailed, is_closed
+from logbus.testing.errors import OF_ITS_OWN, BrokerFailed, is_closed
 from logbus.testing.held_ports import HeldPorts
 from logbus.testing.inspected import Inspected
 from logbus.testing.logged import Logged, LogSource
@@ -325,7 +325,7 @@ class Broker(Inspected, Controlled, Logged, Closable):
     def _process(self) -> BrokerProcess:
         self._require_open()
         if not isinstance(self._runner, BrokerProcess):
-            raise BrokerFailed("the broker has no process of its own; use Broker(in_process=False), and start it")
+            raise BrokerFailed(f"the broker has no process of its own; {OF_ITS_OWN}, and start it")
         return self._runner
 
     def _run(self) -> BrokerRunner:

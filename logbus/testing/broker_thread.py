@@ -14,7 +14,7 @@ from logbus.errors import LogbusError
 from logbus.quick_imports import quick_imports
 from logbus.testing.broker_log import ThreadLog
 from logbus.testing.control.broker_controls import BrokerControls
-from logbus.testing.errors import BrokerFailed
+from logbus.testing.errors import OF_ITS_OWN, BrokerFailed
 from logbus.testing.placement import Placement
 from logbus.testing.reactor_thread import ReactorThread
 
@@ -212,7 +212,7 @@ class BrokerThread:
         :raise BrokerFailed: it is no broker of a cluster.
         """
         if self.store is None or self.service is None:
-            raise BrokerFailed("a broker in this process cannot be killed; use Broker(in_process=False)")
+            raise BrokerFailed(f"a broker in this process cannot be killed; {OF_ITS_OWN}")
         self.thread.call(self._vanish, self.service, self.store)
         self.stop(GRACE)
         from logbus.storage.checkpoints import CLEAN_SHUTDOWN

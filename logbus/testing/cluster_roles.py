@@ -6,20 +6,24 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from logbus.client import validators as check
 from logbus.metastore.cluster_znodes import ControllerZnode
 from logbus.metastore.znodes import BROKER_IDS, CONTROLLER, TOPICS, BrokerIdZnode, StateZnode, TopicZnode
 from logbus.model import LeaderAndIsr
 from logbus.testing.store_view import StoreView
-from logbus.testing.waiting import wait_until
+from logbus.testing.waiting import WaitTimedOut, wait_until
 
 if TYPE_CHECKING:
     from logbus.testing.admin import Admin
 
 T = TypeVar("T")
+
+CREATION_SECONDS = 10.0
+"""So long a partition is waited for that does not exist, and may be about to be created."""
 
 
 class NumberedBroker(Protocol):
@@ -86,8 +90,9 @@ class ClusterRoles(Generic[B]):
         The leader of a partition, as soon as a live broker leads it.
 
         :param other_than: wait until it is not this one.
-        :raise WaitTimedOut: there was none in time.
+        :raise WaitTimedOut: there was none in time; or for some seconds no such partition.
         """
+        self._replicas(topic, partition)
 
         def look() -> B | None:
             state = self.state(topic, partition)
@@ -99,9 +104,7 @@ class ClusterRoles(Generic[B]):
 
     def followers(self, topic: str, partition: int = 0) -> list[B]:
         """The other replicas of a partition, in the order of its assignment."""
-        leader = self.leader(topic, partition)
-        data = self.tree.get(TopicZnode.path(topic)) or b""
-        replicas = TopicZnode.decode(topic, data).partitions[partition]
+        leader, replicas = self.leader(topic, partition), self._replicas(topic, partition)
         return [self.brokers[number] for number in replicas if number != leader.id]
 
     def move_leader(self, topic: str, partition: int = 0, *, to: B | None = None) -> B:
@@ -117,7 +120,7 @@ class ClusterRoles(Generic[B]):
         from logbus.model import TopicPartition
 
         led, which = self.leader(topic, partition), TopicPartition(topic, partition)
-        replicas = TopicZnode.decode(topic, self.tree.get(TopicZnode.path(topic)) or b"").partitions[partition]
+        replicas = self._replicas(topic, partition)
         others = [number for number in replicas if number != led.id]
         chosen = to.id if to is not None else next(iter(others), -1)
         if chosen not in replicas:
@@ -128,6 +131,29 @@ class ClusterRoles(Generic[B]):
             self.admin.run(lambda client: client.elect_leaders([which]))
             self.tree.wait_for(lambda: self.leader(topic, partition).id == chosen, f"{chosen} to lead {which}")
         return self.brokers[chosen]
+
+    def _replicas(self, topic: str, partition: int) -> Sequence[int]:
+        """
+        The brokers with a replica of a partition; one that does not exist may be about to be created.
+
+        :raise WaitTimedOut: it was not; says what there is.
+        """
+        check.text("topic", topic)
+        check.integer("partition", partition, 0)
+
+        def look() -> Sequence[int] | None:
+            data = self.tree.get(TopicZnode.path(topic))
+            found = () if data is None else TopicZnode.decode(topic, data).partitions
+            return found[partition] if partition < len(found) else None
+
+        try:
+            return self.tree.wait_for(look, "", min(CREATION_SECONDS, self.timeout))
+        except WaitTimedOut:
+            data = self.tree.get(TopicZnode.path(topic))
+            if data is None:
+                raise WaitTimedOut(f"there is no topic {topic!r}") from None
+            count = len(TopicZnode.decode(topic, data).partitions)
+            raise WaitTimedOut(f"there is no partition {partition} of topic {topic!r}, which has {count}") from None
 
     def controller(self, *, other_than: B | None = None) -> B:
         """

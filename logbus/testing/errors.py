@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from logbus.errors import LogbusError
 
+OF_ITS_OWN = "use Broker(in_process=False), or @pytest.mark.logbus(in_process=False)"
+"""How a broker has a process of its own."""
+
 
 class BrokerFailed(LogbusError):
     """A broker or a cluster did not start or stop; or was asked for something that it cannot do as it is."""

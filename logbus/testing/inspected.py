@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from logbus.client import validators as check
 from logbus.testing.inspector import Inspector
-from logbus.testing.reactor_thread import ReactorThread
+from logbus.testing.reactor_thread import ReactorThread, in_event_loop
 
 if TYPE_CHECKING:
     from logbus.client import Cluster, ConsumerRecord, GroupDescription
@@ -25,6 +25,7 @@ WAIT_SECONDS = 30.0
 """A wait takes so long at most, unless it says otherwise."""
 MOST_LINES = 100
 """Of a difference."""
+ELSEWHERE = "await asyncio.to_thread(...) lets it run"
 GRACE = 10.0
 """Seconds beyond that for the requests which then find out what there is instead."""
 
@@ -141,7 +142,7 @@ class Inspected(ABC):
         records = self.read(topic, isolation=isolation)
         lines = differences(records, wanted, in_order=in_order)
         if lines:
-            counts = f"{len(records)} record{'s' * (len(records) != 1)}, {len(wanted)} expected"
+            counts = f"{len(records)} record{'s' * (len(records) != 1)} (+), {len(wanted)} expected (-)"
             more = [f"... and {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
             raise AssertionError("\n".join([f"{topic}: {counts}{late}", *lines[:MOST_LINES], *more]))
         return records
@@ -205,7 +206,14 @@ class Inspected(ABC):
         """The result of what the kit's client does, within so many seconds and a grace."""
         __tracebackhide__ = True
         check.seconds("timeout", timeout)
-        return self._inspector().run(ask, timeout + grace)
+        from logbus.testing.waiting import WaitTimedOut
+
+        try:
+            return self._inspector().run(ask, timeout + grace)
+        except (WaitTimedOut, TimeoutError) as e:
+            if in_event_loop():
+                raise WaitTimedOut(f"{e}; the event loop of this thread stood still meanwhile: {ELSEWHERE}") from None
+            raise
 
     def _inspector(self) -> Inspector:
         if self._inspecting is not None and not self._inspecting.usable:

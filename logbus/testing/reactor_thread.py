@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -126,6 +127,12 @@ class ReactorThread:
             self._open = False
             if not self._abandoned:
                 close_reactor(self.reactor)
+
+
+def in_event_loop() -> bool:
+    """Whether a loop of asyncio runs in this thread, which a blocking call keeps from going on."""
+    asyncio: Any = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None
 
 
 async def _awaited(what: Callable[[], Awaitable[T]]) -> T:

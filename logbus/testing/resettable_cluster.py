@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from logbus.testing.closable import Closable
 from logbus.testing.cluster_roles import B, ClusterRoles
@@ -13,6 +13,9 @@ from logbus.testing.errors import BrokerFailed, is_closed
 from logbus.testing.inspected import Inspected
 from logbus.testing.snapshots import ClusterSnapshot
 from logbus.testing.store_view import StoreView
+
+OF_BROKERS = ("faults", "requests", "advance", "fill_disk", "force_rebalance", "fence_producer", "kill", "cut_off")
+"""What a cluster is asked for, and only its brokers have."""
 
 
 class ResettableCluster(ClusterRoles[B], Inspected, Closable):
@@ -36,6 +39,13 @@ class ResettableCluster(ClusterRoles[B], Inspected, Closable):
     def refuse_nesting(self) -> None:
         if self.running:
             raise BrokerFailed("the cluster is already running; a with block of it cannot be nested in another")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in OF_BROKERS:
+                raise AttributeError(f"{name} is of each broker: cluster.brokers[0], cluster.leader(topic)")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def reset(self) -> None:
         """

@@ -19,6 +19,13 @@
 #
 #   buildah run --isolation chroot "$(buildah from --pull-never localhost/logbus)" -- twistd -n --pidfile= logbus \
 #       --data-dir /var/lib/logbus --listen kafka:tcp:9092:interface=0.0.0.0 --advertise kafka=localhost:9092
+#
+# Where there is no systemd, and cgroups of both kinds, which crun refuses, podman needs neither:
+#
+#   unshare --mount --propagation private sh -c 'umount /sys/fs/cgroup/unified && PUBLISH="--network host" \
+#       ENGINE="podman --storage-driver vfs --cgroup-manager cgroupfs" \
+#       RUN_OPTIONS="--cgroups disabled --ulimit nofile=20000:20000 --ulimit nproc=4096:4096" \
+#       sh tests/deploy/try_image.sh --isolation chroot --network host --pull-never --build-arg BASE=localhost/base'
 set -eu
 cd "$(dirname "$0")/../.."
 engine=${ENGINE:-podman} publish=${PUBLISH:---publish 9092:9092} options=${RUN_OPTIONS-} name=logbus-try-$$

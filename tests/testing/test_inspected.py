@@ -85,7 +85,7 @@ def test_comparison(server: Broker | LocalCluster, topic: str) -> None:
     with pytest.raises(AssertionError) as failed:
         server.assert_records(topic, ["1", "2", "3"], timeout=0.1)
     assert str(failed.value).splitlines() == [
-        f"{topic}: 2 records, 3 expected within 0.1 s",
+        f"{topic}: 2 records (+), 3 expected (-) within 0.1 s",
         "  0:0 key=b'k' value=b'1' headers=[('n', b'1')]",
         "  0:1 key=b'k' value=b'2' headers=[('n', b'2')]",
         "- value=b'3'",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from logbus.testing import Broker, BrokerFailed, Cluster, LocalCluster
+from logbus.testing.waiting import WaitTimedOut
 from logbus.testing.zookeeper import ZooKeeperFailed
 
 SECONDS = 60
@@ -340,6 +342,35 @@ def test_wrong_clusters(options: dict[str, Any], words: str) -> None:
     """The same of clusters of processes."""
     with pytest.raises(ValueError, match=re.escape(words)):
         Cluster(**options)
+
+
+def test_what_a_cluster_does_not_have() -> None:
+    """A topic that does not exist is waited for only for some seconds; what only brokers have is said to be theirs."""
+    with LocalCluster(1, timeout=1) as cluster:
+        cluster.admin.create_topic("t", 1)
+        for call, words in (
+            (lambda: cluster.leader("topic"), "there is no topic 'topic'"),
+            (lambda: cluster.move_leader("topic"), "there is no topic 'topic'"),
+            (lambda: cluster.followers("t", 7), "there is no partition 7 of topic 't', which has 1"),
+        ):
+            with pytest.raises(WaitTimedOut, match=re.escape(words)):
+                call()
+        with pytest.raises(ValueError, match="partition is -1; it is an integer from 0 to"):
+            cluster.leader("t", -1)
+        with pytest.raises(AttributeError, match=r"faults is of each broker: cluster\.brokers\[0\], cluster\.l"):
+            cluster.faults  # type: ignore[attr-defined]  # noqa: B018
+        with pytest.raises(AttributeError, match="'LocalCluster' object has no attribute 'nothing'"):
+            cluster.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_loop_that_stands_still(broker: Broker) -> None:
+    """A wait that times out in a coroutine tells that nothing else could go on meanwhile."""
+
+    async def waiting() -> None:
+        broker.wait_readable("t", 1, timeout=0.1)
+
+    with pytest.raises(WaitTimedOut, match=r"event loop of this thread stood still meanwhile: await asyncio\.to_"):
+        asyncio.run(waiting())
 
 
 def test_wrong_questions(broker: Broker) -> None:

@@ -250,7 +250,7 @@ def test_report_of_a_failure(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(
         [
-            "*AssertionError: late: 1 record, 1 expected",
+            "*AssertionError: late: 1 record (+), 1 expected (-)",
             "E   - value=b'1'",
             "*logbus_module_broker: log ---*",
             "*topic late was created*",
