@@ -346,8 +346,9 @@ def test_wrong_clusters(options: dict[str, Any], words: str) -> None:
 
 def test_what_a_cluster_does_not_have() -> None:
     """A topic that does not exist is waited for only for some seconds; what only brokers have is said to be theirs."""
-    with LocalCluster(1, timeout=1) as cluster:
+    with LocalCluster(1) as cluster:
         cluster.admin.create_topic("t", 1)
+        cluster.timeout = 1.0
         for call, words in (
             (lambda: cluster.leader("topic"), "there is no topic 'topic'"),
             (lambda: cluster.move_leader("topic"), "there is no topic 'topic'"),
