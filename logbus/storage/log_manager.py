@@ -149,7 +149,7 @@ class LogManager:
             self.move_bytes_per_second,
             self._swap_log,
         )
-        self.truncator = LogTruncator(self.directories, self.cleaner, self.repairer)
+        self.truncator = LogTruncator(self.directories, self.cleaner, self.repairer, self.clock)
         self.linker = LogLinker(
             self.directories,
             timers,

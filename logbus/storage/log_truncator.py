@@ -3,6 +3,9 @@ Truncates logs durably (Kafka: LogManager.truncateTo, truncateFullyAndStartAt).
 
 Checkpoints are lowered before the log is cut, and the cut is synced before anything is written in its place: at no
 moment would recovery after a crash trust what is not there, or mix old and new records.
+
+The producers as of the new end are known before anything is appended. They are read from a snapshot, in a thread, and
+from the batches behind it, a few milliseconds at a time: of a large segment that takes a part of a second.
 """
 
 from __future__ import annotations
@@ -12,17 +15,25 @@ from functools import partial
 
 from attrs import field, frozen
 from twisted.internet.defer import DeferredLock, FirstError, gatherResults
+from twisted.internet.interfaces import IReactorTime
 
-from logbus.coroutines import returns_deferred
+from logbus.coroutines import returns_deferred, sleep
+from logbus.errors import StorageError
 from logbus.model import TopicPartition
 from logbus.storage.auxiliary_state import AuxiliaryState, begin_with, write_files
 from logbus.storage.cleaner.log_cleaner import LogCleaner
-from logbus.storage.istorage import IOPool
+from logbus.storage.filesystem.cached_only import CachedOnly
+from logbus.storage.istorage import IOPool, NotCached
 from logbus.storage.log import Log
 from logbus.storage.log_directory import LogDirectory
+from logbus.storage.producers.producer_state_loader import latest_snapshot, replay_each
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.segments.segment import segment_with
+from logbus.storage.throttler import SLICE_SECONDS
 from logbus.storage.truncation import clear, cut, truncate_fully, unshare
+
+_LOADED_BYTES = 1 << 20
+"""Of a segment, when headers of its batches are not in the page cache."""
 
 
 @frozen
@@ -30,6 +41,7 @@ class LogTruncator:
     """
     Truncates the logs of a broker.
 
+    :ivar _clock: ends slices of work.
     :ivar _cleaner: paused meanwhile, as ``_repairer`` is: the segments that they put in place later would bring back
         what is truncated now.
     :ivar turn: held meanwhile; who holds it has logs that are not truncated.
@@ -38,6 +50,7 @@ class LogTruncator:
     _directories: Sequence[LogDirectory]
     _cleaner: LogCleaner
     _repairer: LogRepairer
+    _clock: IReactorTime
     turn: DeferredLock = field(factory=DeferredLock, init=False)
 
     @returns_deferred
@@ -83,6 +96,34 @@ class LogTruncator:
                 await gatherResults([log.flusher.flush() for log, _ in shorter], consumeErrors=True)
             except FirstError as e:
                 e.subFailure.raiseException()
+            for log, _ in shorter:
+                await self._load_producers(log)
+
+    async def _load_producers(self, log: Log) -> None:
+        """Load a log's producers in slices, unless somebody uses them meanwhile: then they are loaded at once."""
+        disk, end, begun = log.disk, log.log_end_offset, self._clock.seconds()
+        producers = await disk.submit(
+            IOPool.BACKGROUND, latest_snapshot, disk, log.directory, log.segments[0].base_offset, end
+        )
+        while log.producers_in_memory is None and producers.end_offset < end:
+            cold: NotCached | None = None
+            try:
+                with CachedOnly(disk):
+                    for _ in replay_each(log.segments, producers, end):
+                        if self._clock.seconds() - begun > SLICE_SECONDS:
+                            break
+            except NotCached as missing:
+                cold = missing
+            except StorageError:
+                # A damaged batch: the log is truncated, and who uses its producers gets the error.
+                return
+            if cold is not None:
+                await cold.file.load(cold.position, max(cold.length, _LOADED_BYTES))
+            elif producers.end_offset < end:
+                await sleep(self._clock, 0)
+            begun = self._clock.seconds()
+        if log.producers_in_memory is None and log.log_end_offset == end:
+            log.producers = producers
 
     @staticmethod
     async def _clear(log: Log, gone: Sequence[str]) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from attrs import evolve
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
@@ -64,3 +68,58 @@ class LogTruncatorTests(SynchronousTestCase):
         self.assertEqual([entry.batches[-1].last_sequence for entry in log.producers], [2])
         append_as_leader(log, batch(), 1)
         self.assertEqual([offset for offset, _ in read_all(log)], list(range(9)))
+
+    def test_producers_are_loaded_in_slices(self) -> None:
+        """After a truncation they are those of what is left; others get turns between slices."""
+        manager, log = self.manager, self.log
+        for number in range(40):
+            append_as_leader(log, batch(producer_id=number % 3, producer_epoch=0, base_sequence=number // 3), 0)
+        clock = SlowClock()
+        self.patch(manager, "truncator", evolve(manager.truncator, clock=clock))
+        truncating = manager.truncator.truncate({PARTITION: 25})
+        self.assertNoResult(truncating)
+        self.assertIsNone(log.producers_in_memory)
+        while not truncating.called:
+            clock.advance(0)
+        self.successResultOf(truncating)
+        self.assertGreater(clock.turns, 3)
+        loaded = log.producers_in_memory
+        assert loaded is not None
+        self.assertEqual(loaded.end_offset, 25)
+        log.forget_producers()
+        self.assertEqual(
+            [(each.producer_id, each.last_offset) for each in loaded],
+            [(each.producer_id, each.last_offset) for each in log.producers],
+        )
+
+    def test_producers_that_are_used_meanwhile(self) -> None:
+        """Who asks for them between two slices has them loaded at once, and these stay."""
+        manager, log = self.manager, self.log
+        for number in range(40):
+            append_as_leader(log, batch(producer_id=1, producer_epoch=0, base_sequence=number), 0)
+        clock = SlowClock()
+        self.patch(manager, "truncator", evolve(manager.truncator, clock=clock))
+        truncating = manager.truncator.truncate({PARTITION: 25})
+        self.assertNoResult(truncating)
+        used = log.producers
+        clock.advance(0)
+        self.successResultOf(truncating)
+        self.assertIs(log.producers, used)
+
+
+class SlowClock(Clock):
+    """
+    Each look at it takes a millisecond.
+
+    :ivar turns: how many calls were to be made later.
+    """
+
+    turns = 0
+
+    def callLater(self, when: float, what: Any, *args: Any, **kwargs: Any) -> Any:
+        self.turns += 1
+        return super().callLater(when, what, *args, **kwargs)
+
+    def seconds(self) -> float:
+        self.rightNow += 0.001
+        return super().seconds()

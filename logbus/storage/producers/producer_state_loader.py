@@ -57,6 +57,16 @@ def replay_batches(
 
     :raises StorageError: the log is damaged.
     """
+    return (aborted for aborted in replay_each(segments, producers, end_offset) if aborted is not None)
+
+
+def replay_each(
+    segments: Sequence[Segment], producers: ProducerStateManager, end_offset: int
+) -> Iterator[AbortedTransaction | None]:
+    """
+    As :func:`replay_batches`, but yields after each batch. Who stops then, or after :class:`.NotCached`, goes on with
+    another call: what was applied is in ``producers.end_offset``.
+    """
     for i, segment in enumerate(segments):
         after = segments[i + 1].base_offset if i + 1 < len(segments) else end_offset
         if after <= producers.end_offset:
@@ -64,8 +74,7 @@ def replay_batches(
         for position, header in segment.batches(segment.find(producers.end_offset)):
             aborted = producers.appended(header, header.base_offset, _marker_at(segment, position, header))
             producers.end_offset = header.next_offset
-            if aborted is not None:
-                yield aborted
+            yield aborted
             if header.next_offset >= after:
                 break
     producers.end_offset = end_offset
