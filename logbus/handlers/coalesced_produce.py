@@ -29,7 +29,7 @@ from logbus.net.request_context import RequestContext
 from logbus.net.request_errors import RequestErrors
 from logbus.records.checksum import Buffer
 from logbus.security.acl.acls import AclOperation, ResourceType
-from logbus.storage.filesystem.slow_writes import LARGE
+from logbus.storage.appends.recompression import LEAST_FOR_THREAD
 from logbus.wire.request_template import PRODUCE, CoalescedProduce, RequestTemplate
 
 
@@ -54,7 +54,7 @@ class CoalescedProduceHandlers:
         if self._authorization is not None and not self._is_allowed(context, template):
             return None  # The general path gives the error.
         size = len(batches[0])
-        if (size >= LARGE or appender.large) and appender.waits(self._topic(template), template.index, size):
+        if (size >= LEAST_FOR_THREAD or appender.large) and appender.waits(self._topic(template), template.index, size):
             return None  # There the request waits.
         if len(batches) == 1 and not transactional:
             return self._one(context, template, run.correlation_ids[0], batches[0], now_ms)

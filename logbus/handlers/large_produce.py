@@ -1,5 +1,6 @@
 """
-Large Produce requests wait until threads have written their records, and small ones for the same log behind them: see
+Large Produce requests wait until threads have written their records, or have given them the topic's codec, and small
+ones for the same log behind them: see
 :mod:`logbus.storage.appends.large_appends`. Then each is served as any other.
 """
 
@@ -22,6 +23,7 @@ from logbus.model import INTERNAL_TOPICS
 from logbus.net.request_context import RequestContext
 from logbus.records.checksum import Buffer
 from logbus.security.acl.acls import AclOperation, ResourceType
+from logbus.storage.appends.recompression import LEAST_FOR_THREAD, is_rewritten
 from logbus.storage.filesystem.slow_writes import LARGE
 from logbus.storage.log import Log
 from logbus.wire.connection import Request
@@ -49,15 +51,18 @@ class LargeProduce:
     @prepares(PRODUCE)
     def prepare(self, context: RequestContext, request: Request) -> Deferred[None] | None:
         appends = self._appender.large
-        if request.size < LARGE and not appends:
+        if request.size < LEAST_FOR_THREAD and not appends:
             return None
         for topic, index, batch in _batches(request.message):
-            if len(batch) >= LARGE:
+            log = self._log(context, topic, index, request)
+            if log is None:
+                continue
+            size = len(batch)
+            if size >= LARGE or (size >= LEAST_FOR_THREAD and is_rewritten(batch, log.config)):
                 log = self._log(context, topic, index, request, batch)
                 waiting = None if log is None else appends.turn(log, batch)
             else:
-                log = self._log(context, topic, index, request)
-                waiting = None if log is None else appends.after_turn(log)
+                waiting = appends.after_turn(log)
             if waiting is not None:
                 return waiting
         return None

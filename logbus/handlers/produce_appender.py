@@ -25,6 +25,7 @@ from logbus.records.checksum import Buffer
 from logbus.storage.appends.append_many import AppendManyResult
 from logbus.storage.appends.large_appends import LargeAppends
 from logbus.storage.appends.log_append_info import LogAppendInfo
+from logbus.storage.appends.recompression import LEAST_FOR_THREAD, PRODUCER
 from logbus.storage.filesystem.slow_writes import LARGE
 
 #: The first version of Produce whose clients support zstd (KIP-110).
@@ -80,11 +81,16 @@ class ProduceAppender:
 
     def waits(self, topic: str, index: int, size: int) -> bool:
         """Whether a batch of so many bytes should wait before it is appended; see :class:`.LargeAppends`."""
-        if size < LARGE and not self.large:
+        if size < LEAST_FOR_THREAD and not self.large:
             return False
         replica = self._replicas.find(topic, index)
-        return replica is not None and (
-            self.large.is_writing(replica.log) or (size >= LARGE and replica.log.disk.writes_ahead)
+        if replica is None:
+            return False
+        log = replica.log
+        return (
+            self.large.is_writing(log)
+            or (size >= LARGE and log.disk.writes_ahead)
+            or (size >= LEAST_FOR_THREAD and log.config.compression_type != PRODUCER)
         )
 
     def now_ms(self) -> int:

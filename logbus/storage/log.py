@@ -29,6 +29,7 @@ from logbus.storage.log_owner import LogOwner, NoOwner
 from logbus.storage.log_state import LogState
 from logbus.storage.producers.aborted_transactions import aborted_index
 from logbus.storage.producers.producer_state_manager import ProducerStateManager
+from logbus.storage.segments.batch_ahead import RecompressedAhead
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET
 from logbus.storage.segments.roll_policy import RollPolicy
 from logbus.storage.segments.segment import Segment, segment_with
@@ -58,6 +59,7 @@ class Log(LogState):
     :ivar config: may be replaced at any time.
     :ivar is_closed: takes no more appends.
     :ivar is_touched: written to since the owner reset it.
+    :ivar recompressed: a batch with the topic's codec, while it is appended; see :class:`.LargeAppends`.
     """
 
     config: TopicConfig = field(factory=TopicConfig, kw_only=True)
@@ -69,6 +71,7 @@ class Log(LogState):
     owner: LogOwner[Log] = field(factory=NoOwner, kw_only=True)
     is_closed: bool = field(default=False, init=False)
     is_touched: bool = field(default=False, init=False)
+    recompressed: RecompressedAhead | None = field(default=None, init=False)
     _flusher: LogFlusher | None = field(default=None, init=False)
     _rolling: RollPolicy = field(init=False)
 

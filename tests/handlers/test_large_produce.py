@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from logbus.handlers import coalesced_produce, large_produce, produce_appender
 from logbus.records.batch import iter_records
 from logbus.records.file_slice import joined
 from logbus.storage.appends import large_appends
+from logbus.storage.istorage import IOPool
 from logbus.wire.messages.records import PartitionProduceData
 from tests.handlers.kit import Client, HandlerCase, MemoryBroker, a_batch, content, produce_request
 
@@ -22,8 +24,10 @@ class LargeProduceCase(HandlerCase):
     """Of a broker whose disk is slow; the threads do something when they are told to."""
 
     def setUp(self) -> None:
-        for module in (coalesced_produce, large_produce, produce_appender, large_appends):
+        for module in (large_produce, produce_appender, large_appends):
             self.patch(module, "LARGE", LARGE)
+        for module in (coalesced_produce, large_produce, produce_appender, large_appends):
+            self.patch(module, "LEAST_FOR_THREAD", LARGE)
         super().setUp()
         self.slow_down(self.server)
         self.receive_in_place(self.client)
@@ -69,6 +73,21 @@ class LargeProduceTests(LargeProduceCase):
         self.assertEqual(len(iter_values(content(other.fetch()))), 1)
         self.written()
         self.assertEqual((errors(self.client), self.client.transport.producerState), ([0], "producing"))
+        self.assertEqual(len(self.values()[1] or b""), LARGE + 5)
+
+    def test_another_codec(self) -> None:
+        """A batch that gets the topic's codec waits for a thread as well; others are served meanwhile."""
+        log = self.server.broker.replication.replicas.get("t", 0).log
+        log.configure(evolve(log.config, compression_type="gzip"))
+        self.disk.held.add(IOPool.BACKGROUND)
+        self.client.send(produce_request(self.large()), 9)
+        self.assertEqual((errors(self.client), log.log_end_offset), ([], 1))
+        other = self.server.connect()
+        self.assertEqual(other.produce(partition=1).base_offset, 1)
+        self.disk.held.clear()
+        while self.disk.release(IOPool.BACKGROUND):
+            pass
+        self.assertEqual((errors(self.client), log.log_end_offset), ([0], 2))
         self.assertEqual(len(self.values()[1] or b""), LARGE + 5)
 
     def test_small_ones_behind_it(self) -> None:
@@ -148,8 +167,10 @@ class LargeProduceTests(LargeProduceCase):
     )
     def test_any_mix(self, script: list[tuple[int, int, str]], when: list[bool]) -> None:
         """Whoever sends what, and whenever threads are done: each response is right, and in the order of requests."""
-        for module in (coalesced_produce, large_produce, produce_appender, large_appends):
+        for module in (large_produce, produce_appender, large_appends):
             self.patch(module, "LARGE", LARGE)
+        for module in (coalesced_produce, large_produce, produce_appender, large_appends):
+            self.patch(module, "LEAST_FOR_THREAD", LARGE)
         server = MemoryBroker().start()
         try:
             server.create("t", 2)

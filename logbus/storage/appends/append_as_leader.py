@@ -43,7 +43,11 @@ def append_as_leader(
                 written.first_offset, written.last_offset, stamped, log.log_start_offset, 0, duplicate=True
             )
     if config.compression_type != PRODUCER:
-        data, header = recompressed(data, header, config)
+        ahead = log.recompressed
+        if ahead is not None and ahead.batch is data and ahead.config is config:
+            data, header = ahead.data, ahead.header
+        else:
+            data, header = recompressed(data, header, config)
     if config.message_timestamp_type == LOG_APPEND_TIME:
         append_time = now_ms
         data = bytearray(data)

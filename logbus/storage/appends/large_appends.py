@@ -1,10 +1,11 @@
 """
-Has the records of large batches written by threads while the device is slow, so that nobody else has to wait for it.
+Has the records of large batches written by threads while the device is slow, so that nobody else has to wait for it;
+and those that get another codec rewritten by threads, for the same reason.
 
 While a log's turn belongs to a large batch, its records are being written where they will be
-(:mod:`logbus.storage.segments.batch_ahead`); then the batch is appended as any other. Other large batches for the log
-wait for a turn of their own, in their order; small ones wait only for the current turn. An append that does not wait is
-right as well, and merely has the records written again.
+(:mod:`logbus.storage.segments.batch_ahead`), or are being compressed; then the batch is appended as any other. Other
+large batches for the log wait for a turn of their own, in their order; small ones wait only for the current turn. An
+append that does not wait is right as well, and merely has the records written, or compressed, again.
 """
 
 from __future__ import annotations
@@ -14,13 +15,21 @@ from collections import deque
 from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, StorageError
 from logbus.records.checksum import Buffer
 from logbus.storage.appends.log_validator import LOG_APPEND_TIME
-from logbus.storage.appends.recompression import PRODUCER
+from logbus.storage.appends.recompression import (
+    LEAST_FOR_THREAD,
+    PRODUCER,
+    is_rewritten,
+    recompress_ahead,
+)
 from logbus.storage.filesystem.slow_writes import LARGE
+from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
+from logbus.storage.segments.batch_ahead import RecompressedAhead
 from logbus.storage.segments.segment import Segment
 
 
@@ -29,7 +38,7 @@ class _Turns:
     """
     The batches that wait for one log.
 
-    :ivar is_writing: whether the records of one are being written.
+    :ivar is_writing: whether the records of one are being written, or rewritten.
     :ivar large: batches that wait for their turns, with what fires then; ``small``: what fires after the current turn.
     """
 
@@ -56,7 +65,7 @@ class LargeAppends:
 
     def turn(self, log: Log, batch: Buffer) -> Deferred[None] | None:
         """
-        Have the records of a batch written by a thread; ``batch`` must not change meanwhile.
+        Have the records of a batch written or rewritten by a thread; ``batch`` must not change meanwhile.
 
         :returns: fires when the batch is to be appended, before its callbacks return; may be cancelled. None: it is to
             be appended now.
@@ -84,6 +93,13 @@ class LargeAppends:
     def _begin(self, log: Log, turns: _Turns, batch: Buffer, waiting: Deferred[None]) -> bool:
         """Begin a batch's turn; False: its records cannot be written ahead."""
         config, segment = log.config, log.segments[-1]
+        if len(batch) >= LEAST_FOR_THREAD and not log.is_closed and is_rewritten(batch, config):
+            rewriting = log.disk.submit(
+                IOPool.BACKGROUND, recompress_ahead, batch, config, int(log.wall_clock() * 1000)
+            )
+            turns.is_writing = True
+            rewriting.addBoth(self._rewritten, log, turns, waiting)
+            return True
         if (
             log.is_closed
             or not log.is_active
@@ -104,15 +120,31 @@ class LargeAppends:
         over.addErrback(lambda failure: self._log.failure("a large append to {log} failed", failure, log=log))
         return True
 
+    def _rewritten(
+        self, result: RecompressedAhead | Failure | None, log: Log, turns: _Turns, waiting: Deferred[None]
+    ) -> None:
+        """The batch is rewritten, if that was possible: append it, then those that wait."""
+        if isinstance(result, Failure):
+            if not result.check(StorageError):
+                self._log.failure("compressing a batch for {log} failed", result, log=log)
+            result = None
+        log.recompressed = result
+        _fire(waiting)
+        log.recompressed = None
+        self._next(log, turns)
+
     def _written(self, _: None, log: Log, turns: _Turns, segment: Segment, waiting: Deferred[None]) -> None:
         """The records are written: append the batch, then those that wait."""
         _fire(waiting)
-        turns.is_writing = False
         try:
             # If its client has gone, or it was refused.
             segment.drop_ahead()
         except StorageError:
             pass  # The disk is offline, which each append finds.
+        self._next(log, turns)
+
+    def _next(self, log: Log, turns: _Turns) -> None:
+        turns.is_writing = False
         small, turns.small = turns.small, []
         for one in small:
             _fire(one)

@@ -1,5 +1,7 @@
 """
-A large batch whose records are written before it is appended, where they will be if it is appended next.
+What is done for a batch before it is appended.
+
+A large batch's records are written, where they will be if it is appended next.
 
 Only the few bytes before them, the prefix, depend on what is known at the append. Until these are written, nothing
 finds the batch: readers and indexes know the segment's end, and recovery cuts a file where no batch begins.
@@ -13,6 +15,8 @@ from typing import Self
 from attrs import frozen
 from twisted.internet.defer import Deferred
 
+from logbus.config.topic_config import TopicConfig
+from logbus.records.batch import BatchHeader
 from logbus.records.checksum import Buffer
 from logbus.records.header import PREFIX_SIZE
 from logbus.storage.istorage import IDisk, IFile, IWriteAhead
@@ -64,3 +68,18 @@ class BatchAhead:
         """
         self._write.finish()
         self.file.truncate(size)
+
+
+@frozen(eq=False)
+class RecompressedAhead:
+    """
+    A batch that was rewritten before it is appended.
+
+    :ivar batch: as it came, the same object.
+    :ivar config: the topic's settings at that time.
+    """
+
+    batch: Buffer
+    config: TopicConfig
+    data: Buffer
+    header: BatchHeader

@@ -53,15 +53,16 @@ class BatchCodecTests(SynchronousTestCase):
         self.assertIs(out, data)
 
     def test_uses_the_topics_level(self) -> None:
-        """A higher level makes a smaller batch."""
+        """A higher level makes a smaller batch, with each codec that has levels."""
         data = batch(*(b"%d the same words again and again" % (i * i) for i in range(2000)))
-        sizes = [
-            len(
-                recompressed(data, read_header(data), TopicConfig(compression_type="gzip", compression_gzip_level=n))[0]
-            )
-            for n in (1, 9)
-        ]
-        self.assertLess(sizes[1], sizes[0])
+        header = read_header(data)
+        for codec, low, high in (("gzip", 1, 9), ("lz4", 1, 12), ("zstd", -5, 19)):
+            level = f"compression_{codec}_level"
+            sizes = [
+                len(recompressed(data, header, TopicConfig(compression_type=codec, **{level: n}))[0])  # type: ignore[arg-type]
+                for n in (low, high)
+            ]
+            self.assertLess(sizes[1], sizes[0], codec)
 
     def test_unreadable_records(self) -> None:
         """A batch that cannot be decompressed is refused, not stored."""
