@@ -12,6 +12,7 @@ from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.broker.condition_sources import LogSources
 from logbus.config.topic_config import TopicConfig
 from logbus.metrics import Registry
 from logbus.model import TopicPartition
@@ -638,6 +639,11 @@ class FailureTests(CleanerCase):
             if sample is not None and family.name == "logbus_uncleanable_partition"
         ]
         self.assertEqual(named, [(("topic", PARTITION.topic), ("partition", str(PARTITION.partition)))])
+        # What the console, /health and `logbus` tell.
+        (finding,) = LogSources(self.manager).uncleanable()
+        assert finding is not None
+        self.assertEqual(finding.subject, str(PARTITION))
+        self.assertIn("CRC", finding.message)
         self.assertGreater(other.cleaned_end_offset, 0)
         with capturedLogs() as captured:
             self.clean()
