@@ -19,6 +19,8 @@ from logbus.storage.remote.iremote_storage import ObjectMissing, RemoteStorage, 
 
 _LOCAL = frozenset({"file", "local"})
 
+_GOOGLE = frozenset({"gs", "gcs"})
+
 _PROBLEMS = (OSError, ValueError, RuntimeError, TimeoutError, KeyError)
 """What file systems raise when a store is away, besides the errors of their own libraries."""
 
@@ -56,6 +58,10 @@ class FsspecStorage(RemoteStorage):
             import fsspec
         except ImportError:
             raise ConfigError(f"{key}: {uri} takes fsspec; {install_hint('tiered')}") from None
+        if protocol in _GOOGLE:
+            # Unless it is wanted, gcsfs shall not ask by gRPC for what kind of bucket it is: where only the HTTP API is
+            # reached, as behind a proxy, that takes a minute for each bucket, and we need none of what it is for.
+            os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
         try:
             fs, root = fsspec.core.url_to_fs(uri, **options)
         except ImportError as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import patch
 
@@ -34,6 +35,34 @@ def test_a_directory(tmp_path: Path) -> None:
         store.read("t-0/a.log")
     with pytest.raises(ObjectMissing, match=r"t-0/a\.log is missing"):
         store.open_file("t-0/a.log")
+
+
+def test_google_cloud_storage() -> None:
+    """Objects in a bucket: small ones in one request, large ones in parts."""
+    if find_spec("gcsfs") is None:
+        pytest.skip("gcsfs is not installed; when it is imported, it looks at what the store has set")
+    pytest.importorskip("gcp_storage_emulator")
+    from tests.storage.remote.gcs_emulator import GcsEmulator
+
+    with GcsEmulator("tiers") as server:
+        store = FsspecStorage.open("gs://tiers/logs", server.options)
+        store.write("t-0/a.log", (b"abc", b"defg"))
+        parts = [bytes([n]) * (1 << 20) for n in range(8)]
+        store.write("t-0/b.log", parts)
+        assert store.read("t-0/a.log") == b"abcdefg"
+        assert store.read("t-0/a.log", 2, 5) == b"cde"
+        assert store.read("t-0/a.log", 5, 99) == b"fg"
+        assert store.read("t-0/b.log") == b"".join(parts)
+        assert store.read("t-0/b.log", (3 << 20) - 1, (3 << 20) + 1) == b"\x02\x03"
+        assert store.open_file("t-0/a.log") is None
+        assert sorted(store.names("t-0")) == ["a.log", "b.log"]
+        assert list(store.names("t-1")) == []
+        store.delete(["t-0/a.log", "t-0/a.log"])
+        with pytest.raises(ObjectMissing, match=r"gs://tiers/logs/t-0/a\.log is missing"):
+            store.read("t-0/a.log")
+        missing = FsspecStorage.open("gs://another/logs", server.options)
+        with pytest.raises(RemoteStorageError, match=r"gs://another/logs/t-0/a\.log cannot be written: .*"):
+            missing.write("t-0/a.log", (b"abc",))
 
 
 def test_a_store_that_does_not_work(tmp_path: Path) -> None:
