@@ -26,7 +26,7 @@ class BrokersInTrouble:
 
     def cut_off(self, number: int, others: Sequence[int | str], way: str = "both") -> None:
         """Let nothing through between a broker and others, or the store; nobody named: all of them."""
-        broker = self._of_cluster(number)
+        broker = self._running_one(number)
         named: list[Any] = [
             self._store(broker) if other == STORE else self._other(broker, int(other)) for other in others
         ]
@@ -41,7 +41,7 @@ class BrokersInTrouble:
 
     def expire_session(self, number: int) -> None:
         """Have the store end a broker's session."""
-        self._of_cluster(number).expire_session()
+        self._running_one(number).expire_session()
 
     def move_leader(self, topic: str, partition: int, to: int | None) -> int:
         """Have another replica lead a partition: the broker that leads it then."""
@@ -89,6 +89,12 @@ class BrokersInTrouble:
         broker = self.brokers.of(number)
         if not isinstance(broker, ClusterBroker | LocalBroker):
             raise NotPossible("a single broker has no others; start the server with --brokers 3")
+        return broker
+
+    def _running_one(self, number: int) -> ClusterBroker | LocalBroker:
+        broker = self._of_cluster(number)
+        if not broker.running:
+            raise NotPossible(f"broker {number} does not run; start it first")
         return broker
 
     def _other(self, broker: object, number: int) -> Any:

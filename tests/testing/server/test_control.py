@@ -120,6 +120,9 @@ def test_cluster(tmp_path: Path) -> None:
         assert len(told["bootstrap"].split(",")) == len(told["brokers"]) == 3
         assert send(told, "POST", "/topics", {"name": "orders", "replication_factor": 3})[0] == 201
         assert send(told, "POST", "/brokers/1/kill")[1]["state"] == "stopped"
+        for trouble in ("cut-off", "expire-session"):
+            wrong = refused(told, "POST", f"/brokers/1/{trouble}", {} if trouble == "cut-off" else None)
+            assert wrong == (409, "Broker 1 does not run; start it first.")
         KafkaPython().produce(told["bootstrap"], "orders", [Message(b"old")], partition=1)
         assert send(told, "POST", "/brokers/1/start")[1]["state"] == "running"
         status, anew = send(told, "POST", "/server/reset")
