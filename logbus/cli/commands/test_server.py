@@ -9,7 +9,14 @@ from pathlib import Path
 import click
 
 from logbus.cli.options import parse_pairs
-from logbus.wire.kafka_releases import DEFAULT_RELEASE, RELEASES
+
+
+def _known_release(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    from logbus.wire.kafka_releases import RELEASES  # Help does without.
+
+    if value is not None and value not in RELEASES:
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(RELEASES)}.")
+    return value
 
 
 @click.command()
@@ -32,9 +39,9 @@ from logbus.wire.kafka_releases import DEFAULT_RELEASE, RELEASES
 @click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting for all brokers.")
 @click.option(
     "--as-version",
-    type=click.Choice(RELEASES),
     metavar="RELEASE",
-    help=f"Advertise only what this Kafka release has: {', '.join(RELEASES)}.  [default: {DEFAULT_RELEASE}]",
+    callback=_known_release,
+    help="Advertise only what this Kafka release has, such as 2.8.  [default: the newest]",
 )
 @click.option(
     "--own-process",
