@@ -51,7 +51,7 @@ class StartAndStop(SynchronousTestCase):
             "listeners",
             "membership",
         ]
-        order += ["groups", "transactions", "controller", "tokens", "serving", "conditions", "leadership", "mirror"]
+        order += ["groups", "transactions", "controller", "tokens", "serving", "conditions", "leadership", "mirrors"]
         self.assertEqual(events, [f"start {name}" for name in order])
         self.assertEqual(server.broker.readiness.not_ready(), [])
         del events[:]

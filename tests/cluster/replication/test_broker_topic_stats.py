@@ -78,8 +78,10 @@ class OneBrokerTests(HandlerCase):
 
     def test_a_large_batch(self) -> None:
         """A batch that is written by a thread counts as others do."""
-        for module in (coalesced_produce, large_produce, produce_appender, large_appends):
+        for module in (large_produce, produce_appender, large_appends):
             self.patch(module, "LARGE", 1000)
+        for module in (coalesced_produce, large_produce, produce_appender, large_appends):
+            self.patch(module, "LEAST_FOR_THREAD", 1000)
         self.client.produce()
         before, data = counts(self.server)["t"], a_batch(bytes(1000))
         self.disk.ahead = []
