@@ -17,9 +17,13 @@ from logbus.records.file_slice import FileSlice
 from logbus.wire.fetch_template import RepeatedFetch
 
 MOST_PREPARED = 64
+"""Large responses that are prepared at a time."""
+
 MOST_BYTES = 64 * 1024 * 1024
+"""Bytes of their records."""
+
 MOST_FILES = 8
-"""Large responses, bytes of records, and files of them, that are prepared at a time."""
+"""Files that these are in: they stay open meanwhile."""
 
 SMALL = 64 * 1024
 """Bytes of records in responses that are not prepared one by one: the thread finds how many batches are in each."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,30 +54,31 @@ def test_reads_between_commits(spark: SparkSession, broker: Broker, tmp_path: Pa
             seen.append(reader.column(SELECT))
             has_seen.set()
 
-    with rest_server(tmp_path) as port, catalog_in(tmp_path, uri=f"http://127.0.0.1:{port}"):
+    with ExitStack() as stack:
+        port = stack.enter_context(rest_server(tmp_path))
+        stack.enter_context(catalog_in(tmp_path, uri=f"http://127.0.0.1:{port}"))
         try:
-            reader = EngineSpark(rest_settings(port), CACHE).__enter__()
+            reader = stack.enter_context(EngineSpark(rest_settings(port), CACHE))
         except RuntimeError as e:
             pytest.skip(f"it cannot be fetched: {e}")
-        with reader:
-            looks = threading.Thread(target=look, daemon=True)
-            looks.start()
-            try:
-                report = load(spark, broker, Path(NAME), topic, JobControl(told), batch_offsets=BATCH, **into)
-            finally:
-                is_done.set()
-            looks.join(_SECONDS)
-            assert report.batches == COUNT // BATCH
-            assert len({len(each) for each in seen}) > 2, "it looked at several states"
-            for each in seen:
-                assert each == GOOD[: len(each)]
-                assert len(each) in WHOLE
-            assert reader.column(SELECT) == GOOD
-            (versions,) = reader.column(f"SELECT count(*) FROM test.{NAME}.snapshots")
-            assert versions >= report.batches
-            ((before, after, *_),) = reader.ask(f"CALL test.system.rewrite_data_files('{NAME}')")
-            assert before >= report.batches > after
-            fill(broker, topic, [value(number) for number in range(COUNT, COUNT + 2)])
-            assert load(spark, broker, Path(NAME), topic, **into).batches == 1
-            found = reader.column(SELECT)
-            assert found == [*GOOD, *(each for each in range(COUNT, COUNT + 2) if is_good(each))]
+        looks = threading.Thread(target=look, daemon=True)
+        looks.start()
+        try:
+            report = load(spark, broker, Path(NAME), topic, JobControl(told), batch_offsets=BATCH, **into)
+        finally:
+            is_done.set()
+        looks.join(_SECONDS)
+        assert report.batches == COUNT // BATCH
+        assert len({len(each) for each in seen}) > 2, "it looked at several states"
+        for each in seen:
+            assert each == GOOD[: len(each)]
+            assert len(each) in WHOLE
+        assert reader.column(SELECT) == GOOD
+        (versions,) = reader.column(f"SELECT count(*) FROM test.{NAME}.snapshots")
+        assert versions >= report.batches
+        ((before, after, *_),) = reader.ask(f"CALL test.system.rewrite_data_files('{NAME}')")
+        assert before >= report.batches > after
+        fill(broker, topic, [value(number) for number in range(COUNT, COUNT + 2)])
+        assert load(spark, broker, Path(NAME), topic, **into).batches == 1
+        found = reader.column(SELECT)
+        assert found == [*GOOD, *(each for each in range(COUNT, COUNT + 2) if is_good(each))]
