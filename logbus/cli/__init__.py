@@ -16,6 +16,7 @@ From the shell to the cluster and back:
 * ``output``: tables, JSON, progress
 * ``colours``: colours on terminals
 * ``standard_streams``: puts something in the place of standard streams that are closed
+* ``new_file``: files that commands write, which have their names once they are complete
 * ``terminal_escapes``: escapes control characters of untrusted text
 
 Topics and brokers:

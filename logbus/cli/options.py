@@ -65,6 +65,11 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(command)
 
 
+def overwrite_option(command: F) -> F:
+    """Add the option ``--overwrite`` of commands that write a file."""
+    return click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")(command)
+
+
 def max_share_option(name: str, default: float, what: str) -> Callable[[F], F]:
     """
     An option for the share of something bad, from 0 to 1, with more of which a command fails.

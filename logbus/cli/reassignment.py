@@ -9,6 +9,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
+from logbus.cli.new_file import write_new_file
 from logbus.cli.reassignment_plan import (
     InvalidPlan,
     Plan,
@@ -43,10 +44,6 @@ def read_file(file: Path) -> Plan:
         raise CommandFailed(f"{file}: it is not JSON ({e})") from None
 
 
-def _write_file(file: Path, plan: Plan) -> None:
-    file.write_text(write_plan(plan), encoding="utf-8")
-
-
 async def generate(admin: AdminClient, topics: Sequence[str] | None, brokers: Sequence[int] | None) -> Plan:
     """
     Return a plan that spreads replicas evenly.
@@ -77,7 +74,8 @@ async def execute(admin: AdminClient, target: Plan, throttle: int | None, rollba
     if missing:
         raise CommandFailed(f"there is no partition {missing[0]}")
     if rollback is not None:
-        _write_file(rollback, {name: current[name] for name in target})
+        content = write_plan({name: current[name] for name in target})
+        write_new_file(str(rollback), content.encode(), overwrite=False)
     if throttle is not None:
         await _set_throttle(admin, current, target, throttle)
     wanted = changed_replicas(current, target)

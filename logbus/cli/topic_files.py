@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Collection, Sequence
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from twisted.internet.defer import CancelledError
 from twisted.internet.task import deferLater
 
 from logbus.cli.input_records import InputRecord
+from logbus.cli.new_file import NewFile
 from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
-from logbus.cli.record_files.record_file import BadRecord, FileFormat, NewFile
+from logbus.cli.record_files.record_file import BadRecord, FileFormat
 from logbus.cli.record_filter import AnyRecord
 from logbus.cli.record_sender import REFUSED, RecordSender, SendOptions, existing_topic
 from logbus.cli.runner import CommandFailed
@@ -21,38 +23,61 @@ from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 
 
+class _CountedFile(io.RawIOBase):
+    """A file whose position is the number of bytes that were written to it, so that it may be a pipe."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._size = file, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        written = self._file.write(data)
+        self._size += written
+        return written
+
+    def tell(self) -> int:
+        return self._size
+
+
 class _FileOutput:
     """The records of a topic, to a file; see :class:`~logbus.cli.topic_reader.RecordOutput`."""
 
-    def __init__(self, new: NewFile, file_format: FileFormat) -> None:
-        self._new = new
-        self._writer = file_format.new_writer(new.file)
+    def __init__(self, file: IO[bytes], file_format: FileFormat) -> None:
+        self.file = _CountedFile(file)
+        self._writer = file_format.new_writer(cast(IO[bytes], self.file))
         self._progress = Progress(PROGRESS_INTERVAL)
         self.count = 0
 
     def show(self, partition: TopicPartition, records: Sequence[AnyRecord]) -> None:
         self._writer.write(partition, records)
         self.count += len(records)
-        self._progress.show(f"{quantity(self.count)} records, {quantity(self._new.file.tell())}B")
+        self._progress.show(f"{quantity(self.count)} records, {quantity(self.file.tell())}B")
 
     def close(self) -> None:
         self._writer.close()
         self._progress.clear()
 
 
-async def export_topic(cluster: Cluster, options: ReadOptions, name: str, file_format: FileFormat) -> dict[str, Any]:
+async def export_topic(
+    cluster: Cluster, options: ReadOptions, name: str, file_format: FileFormat, *, overwrite: bool
+) -> dict[str, Any]:
     """
     Write a topic's records to a file, which gets its name when it is complete.
 
+    :param overwrite: whether a file that is there is replaced.
     :returns: a summary, as JSON values.
+    :raises CommandFailed: the file is there, or cannot be written.
     """
     started = time.monotonic()
-    new = NewFile(name)
+    new = NewFile(name, overwrite=overwrite)
     try:
-        output = _FileOutput(new, file_format)
+        output = _FileOutput(new.file, file_format)
         if not await consume_topic(cluster, options, output):
             raise CancelledError
-        size = new.keep()
+        size = output.file.tell()
+        new.keep()
     finally:
         new.discard()
     seconds = round(time.monotonic() - started, 6)

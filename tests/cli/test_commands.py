@@ -239,6 +239,8 @@ class WithBrokerTests(SynchronousTestCase):
                 file, copy = f"{directory}/kept.{ending}", f"kept-{ending}"
                 said = self.run_ok("topics", "export", "kept", file)
                 self.assertIn(f"{file}: 3 records, ", said)
+                self.assertIn(f"{file} exists already; ", self.refused("topics", "export", "kept", file))
+                self.run_ok("topics", "export", "kept", file, "--overwrite")
                 self.run_ok("topics", "create", copy, "-p", "3")
                 summary = json.loads(self.run_ok("topics", "import", copy, file, "--json"))
                 self.assertEqual((summary["file"], summary["topic"], summary["records"]), (file, copy, 3))

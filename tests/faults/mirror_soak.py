@@ -1,9 +1,10 @@
 """
 Two clusters of three brokers mirror each other, while brokers of both and the mirrors are killed.
 
-    python -m tests.faults.mirror_soak --seconds 60 --seed 1 [--kafka]
+    python -m tests.faults.mirror_soak --seconds 60 --seed 1 [--kafka] [--keep DIRECTORY]
 
-With ``--kafka`` the first of them is Apache Kafka.
+With ``--kafka`` the first of them is Apache Kafka. With ``--keep`` its data and the mirrors' lines stay in a directory
+if something is wrong.
 
 In the end ``logbus audit mirror`` proves both mirrors complete; it tells what was done. The status is 1 if a record is
 missing, repeated, foreign or in another order, or if one that was acknowledged cannot be read.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -257,6 +259,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kafka", action="store_true", help="the first cluster is Apache Kafka")
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIRECTORY", help="where data stay if something is wrong; a new one"
+    )
     options = parser.parse_args()
     with TemporaryDirectory() as home, MirrorSoak(Path(home), options.seed, with_kafka=options.kafka) as soak:
         soak.trouble(options.seconds)
@@ -264,6 +269,8 @@ def main() -> int:
             copied = soak.prove()
         except AssertionError as e:
             print(e)
+            if options.keep is not None:
+                shutil.copytree(home, options.keep)
             return 1
         print(f"killed {dict(soak.injected)}; {sum(copied)} records were copied exactly once, in order")
     return 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from logbus.cli.options import bootstrap_options, group_id, json_option, timestamp_ms
+from logbus.cli.options import bootstrap_options, group_id, json_option, overwrite_option, timestamp_ms
 from logbus.errors import LogbusError
 
 if TYPE_CHECKING:
@@ -157,8 +157,9 @@ def delete_offsets(group: str, scopes: list[Scope], bootstrap: str, timeout: flo
 @click.command("export", short_help="Write committed offsets of groups to a file.")
 @click.argument("file", metavar="FILE")
 @click.argument("names", nargs=-1, type=group_id, metavar="[GROUP]...")
+@overwrite_option
 @bootstrap_options
-def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: float) -> None:
+def export_offsets(file: str, names: tuple[str, ...], overwrite: bool, bootstrap: str, timeout: float) -> None:
     """Write the committed offsets of groups (all, if none is named) to a file, as JSON; - is standard output.
 
     \b
@@ -168,8 +169,11 @@ def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: f
     """
     from logbus.cli.groups.group_offsets import offsets_to_save
     from logbus.cli.groups.offset_file import write_offsets
+    from logbus.cli.new_file import check_new_file, is_stream, write_new_file
     from logbus.cli.runner import CommandFailed, with_cluster
 
+    if file != "-":
+        check_new_file(file, overwrite=overwrite)
     try:
         saved, cluster_id = with_cluster(bootstrap, timeout, lambda cluster: offsets_to_save(cluster, names, timeout))
     except CommandFailed as e:
@@ -185,9 +189,10 @@ def export_offsets(file: str, names: tuple[str, ...], bootstrap: str, timeout: f
             f"{file!r} is a group, and would be the name of a file with the offsets of all; write 'logbus groups "
             f"export FILE {file}', or ./{file} for a file of that name"
         )
-    Path(file).write_text(text, encoding="utf-8")
+    write_new_file(file, text.encode(), overwrite=overwrite)
     offsets = sum(len(each) for each in saved.values())
-    click.echo(f"{file}: {offsets} offsets of {len(saved)} groups")
+    if not is_stream(file):
+        click.echo(f"{file}: {offsets} offsets of {len(saved)} groups")
 
 
 @click.command("import", short_help="Commit the offsets of groups in a file.")

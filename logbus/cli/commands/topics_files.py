@@ -14,6 +14,7 @@ from logbus.cli.options import (
     codec_option,
     filter_options,
     json_option,
+    overwrite_option,
     timestamp_ms,
     wanted_records,
 )
@@ -37,6 +38,7 @@ from logbus.cli.output import print_json, quantity
     show_default=True,
     help="Whether records of transactions are written only if these were committed.",
 )
+@overwrite_option
 @json_option
 @bootstrap_options
 def export_topic(
@@ -48,6 +50,7 @@ def export_topic(
     patterns: tuple[str, ...],
     conditions: tuple[str, ...],
     isolation: Literal["read_uncommitted", "read_committed"],
+    overwrite: bool,
     as_json: bool,
     bootstrap: str,
     timeout: float,
@@ -59,6 +62,7 @@ def export_topic(
       logbus topics export orders orders.parquet
       logbus topics export orders may.jsonl --from 2026-05-01 --until 2026-06-01
     """
+    from logbus.cli.new_file import check_new_file
     from logbus.cli.record_files.record_file import format_of
     from logbus.cli.runner import with_cluster
     from logbus.cli.topic_files import export_topic as export
@@ -78,7 +82,10 @@ def export_topic(
         isolation=isolation,
     )
     file_format = format_of(file)
-    summary = with_cluster(bootstrap, timeout, lambda cluster: export(cluster, options, file, file_format))
+    check_new_file(file, overwrite=overwrite)
+    summary = with_cluster(
+        bootstrap, timeout, lambda cluster: export(cluster, options, file, file_format, overwrite=overwrite)
+    )
     if as_json:
         print_json(summary)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -85,36 +84,10 @@ def format_of(name: str) -> FileFormat:
     """
     found = _FORMATS.get(Path(name).suffix.lower())
     if found is None:
-        raise CommandFailed(f"{name}: the name must end in one of {' '.join(_FORMATS)}, which says what the file is")
+        raise CommandFailed(
+            f"{name}: the name must end in one of {' '.join(_FORMATS)}, which says what the file is; "
+            "'logbus consume --json' prints records"
+        )
     if found.package and find_spec(found.package) is None:
         raise CommandFailed(f"{name} needs the package {found.package}: {install_hint(found.extra)}")
     return cast(FileFormat, import_module(f"logbus.cli.record_files.{found.module}"))
-
-
-class NewFile:
-    """
-    A file that has its name once it is complete.
-
-    :param name: of a file that may exist; it is replaced then.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._path = Path(name)
-        self._part = self._path.with_name(f"{self._path.name}.part")
-        if not self._path.parent.is_dir():
-            raise CommandFailed(f"{name}: there is no directory {self._path.parent}")
-        self.file = self._part.open("wb")
-
-    def keep(self) -> int:
-        """Give it its name; returns its bytes."""
-        self.file.flush()
-        os.fsync(self.file.fileno())
-        size = self.file.tell()
-        self.file.close()
-        self._part.replace(self._path)
-        return size
-
-    def discard(self) -> None:
-        """Delete it, unless it was kept."""
-        self.file.close()
-        self._part.unlink(missing_ok=True)

@@ -127,7 +127,15 @@ class GroupCommandTests(SynchronousTestCase):
         with TemporaryDirectory() as scratch:
             file = str(Path(scratch) / "offsets.json")
             self.assertEqual(self.run_ok("export", file, "x1", "x2"), f"{file}: 4 offsets of 2 groups\n")
+            before = Path(file).read_bytes()
+            self.assertIn(f"{file} exists already; ", self.refused("export", file))
+            self.assertIn("there is no group 'x3'", self.refused("export", file, "x3", "--overwrite"))
+            self.assertEqual(Path(file).read_bytes(), before)
+            self.run_ok("export", file, "x1", "x2", "--overwrite")
             piped = self.run_ok("export", "-", "x1")
+            self.assertEqual(
+                json.loads(self.run_ok("export", "/dev/stdout", "x1"))["groups"], json.loads(piped)["groups"]
+            )
             self.assertEqual(json.loads(piped)["groups"], json.loads(Path(file).read_text())["groups"][:1])
             self.run_ok("delete", "x1", "x2")
             self.assertIn("--execute", self.run_ok("import", file))
@@ -157,7 +165,7 @@ class GroupCommandTests(SynchronousTestCase):
             ("there is no group 'g'", "export", "-", "g"),
             ("'refused' is a group, and would be the name of a file", "export", "refused"),
             ("/nope: No such file", "import", "/nope"),
-            ("/nope/x: No such file", "export", "/nope/x"),
+            ("/nope/x: there is no directory /nope", "export", "/nope/x"),
         ):
             self.assertIn(part, self.refused(*arguments), arguments)
         for part, value in (

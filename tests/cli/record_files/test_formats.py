@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-from pathlib import Path
 from unittest import TestCase
 
 import fastavro
@@ -15,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logbus.cli.input_records import InputRecord
-from logbus.cli.record_files.record_file import BadRecord, FileFormat, NewFile, format_of
+from logbus.cli.record_files.record_file import BadRecord, FileFormat, format_of
 from logbus.cli.runner import CommandFailed
 from logbus.model import TopicPartition
 from logbus.records.record import Record
@@ -139,18 +138,3 @@ def test_names() -> None:
     """A name's ending says what a file is; another one is refused with those that there are."""
     with pytest.raises(CommandFailed, match=r"orders.csv: the name must end in one of .jsonl .json .avro .parquet"):
         format_of("orders.csv")
-
-
-def test_new_file(tmp_path: Path) -> None:
-    """A file has its name once it is complete; until then one that was there stays."""
-    name = tmp_path / "orders.jsonl"
-    name.write_bytes(b"before")
-    cut = NewFile(str(name))
-    cut.file.write(b"cut")
-    cut.discard()
-    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"orders.jsonl": b"before"}
-    whole = NewFile(str(name))
-    whole.file.write(b"whole")
-    assert whole.keep() == 5
-    whole.discard()
-    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"orders.jsonl": b"whole"}
