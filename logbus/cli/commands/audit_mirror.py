@@ -14,6 +14,9 @@ from logbus.cli.output import print_json, print_table
 if TYPE_CHECKING:
     from logbus.mirror.audit.partition_report import PartitionReport
 
+_NAMED = 5
+"""The most partitions in the line of error."""
+
 
 @click.command("mirror")
 @click.option(
@@ -201,12 +204,11 @@ def _problems(found: Sequence[PartitionReport]) -> list[str]:
     ):
         if count := sum(map(count_of, found)):
             problems.append(f"{count} records are {what}, of {_topics(each for each in found if count_of(each))}")
-    for verdict, what in (
-        (MirrorVerdict.REORDERED, "records are in another order, of"),
-        (MirrorVerdict.UNKNOWN, "not compared:"),
-    ):
-        if these := [each for each in found if each.verdict is verdict]:
-            problems.append(f"{what} {_topics(these)}")
+    if these := [each for each in found if each.verdict is MirrorVerdict.REORDERED]:
+        problems.append(f"records are in another order, of {_topics(these)}")
+    if names := [f"{each.topic}-{each.partition}" for each in found if each.verdict is MirrorVerdict.UNKNOWN]:
+        rest = f" and {len(names) - _NAMED} others" if len(names) > _NAMED else ""
+        problems.append(f"not compared: {', '.join(names[:_NAMED])}{rest}")
     return problems
 
 

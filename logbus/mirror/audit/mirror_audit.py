@@ -16,15 +16,16 @@ from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.config_admin import Resource, ResourceType
 from logbus.client.cluster.cluster import Cluster, TopicMetadata
 from logbus.client.consumer.consumer_record import ConsumerRecord
-from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets_with_retries
+from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets, list_offsets_with_retries
+from logbus.client.retry import Unreachable
 from logbus.coroutines import sleep
-from logbus.errors import ApiError
+from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.mirror.audit.audit_options import AuditOptions
 from logbus.mirror.audit.compacted_audit import compare_compacted
 from logbus.mirror.audit.mirror_positions import MirrorPosition, read_mirror_positions
 from logbus.mirror.audit.partition_audit import PartitionAudit
 from logbus.mirror.audit.partition_report import PartitionReport
-from logbus.mirror.audit.range_reader import Side, read_range
+from logbus.mirror.audit.range_reader import Side, Unread, read_range
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_status import MirrorStatus
 from logbus.mirror.position_store import read_skipped
@@ -34,6 +35,9 @@ from logbus.model import TopicPartition
 
 _LOOK = 0.5
 """Seconds between looks at how far the mirror is."""
+
+_OF_PARTITION = (ApiError, Unreachable, Unread)
+"""Errors that one partition may have, and others not."""
 
 _Positions = Mapping[TopicPartition, MirrorPosition]
 _Offsets = Mapping[TopicPartition, int]
@@ -61,13 +65,14 @@ class MirrorAudit:
     wait: float = 0.0
     tell: Callable[[PartitionReport], object] = _ignored
     _skipped: SkippedRecords = field(factory=SkippedRecords, init=False)
+    _troubles: dict[TopicPartition, str] = field(factory=dict, init=False)
     _log = Logger()
 
     async def run(self) -> list[PartitionReport]:
         """
         Compare everything.
 
-        :returns: a report for each partition of the source's topics, in order.
+        :returns: a report for each partition of the source's topics, in order; its problem says if it cannot be read.
         :raises ConfigError: source and target are the same cluster.
         :raises LogbusError: a side cannot be asked or read.
         """
@@ -75,22 +80,81 @@ class MirrorAudit:
         copies = {each.name: each for each in await self.target.topics()}
         check_different(self.source, self.target, "which would be compared with itself; give the one with the copies")
         partitions = [TopicPartition(name, n) for name in sorted(topics) for n in topics[name].partitions]
-        there = [each for each in partitions if self._copy_of(each).partition in self._numbers(copies, each)]
-        source_ends = await self._offsets(self.source, partitions, LATEST)
+        source_ends = await self._ends(self.source, {each: each for each in partitions})
         # Before the positions, so that all that the mirror has written up to these ends is before the positions.
-        copy_ends = await self._offsets(self.target, [self._copy_of(each) for each in there], LATEST)
-        positions = await self._positions(there, source_ends)
+        there = {
+            self._copy_of(each): each
+            for each in source_ends
+            if self._copy_of(each).partition in self._numbers(copies, each)
+        }
+        copy_ends = await self._ends(self.target, there)
+        positions = await self._positions([there[copy] for copy in copy_ends], source_ends)
         compacted = await self._compacted(topics, copies)
         reports = []
         for each in partitions:
-            if each in there:
-                topic, copy = topics[each.topic], copies[self._copy_of(each).topic]
-                report = await self._compare(each, (topic, copy), source_ends[each], copy_ends, positions, compacted)
-            else:
-                report = await self._absent(each, source_ends[each], copies)
+            try:
+                if each in self._troubles:
+                    report = self._unknown(each, self._troubles[each])
+                elif self._copy_of(each) in there:
+                    topic, copy = topics[each.topic], copies[self._copy_of(each).topic]
+                    report = await self._compare(
+                        each, (topic, copy), source_ends[each], copy_ends, positions, compacted
+                    )
+                else:
+                    report = await self._absent(each, source_ends[each], copies)
+            except _OF_PARTITION as e:
+                report = self._unknown(each, f"it cannot be compared: {e}")
             self.tell(report)
             reports.append(report)
         return reports
+
+    async def _ends(self, cluster: Cluster, partitions: Mapping[TopicPartition, TopicPartition]) -> _Offsets:
+        """
+        The ends of one side's partitions. Of those that have none now, the trouble is noted.
+
+        :param partitions: with those of the source.
+        :raises LogbusError: none can be asked.
+        """
+        found: dict[TopicPartition, int] = {}
+        by_leader: dict[int | None, list[TopicPartition]] = {}
+        for each in partitions:
+            await cluster.topic(each.topic)
+            by_leader.setdefault(cluster.leader(each), []).append(each)
+        failed: LogbusError | None = None
+        for theirs in by_leader.values():
+            try:
+                answers = await list_offsets(cluster, dict.fromkeys(theirs, LATEST), patience=5.0, committed=True)
+            except _OF_PARTITION as e:
+                failed = e
+                self._troubles.update({partitions[each]: self._trouble(cluster, each, e) for each in theirs})
+                continue
+            for each, answer in answers.items():
+                if isinstance(answer, ApiError):
+                    self._troubles[partitions[each]] = self._trouble(cluster, each, answer)
+                else:
+                    found[each] = answer.offset
+        if failed is not None and not found:
+            raise failed
+        return found
+
+    def _trouble(self, cluster: Cluster, partition: TopicPartition, error: LogbusError) -> str:
+        """Why a partition cannot be compared, and what would help."""
+        where = f"source {self.mirror.source}" if cluster is self.source else f"target {self.mirror.target}"
+        if isinstance(error, Unreachable) or (
+            isinstance(error, ApiError) and error.code is ErrorCode.LEADER_NOT_AVAILABLE
+        ):
+            what = "has no leader" if isinstance(error, ApiError) else f"has a leader that does not answer ({error})"
+            return (
+                f"{partition} {what} at the {where}: start a broker that has it, 'logbus topics describe "
+                f"{partition.topic}' names them, and audit again"
+            )
+        return f"{partition} cannot be read at the {where}: {error}"
+
+    def _unknown(self, partition: TopicPartition, problem: str) -> PartitionReport:
+        copy = self._copy_of(partition)
+        return PartitionReport(
+            topic=partition.topic, copy_topic=copy.topic, partition=partition.partition, problem=problem
+        )
 
     def _copy_of(self, partition: TopicPartition) -> TopicPartition:
         return TopicPartition(self.mirror.policy.remote_topic(partition.topic), partition.partition)
@@ -114,20 +178,20 @@ class MirrorAudit:
             positions = await read_mirror_positions(self.target, topic)
             # Of a moment later, when there may be more, but not less.
             self._skipped = await read_skipped(self.target, self.mirror.policy.skipped_records_topic)
-            # At the end there may be offsets without records.
-            waiting = [
-                each
-                for each in waiting
-                if positions and await self._count(each, self._reached(positions, each), ends[each], positions, most=1)
-            ]
+            waiting = [each for each in waiting if positions and await self._is_behind(each, ends[each], positions)]
             left = deadline - clock.seconds()
             if not waiting or left <= 0:
                 return positions
             await sleep(clock, min(_LOOK, left))
 
-    @staticmethod
-    def _reached(positions: _Positions, partition: TopicPartition) -> int:
-        return positions[partition].upstream if partition in positions else 0
+    async def _is_behind(self, partition: TopicPartition, end: int, positions: _Positions) -> bool:
+        """Whether there are records before an end that are not copied; there may be offsets without records."""
+        reached = positions[partition].upstream if partition in positions else 0
+        try:
+            return await self._count(partition, reached, end, positions, most=1) > 0
+        except _OF_PARTITION as e:
+            self._troubles[partition] = self._trouble(self.source, partition, e)
+            return False
 
     def _left_out(self, partition: TopicPartition, positions: _Positions) -> frozenset[int]:
         """What the mirror has left out of a partition."""
@@ -205,12 +269,7 @@ class MirrorAudit:
                 (f"{copy.topic} was deleted and created anew at the target", position.ids.target, topics[1]),
             ):
                 if known.int and known != present.topic_id:
-                    return PartitionReport(
-                        topic=partition.topic,
-                        copy_topic=copy.topic,
-                        partition=partition.partition,
-                        problem=f"{what} since the mirror has copied it",
-                    )
+                    return self._unknown(partition, f"{what} since the mirror has copied it")
             copied_end, copy_end = position.upstream, max(copy_end, position.downstream)
             behind = await self._count(partition, copied_end, source_end, positions)
         elif positions and copy_end == copy_starts[copy]:

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attrs import define, field
+from twisted.internet.defer import TimeoutError as DeferredTimeout
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.fetcher import Fetcher
+from logbus.errors import LogbusError
 from logbus.model import TopicPartition
+
+PATIENCE = 60.0
+"""Seconds that a partition may have nothing to read that it should have."""
+
+
+class Unread(LogbusError):
+    """A partition cannot be read now."""
 
 
 async def read_range(
@@ -22,6 +31,7 @@ async def read_range(
     :param end: the offset behind the last one; at most the last stable offset, or it waits for that.
     :param read: a true result ends the reading.
     :raises ApiError: records are gone meanwhile, or cannot be read.
+    :raises Unread: there was no answer for :data:`PATIENCE`.
     """
     position = start
     if position >= end:
@@ -30,7 +40,11 @@ async def read_range(
     try:
         fetcher.assign({partition: position})
         while position < end:
-            fetched = await fetcher.poll()
+            try:
+                fetched = await fetcher.poll().addTimeout(PATIENCE, cluster.reactor)
+            except DeferredTimeout:
+                what = f"{partition} from offset {position} on: nothing was read for {PATIENCE:g} s"
+                raise Unread(f"{what}; has it a leader?") from None
             for record in fetched.records:
                 if record.offset < end and read(record):
                     return

@@ -121,6 +121,35 @@ class MirroredTests(AuditCase):
         self.write("b", "a.orders", b"0")
         self.assertEqual(self.only().foreign, 1)
 
+    def test_without_leader(self) -> None:
+        """A partition that cannot be read on a side is unknown, and it is said what to do; the others are proved."""
+        for name in ("a", "b"):
+            self.clusters[name].boot(1)
+        self.settle(1)
+        self.create("a", "orders", 4)
+        for number in range(4):
+            self.send("a", "orders", NUMBERS, partition=number)
+        self.mirror_all("a", "b")
+        for name, copy in (("a", "orders"), ("b", "a.orders")):
+            lost = {
+                each.partition
+                for each in (TopicPartition(copy, number) for number in range(4))
+                if self.clients[name].leader(each) == 1
+            }
+            self.assertEqual(len(lost), 2)
+            self.clusters[name].kill(1)
+            self.settle(20)
+            found = self.audit()
+            for each in found:
+                self.assertEqual(each.verdict is MirrorVerdict.UNKNOWN, each.partition in lost, each)
+                if each.partition in lost:
+                    self.assertRegex(
+                        each.problem, rf"^{copy}-{each.partition} has no leader at the (source a|target b): start "
+                    )
+            self.clusters[name].boot(1)
+            self.settle(20)
+        self.assertEqual({each.verdict for each in self.audit()}, {MirrorVerdict.COMPLETE})
+
     def test_foreign(self) -> None:
         """What others write to a copy is seen, while the mirror goes on."""
         self.create("a", "orders")
