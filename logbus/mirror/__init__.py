@@ -22,6 +22,7 @@ Shell:
 * ``mirror_keys``: these options by the keys that brokers and the command have
 * ``mirror``: Mirror: one flow from a source to a target
 * ``copy_session``: CopySession: copies in transactions, until one of them is not certain
+* ``session_start``: marks the end of what mirrors before a session have written
 * ``source_reader``: SourceReader: the partitions that are read, where, and what is in the way
 * ``target_state``: whether the target knows less than it did
 * ``topic_sync``: TopicSync: finds topics, creates and adapts their copies

@@ -29,6 +29,7 @@ from logbus.mirror.mirror_options import MirrorOptions, Taken, nobody
 from logbus.mirror.mirror_status import MirrorState, MirrorStatus
 from logbus.mirror.missing_rights import lacks, what_session_lacks
 from logbus.mirror.position_store import CopiedPartition, read_positions, read_skipped
+from logbus.mirror.session_start import begin_session
 from logbus.mirror.skipped_records import SkippedRecord, SkippedRecords, left_out_lines
 from logbus.mirror.source_reader import ADVICE, READ_AHEAD, CopyFailed, SourceReader
 from logbus.mirror.target_state import TargetSetBack, is_set_back
@@ -117,10 +118,13 @@ class CopySession:
             # The first transaction fences a mirror of this name, and waits for the end of its last transaction.
             async with self._producer.transaction():
                 pass
-            self.status.solved("session")
             syncs = options.policy.offset_syncs_topic
             await reader.topic_sync.create_internal(syncs)
-            reader.copied = await read_positions(self.target, syncs)
+            begun = await begin_session(
+                self.target, self._producer, syncs, self.status, self.wall_clock, lambda: self.stopping
+            )
+            self.status.solved("session")
+            reader.copied = await read_positions(self.target, syncs, begun)
             if options.on_too_large == "skip":
                 await reader.topic_sync.create_internal(options.policy.skipped_records_topic)
             self._skipped = await read_skipped(self.target, options.policy.skipped_records_topic)

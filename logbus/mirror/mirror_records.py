@@ -72,6 +72,11 @@ class OffsetSync:
         return cls(TopicPartition(topic, number), upstream, downstream)
 
 
+BEGUN = OffsetSync(TopicPartition("logbus/session", 0), 0, 0)
+"""What a session writes between the offset syncs before it reads them. No topic can have this name, so that readers of
+offset syncs pass it over."""
+
+
 @frozen
 class Checkpoint:
     """

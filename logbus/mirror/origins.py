@@ -14,6 +14,7 @@ from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.errors import DecodeError
 from logbus.mirror.copied_range import CopiedRange, decode_origins, decode_range
+from logbus.mirror.mirror_records import BEGUN
 from logbus.mirror.offset_map import OffsetMap
 from logbus.mirror.position_store import read_partition
 from logbus.model import TopicPartition
@@ -62,6 +63,8 @@ class Origins:
 
     async def _read(self, name: str, alias: str, is_first: bool) -> None:
         def read(record: ConsumerRecord) -> None:
+            if record.key == BEGUN.key:
+                return
             try:
                 copied, ids = decode_range(record.key, record.value, record.headers)
             except DecodeError as e:

@@ -15,6 +15,7 @@ from logbus.client.consumer.fetcher import Fetcher
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets_with_retries
 from logbus.errors import DecodeError
 from logbus.mirror.copied_range import CopiedRange, TopicIds, decode_epoch, decode_range
+from logbus.mirror.mirror_records import BEGUN
 from logbus.mirror.offset_map import OffsetMap
 from logbus.mirror.skipped_records import SkippedRecord, SkippedRecords
 from logbus.model import NO_EPOCH, TopicPartition
@@ -48,16 +49,20 @@ class CopiedPartition:
         self.next_offset, self.ids, self.epoch = copied.next_offset, ids, epoch
 
 
-async def read_positions(target: Cluster, topic: str) -> dict[TopicPartition, CopiedPartition]:
+async def read_positions(target: Cluster, topic: str, begun: int) -> dict[TopicPartition, CopiedPartition]:
     """
     What the target has, by partition of the source.
 
     :param topic: the topic of offset syncs.
+    :param begun: the offset there at which this session has begun. All before it is read, even if a leader answers that
+        has been replaced without knowing it, and does not have the last of them.
     :raises LogbusError: it does not exist, or cannot be read.
     """
     found: dict[TopicPartition, CopiedPartition] = {}
 
     def read(record: ConsumerRecord) -> None:
+        if record.key == BEGUN.key:
+            return
         try:
             copied, ids = decode_range(record.key, record.value, record.headers)
         except DecodeError as e:
@@ -68,7 +73,7 @@ async def read_positions(target: Cluster, topic: str) -> dict[TopicPartition, Co
             known = found[copied.partition] = CopiedPartition(0, ids)
         known.add(copied, ids, decode_epoch(record.headers))
 
-    await read_partition(target, TopicPartition(topic, 0), read)
+    await read_partition(target, TopicPartition(topic, 0), read, least=begun + 1)
     return found
 
 
@@ -94,7 +99,11 @@ async def read_skipped(target: Cluster, topic: str) -> SkippedRecords:
 
 
 async def read_partition(
-    cluster: Cluster, partition: TopicPartition, read: Callable[[ConsumerRecord], object], start: int | None = None
+    cluster: Cluster,
+    partition: TopicPartition,
+    read: Callable[[ConsumerRecord], object],
+    start: int | None = None,
+    least: int = 0,
 ) -> int:
     """
     Call a function with each committed record that a partition has now; returns its end.
@@ -103,10 +112,11 @@ async def read_partition(
     may be before records that are committed, if another producer's transaction is open.
 
     :param start: the first offset; None: that of the partition.
+    :param least: an end that it is known to have had.
     """
     starts = await list_offsets_with_retries(cluster, {partition: EARLIEST}, committed=False)
     ends = await list_offsets_with_retries(cluster, {partition: LATEST}, committed=False)
-    position, end = max(start or 0, starts[partition].offset), ends[partition].offset
+    position, end = max(start or 0, starts[partition].offset), max(ends[partition].offset, least)
     if position >= end:
         return end
     fetcher = Fetcher(cluster, FetchOptions(isolation="read_committed", reset="earliest"))

@@ -18,6 +18,7 @@ from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.fetcher import Fetcher, LogTruncated
 from logbus.client.consumer.partition_position import Position, reset_position
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets, list_offsets_with_retries
+from logbus.coroutines import sleep
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.mirror.mirror_options import MirrorOptions, Taken
 from logbus.mirror.mirror_status import MirrorStatus
@@ -30,6 +31,9 @@ from logbus.model import TimestampOffset, TopicPartition
 
 READ_AHEAD = 64 * 1024 * 1024
 """Bytes of the source that are read ahead."""
+
+_DOUBT = 3.0
+"""Seconds after which a target is asked again that seems to have lost records."""
 
 ADVICE = {
     ErrorCode.INVALID_RECORD: "; the target's topic asks for what these records do not have, such as keys if it is "
@@ -153,7 +157,15 @@ class SourceReader:
             if (known := self.copied.get(each)) is not None and known.offsets.end and position == known.next_offset
         }
         copies = {TopicPartition(self.topics[each.topic].copy, each.partition): each for each in ends}
-        found = await list_offsets(self.topic_sync.target, dict.fromkeys(copies, LATEST), patience=5.0)
+        target = self.topic_sync.target
+        found = await list_offsets(target, dict.fromkeys(copies, LATEST), patience=5.0)
+        answers = {each: at.offset for each, at in found.items() if isinstance(at, TimestampOffset)}
+        if short := [each for each, offset in answers.items() if offset < ends[copies[each]]]:
+            # By a leader that was replaced, and does not know it yet?
+            await sleep(self.source.reactor, _DOUBT)
+            for each in short:
+                target.forget(each.topic)
+            found.update(await list_offsets(target, dict.fromkeys(short, LATEST), patience=5.0))
         for copy, answer in found.items():
             each = copies[copy]
             what = f"{copy} at the target"

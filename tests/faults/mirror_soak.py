@@ -105,7 +105,9 @@ class Writer(threading.Thread):
     def __init__(self, bootstrap: str, name: str) -> None:
         super().__init__(name=f"writer {name}", daemon=True)
         shared: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, "message.timeout.ms": 600_000}
-        self.plain = Producer({**shared, "enable.idempotence": True, "linger.ms": 5})
+        # With several in flight librdkafka may give a batch that is in doubt a new epoch, if Kafka refuses a later one.
+        one = {"enable.idempotence": True, "max.in.flight.requests.per.connection": 1}
+        self.plain = Producer({**shared, **one, "linger.ms": 5})
         self.acknowledged = 0
         self.failures: list[str] = []
         self._over = threading.Event()

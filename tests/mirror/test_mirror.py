@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from twisted.internet.defer import Deferred
 
@@ -13,10 +14,11 @@ from logbus.config import config_view
 from logbus.config.validation import Findings
 from logbus.errors import ConfigError, LogbusError
 from logbus.handlers import api_versions
+from logbus.mirror import position_store
 from logbus.mirror.audit.mirror_audit import MirrorAudit
 from logbus.mirror.audit.partition_report import MirrorVerdict
 from logbus.mirror.mirror_options import MirrorOptions
-from logbus.model import TopicPartition
+from logbus.model import TimestampOffset, TopicPartition
 from logbus.security.acl.acls import (
     AccessControlEntry,
     AclBinding,
@@ -109,6 +111,24 @@ class CopyTests(MirrorCase):
             first.ended.cancel()
         self.mirror_all("a", "b")
         self.assertEqual(self.values("b", "a.orders"), [b"%d" % n for n in range(80)])
+
+    def test_leader_that_was_replaced(self) -> None:
+        """
+        A mirror goes on behind all that was copied, also if a leader that was replaced tells it an end of before.
+        """
+        self.create("a", "orders")
+        self.send("a", "orders", NUMBERS[:10])
+        self.mirror_all("a", "b")
+        self.send("a", "orders", NUMBERS[10:])
+        asked = position_store.list_offsets_with_retries
+
+        async def stale(*arguments: Any, **options: Any) -> dict[TopicPartition, TimestampOffset]:
+            return dict.fromkeys(await asked(*arguments, **options), TimestampOffset(-1, 0, 0))
+
+        self.patch(position_store, "list_offsets_with_retries", stale)
+        self.mirror_all("a", "b")
+        self.patch(position_store, "list_offsets_with_retries", asked)
+        self.assertEqual(self.values("b", "a.orders"), NUMBERS)
 
     def test_fencing(self) -> None:
         """Of two mirrors of the same flow the older one ends, with a line that says why."""
