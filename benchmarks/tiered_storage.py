@@ -5,8 +5,9 @@ Measures a consumer of records that only remote storage has, beside the store's 
 
 Fills a topic, waits until its segments are in the store and off the disk, and reads it from its beginning, 4 MB a
 fetch, without looking at records. Beside it, the same objects are read from the store, one after the other, 4 MB at a
-time, as one reader of the store would; and the same records from a local topic, which is the most that this consumer
-reaches. The broker's cache is smaller than the topic, and a store in a directory is dropped from the page cache before.
+time, as one reader of the store would; and the same records from a local topic, dropped from the page cache and then
+from there, which is the most that this consumer reaches. A store in a directory is dropped from the page cache before
+each read of it.
 Without ``--uri`` the store is a temporary directory.
 """
 
@@ -26,11 +27,11 @@ from attrs import frozen
 from benchmarks.cold_reads import receive
 from benchmarks.compare import wire
 from benchmarks.compare.process_cost import cost
+from benchmarks.compare.systems import Logbus, start
 from logbus.interpreter import InterpreterBuild
 from logbus.records.batch import iter_batches
 from logbus.records.file_slice import joined
 from logbus.storage.remote.fsspec_storage import FsspecStorage
-from logbus.testing.broker import Broker
 from logbus.testing.waiting import wait_until
 from logbus.wire.connection import ClientConnection
 from logbus.wire.messages.records import FetchPartition, FetchRequest, FetchTopic
@@ -126,23 +127,21 @@ def main() -> None:
             "remote.log.metadata.topic.num.partitions": "1",
             "log.retention.check.interval.ms": "2000",
             "log.flush.offset.checkpoint.interval.ms": "1000",
-            "log.flush.before.ack": "false",
         }
-        broker = Broker(config, data_dir=Path(name) / "data", in_process=False)
-        broker.start()
+        broker = start(Logbus(settings=config), Path(name) / "broker", synced=False)
         try:
             tiered = {"remote.storage.enable": "true", "segment.bytes": str(64 << 20), "local.retention.bytes": "1"}
-            broker.admin.create_topic(TOPIC, 1, 1, **tiered)
-            broker.admin.create_topic(LOCAL, 1, 1)
+            broker.admin.create_topic(TOPIC, 1, tiered)
+            broker.admin.create_topic(LOCAL, 1, {})
             batches = options.megabytes * 1_000_000 // (RECORDS * SIZE)
-            with socket.create_connection(("127.0.0.1", broker.kafka_port)) as sock:
+            with socket.create_connection(("127.0.0.1", broker.port)) as sock:
                 for topic in (TOPIC, LOCAL):
                     request = wire.produce_request(topic, {0: wire.record_batch(RECORDS, SIZE)}, 1)
                     for _ in range(batches):
                         sock.sendall(request)
                         receive(sock, bytearray(4096))
-            logs = Path(name) / "data" / f"{TOPIC}-0"
-
+            data = Path(name) / "broker" / "data"
+            logs = data / f"{TOPIC}-0"
             wait_until(lambda: len(list(logs.glob("*.log"))) == 1, "local segments to go", 300)
             end = min(int(path.stem) for path in logs.glob("*.log"))
             store = FsspecStorage.open(uri, options.options)
@@ -153,16 +152,19 @@ def main() -> None:
                 evict(directory)
                 own = Rate.of(broker.pid, lambda: read_store(store, names))
                 evict(directory)
-                through = Rate.of(broker.pid, lambda: consume(broker.kafka_port, TOPIC, end))
-                local = Rate.of(broker.pid, lambda: consume(broker.kafka_port, LOCAL, end))
+                through = Rate.of(broker.pid, lambda: consume(broker.port, TOPIC, end))
+                evict(data / f"{LOCAL}-0")
+                cold = Rate.of(broker.pid, lambda: consume(broker.port, LOCAL, end))
+                local = Rate.of(broker.pid, lambda: consume(broker.port, LOCAL, end))
                 shares.append(through.rate / own.rate)
                 print(
-                    f"the store alone {own}   a consumer {through} ({shares[-1]:.0%})   of a local topic {local}",
+                    f"the store alone {own}   a consumer {through} ({shares[-1]:.0%})\n"
+                    f"of a local topic, cold {cold}   cached {local}",
                     flush=True,
                 )
             print(f"median share {sorted(shares)[len(shares) // 2]:.0%}", flush=True)
         finally:
-            broker.close()
+            broker.stop()
 
 
 if __name__ == "__main__":

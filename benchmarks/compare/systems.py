@@ -121,10 +121,12 @@ class Logbus:
 
     :ivar python: The interpreter of the environment it is installed for.
     :ivar workers: Its worker processes; 1: one process that serves.
+    :ivar settings: Keys of its configuration, as ``--set`` takes them.
     """
 
     python: str = sys.executable
     workers: int = 1
+    settings: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
     def name(self) -> str:
@@ -147,6 +149,8 @@ class Logbus:
             command += ["--workers", str(self.workers), "--set", "workers.first.port=0"]
         if synced is not None:
             command += ["--set", f"log.flush.before.ack={str(synced).lower()}"]
+        for key, value in self.settings.items():
+            command += ["--set", f"{key}={value}"]
         return command
 
     def topic_configs(self, synced: bool | None, acks: int) -> dict[str, str]:

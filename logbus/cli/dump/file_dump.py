@@ -32,6 +32,7 @@ from logbus.storage.checkpoints import (
 from logbus.storage.checkpoints import decode_marker as decode_clean_shutdown
 from logbus.storage.leader_epoch_cache import LeaderEpochCache
 from logbus.storage.producers.producer_snapshot import SnapshotCorrupt, decode_snapshot
+from logbus.storage.remote import object_names
 
 RecordDecoder = Callable[[Record], Item]
 """Decodes the records of an internal topic."""
@@ -59,10 +60,10 @@ def dump(path: Path, *, deep: bool = False, records: bool = False) -> Iterator[I
 
     :param deep: also decode every record of a segment, and compare indexes with their segment.
     :param records: include the records in the items of batches.
-    :raises UnknownFileType: the file's name is not that of a file in a log directory.
+    :raises UnknownFileType: the file's name is not that of a file in a log directory, or of records in tiered storage.
     :raises OSError: the file cannot be read.
     """
-    name = path.name.removesuffix(file_names.DELETED)
+    name = _local_name(path.name.removesuffix(file_names.DELETED))
     if name.endswith(file_names.LOG) and file_names.base_offset_of(name, file_names.LOG) is not None:
         return _segment(path, name, deep, records)
     if name.endswith(file_names.OFFSET_INDEX):
@@ -82,7 +83,14 @@ def dump(path: Path, *, deep: bool = False, records: bool = False) -> Iterator[I
 
 def is_dumpable(path: Path) -> bool:
     """Return whether a file of this name can be decoded."""
-    return path.name in _SMALL or any(file_names.base_offset_of(path.name, suffix) is not None for suffix in _KEPT)
+    name = _local_name(path.name)
+    return name in _SMALL or any(file_names.base_offset_of(name, suffix) is not None for suffix in _KEPT)
+
+
+def _local_name(name: str) -> str:
+    """The name in a log directory of what has this one in a directory of tiered storage; others as they are."""
+    is_remote = name.endswith(object_names.LOG) and object_names.segment_id_of(name) is not None
+    return f"{name.partition('-')[0]}{file_names.LOG}" if is_remote else name
 
 
 # Segments.

@@ -1,8 +1,8 @@
 """
 The table of a remote segment's chunks: runs of whole batches, each with its first offset and its checksum. Pure.
 
-A chunk is what is read from the store at least, and checked: readers find an offset's chunk without the offset index,
-and damage in the store is found before any record is sent.
+A chunk is what is read from the store at least: readers find an offset's chunk without the offset index. What comes
+over a network is checked, so that damage in the store is found before any record is sent.
 
 ::
 

@@ -76,7 +76,15 @@ def _in_segment(reader: RemoteReader, segment: RemoteLogSegment, offset: int, ti
                 break
             yield None
             if header.next_offset > offset and header.max_timestamp >= timestamp:
-                found = yield from _in_batch(window.read(at, after), header, offset, timestamp)
+                try:
+                    found = yield from _in_batch(window.read(at, after), header, offset, timestamp)
+                except DecodeError as error:
+                    # Checksums are not checked of what is in a directory.
+                    raise ApiError(
+                        ErrorCode.KAFKA_STORAGE_ERROR,
+                        f"{segment.partition}: in remote storage the batch at offset {header.base_offset} is damaged: "
+                        f"{error}",
+                    ) from error
                 if found is not None:
                     return found
     return None

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
@@ -22,7 +23,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.errors import ApiError, DecodeError, ErrorCode
+from logbus.errors import ApiError, DecodeError, ErrorCode, StorageError
 from logbus.metrics import metric
 from logbus.records.file_slice import FileSlice
 from logbus.storage.istorage import NotCached
@@ -38,6 +39,13 @@ T = TypeVar("T")
 
 MOST_SMALL = 2000
 """Tables and indexes that are kept."""
+
+
+ENOUGH = 0.75
+"""
+Of the bytes that are asked for: a read of whole chunks that has so many ends with them. To look for more batches would
+take longer than they do, and where the next read begins is known then.
+"""
 
 
 class NotFetched(NotCached):
@@ -80,6 +88,8 @@ class RemoteReader:
     bytes_read: int = metric("logbus_remote_fetch_bytes_total", "Bytes read from remote storage.")
     errors: int = metric("logbus_remote_fetch_errors_total", "Reads of objects in remote storage that failed.")
     _small: OrderedDict[Hashable, Any] = field(factory=OrderedDict, init=False)
+    # Open segments of a store in a directory, while a window or a response has them.
+    _files: WeakValueDictionary[UUID, WindowFile] = field(factory=WeakValueDictionary, init=False)
     _loading: dict[Hashable, list[Deferred[None]]] = field(factory=dict, init=False)
     _failed: dict[Hashable, RemoteStorageError] = field(factory=dict, init=False)
     _wanted: set[Hashable] = field(factory=set, init=False)
@@ -107,13 +117,19 @@ class RemoteReader:
             window = self.window(segment, table, chunk)
             if window is None:
                 return None
-            begin = table.positions[chunk]
-            start = next((at for at, _, header in window.batches(begin) if header.next_offset > offset), None)
-            if start is None:
-                # The offset is in a gap behind this window's last batch.
-                chunk = table.window_of(chunk).stop
-                continue
-            found = self._fitting(segment, table, window, start, offset, max_bytes, bound, min_one)
+            try:
+                start = _start(table, window, chunk, offset)
+                if start is None:
+                    # The offset is in a gap behind this window's last batch.
+                    chunk = table.window_of(chunk).stop
+                    continue
+                found = self._fitting(segment, table, window, start, offset, max_bytes, bound, min_one)
+            except StorageError as problem:
+                self.errors += 1
+                name = object_names.name_of(segment, object_names.LOG)
+                damage = f"{self._storage.where}/{name} is damaged: {problem}"
+                self._log.error("{damage}", damage=damage)
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, damage) from problem
             return None if found is None else (window.slice(start, found[0]), found[1])
         return None if table is None else (None, segment.end_offset)
 
@@ -129,23 +145,30 @@ class RemoteReader:
         min_one: bool,
     ) -> tuple[int, int] | None:
         """Where the batches from ``start`` on end that may be read, and the offset after them; None: none may."""
-        end, next_offset, limit = start, offset, self._loaded_end(segment, table, window, start + max_bytes)
-        # Skip to the last chunk that begins within the bytes that fit, then go by batches.
-        last = table.chunk_at(min(start + max_bytes, limit - 1))
-        if table.positions[last] > start and table.base_offsets[last] <= bound:
+        limit = self._loaded_end(segment, table, window, start + max_bytes)
+        end, next_offset = start, offset
+        # As many whole chunks as fit: nothing of the segment is looked at for that.
+        if limit == table.size <= start + max_bytes and segment.end_offset <= bound:
+            return limit, segment.end_offset
+        last = min(table.chunk_at(min(start + max_bytes, limit)), table.chunk_of(bound))
+        if table.positions[last] > start:
             end, next_offset = table.positions[last], table.base_offsets[last]
+            if end == limit or end - start >= max_bytes * ENOUGH:
+                return end, next_offset
         for at, after, header in window.batches(end, limit):
             if header.next_offset > bound or (after - start > max_bytes and not (min_one and at == start)):
                 break
             end, next_offset = after, header.next_offset
+            if end - start >= max_bytes:
+                break
         return None if end == start else (end, next_offset)
 
     def _loaded_end(self, segment: RemoteLogSegment, table: ChunkTable, window: Window, wanted: int) -> int:
         """The end of what can be sent with a window: those that follow it in the same file belong to it."""
         end = window.end
-        while window.is_of_file and end < min(wanted, table.size):
+        while window.file is not None and end < min(wanted, table.size):
             following = self.windows.get(WindowKey(segment.segment_id, end))
-            if following is None or not following.is_of_file:
+            if following is None or following.file is None:
                 break
             end = following.end
         return end
@@ -189,23 +212,28 @@ class RemoteReader:
 
     def _begin_window(self, key: WindowKey, segment: RemoteLogSegment, table: ChunkTable, chunks: range) -> None:
         if key not in self.windows:
-            self._begin(key, partial(self._take_window, key), self._read_window, segment, table, chunks)
+            file = self._files.get(segment.segment_id)
+            self._begin(key, partial(self._take_window, key), self._read_window, segment, table, chunks, file)
 
     def _take_window(self, key: WindowKey, window: Window) -> None:
         self.bytes_read += window.size
+        if window.file is not None:
+            # Several may have been opened at a time.
+            window.file = self._files.setdefault(key.segment_id, window.file)
         self.windows.add(key, window)
 
-    def _read_window(self, segment: RemoteLogSegment, table: ChunkTable, chunks: range) -> Window:
+    def _read_window(
+        self, segment: RemoteLogSegment, table: ChunkTable, chunks: range, file: WindowFile | None
+    ) -> Window:
         """Runs in a thread."""
         name = object_names.name_of(segment, object_names.LOG)
-        first = chunks.start
-        start, end = table.positions[first], table.end(chunks.stop - 1)
+        start, end = table.positions[chunks.start], table.end(chunks.stop - 1)
         where = f"{self._storage.where}/{name}"
-        descriptor = self._storage.open_file(name)
-        if descriptor is not None:
+        if file is None and (descriptor := self._storage.open_file(name)) is not None:
             file = WindowFile(descriptor)
-            for i, data in file.chunks(start, [table.end(i) - table.positions[i] for i in chunks]):
-                _check(table, first + i, data, where)
+        if file is not None:
+            if (size := file.load(start, end)) < end:
+                raise _too_short(where, size, table)
             return Window.of_segment(file, start, end - start)
         whole = self._storage.read(name, start, end)
         view = memoryview(whole)
@@ -301,6 +329,9 @@ class RemoteReader:
 
     def _failure(self, failure: Failure, key: Hashable) -> None:
         self.errors += 1
+        if isinstance(key, WindowKey):
+            # It may be of no more use, as after a restart of a file server.
+            self._files.pop(key.segment_id, None)
         error = failure.value
         if not isinstance(error, RemoteStorageError):
             self._log.failure("reading from remote storage", failure)
@@ -331,6 +362,21 @@ class RemoteReader:
             mine.callback(None)
 
 
+def _start(table: ChunkTable, window: Window, chunk: int, offset: int) -> int | None:
+    """
+    Where the first batch from a chunk on begins that ends behind an offset; None: it is not in the window.
+
+    :raise StorageError: what is there is not what the table says.
+    """
+    begin = table.positions[chunk]
+    for at, _, header in window.batches(begin):
+        if at == begin and header.base_offset != table.base_offsets[chunk]:
+            raise StorageError(f"at {at} is offset {header.base_offset} instead of {table.base_offsets[chunk]}")
+        if header.next_offset > offset:
+            return at
+    return None
+
+
 def _cancel(result: Any, late: Any) -> Any:
     if late.active():
         late.cancel()
@@ -341,9 +387,13 @@ def _check(table: ChunkTable, i: int, data: memoryview, where: str) -> None:
     """:raise ObjectCorrupt: a chunk is not what was written."""
     position, end = table.positions[i], table.end(i)
     if len(data) < end - position:
-        raise ObjectCorrupt(f"{where} is damaged: it ends at {position + len(data)} of {table.size} bytes")
+        raise _too_short(where, position + len(data), table)
     if not table.is_intact(i, data):
         raise ObjectCorrupt(
             f"{where} is damaged: the CRC of its bytes {position} to {end} does not match (offsets from "
             f"{table.base_offsets[i]} on)"
         )
+
+
+def _too_short(where: str, end: int, table: ChunkTable) -> ObjectCorrupt:
+    return ObjectCorrupt(f"{where} is damaged: it ends at {end} of {table.size} bytes")

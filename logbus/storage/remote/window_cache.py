@@ -1,17 +1,18 @@
 """
 Windows of remote segments: some chunks each, the least recently used of which go first.
 
-A window has the bytes that the store answered with, and they are sent from there. One of a store in a directory is sent
-from the object itself, and only the page cache has it in memory. It is released with the last slice of it, even if it
-has left the cache before.
+A window has the bytes that the store answered with, which were checked, and they are sent from there. It is released
+with the last slice of it, even if it has left the cache before.
+
+One of a store in a directory is sent from the object itself, as a local segment is: only the page cache has it in
+memory, and its checksums are left to its reader. To read all bytes here takes half as long again as to send them.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
 from typing import NamedTuple
 from uuid import UUID
 
@@ -21,15 +22,11 @@ from logbus.errors import StorageError
 from logbus.records.batch import HEADER_SIZE, BatchHeader, read_header
 from logbus.records.checksum import Buffer
 from logbus.records.file_slice import MEMORY, FileSlice
+from logbus.storage.filesystem.page_cache import make_resident
 from logbus.storage.segments.header_scan import scan_headers
 
 MOST_FILES = 256
-"""Windows of files that are kept: those of small segments would use up the descriptors, of which each has one."""
-
-BUFFER_BYTES = 1 << 19
-"""Of a thread that reads files; a larger chunk, of one large batch, gets its own."""
-
-_of_thread = threading.local()
+"""Files whose windows are kept: those of small segments would use up the descriptors."""
 
 
 class WindowKey(NamedTuple):
@@ -41,12 +38,12 @@ class WindowKey(NamedTuple):
 
 class WindowFile:
     """
-    The open file that the bytes of a window are sent from.
+    The open file that the bytes of a segment's windows are sent from.
 
     :param fd: closed with this object.
     """
 
-    __slots__ = ("_fd",)
+    __slots__ = ("__weakref__", "_fd")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -59,27 +56,14 @@ class WindowFile:
         """Read up to ``size`` bytes."""
         return os.pread(self._fd, size, position)
 
-    def chunks(self, position: int, lengths: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
+    def load(self, start: int, end: int) -> int:
         """
-        Read runs of bytes that follow each other, in a thread: the number of each, and its bytes, until the next one.
-        They are read into one buffer that stays in the processor's caches: new memory for all of them, page by page,
-        took longer than reading. A short one is the last.
+        Wait, in a thread, until bytes are in the page cache; where they end: before ``end`` if the file does.
 
-        :raise OSError: the read failed.
+        :raise OSError: they cannot be read.
         """
-        os.posix_fadvise(self._fd, position, sum(lengths), os.POSIX_FADV_WILLNEED)
-        buffer = getattr(_of_thread, "buffer", None)
-        if buffer is None:
-            buffer = _of_thread.buffer = memoryview(bytearray(BUFFER_BYTES))
-        for i, length in enumerate(lengths):
-            into = buffer[:length] if length <= BUFFER_BYTES else memoryview(bytearray(length))
-            done = 0
-            while done < length and (size := os.preadv(self._fd, (into[done:],), position + done)):
-                done += size
-            yield i, into[:done]
-            if done < length:
-                return
-            position += length
+        make_resident(self._fd, start, end - start, 0)
+        return min(end, os.fstat(self._fd).st_size)
 
     def __del__(self) -> None:
         os.close(self._fd)
@@ -88,14 +72,15 @@ class WindowFile:
 @define(eq=False)
 class Window:
     """
-    A loaded window, whose bytes were checked. Positions are those in the segment.
+    A loaded window. Positions are those in the segment.
 
     :ivar position: of its first byte; ``size``: bytes.
+    :ivar file: the whole segment, if it is a file.
     """
 
     position: int
     size: int
-    _file: WindowFile | None
+    file: WindowFile | None
     _data: memoryview | None
 
     @classmethod
@@ -118,32 +103,27 @@ class Window:
 
     def slice(self, start: int, end: int) -> FileSlice:
         """A part of it, to be sent."""
-        if self._file is None:
+        if self.file is None:
             return FileSlice(MEMORY, start, end - start, self._bytes(start, end))
-        return FileSlice(self._file, start, end - start)
+        return FileSlice(self.file, start, end - start)
 
     def read(self, start: int, end: int) -> Buffer:
         """A part of it, to be looked at."""
-        return self._bytes(start, end) if self._file is None else self.slice(start, end).read()
+        return self._bytes(start, end) if self.file is None else self.slice(start, end).read()
 
     def _bytes(self, start: int, end: int) -> memoryview:
         assert self._data is not None
         return self._data[start - self.position : end - self.position]
-
-    @property
-    def is_of_file(self) -> bool:
-        """Whether its file is the whole segment."""
-        return self._file is not None
 
     def batches(self, start: int, end: int | None = None) -> Iterator[tuple[int, int, BatchHeader]]:
         """
         Start, end and header of its batches from ``start`` on, where one begins.
 
         :param end: where they end; beyond this window only in the file of a whole segment.
-        :raise StorageError: the file was changed since.
+        :raise StorageError: in the file is none.
         """
-        if self._file is not None:
-            for at, header in scan_headers(self._file, start, self.end if end is None else end, _changed):
+        if self.file is not None:
+            for at, header in scan_headers(self.file, start, self.end if end is None else end, _damaged):
                 yield at, at + header.size, header
             return
         assert self._data is not None
@@ -155,8 +135,8 @@ class Window:
             at = after
 
 
-def _changed(position: int, problem: str) -> StorageError:
-    return StorageError(f"a remote segment was changed at {position} since it was checked: {problem}")
+def _damaged(position: int, problem: str) -> StorageError:
+    return StorageError(f"at {position}: {problem}")
 
 
 @define(eq=False)
@@ -170,7 +150,8 @@ class WindowCache:
 
     limit: int
     size: int = field(default=0, init=False)
-    _files: int = field(default=0, init=False)
+    # How many windows of each segment that is a file.
+    _files: Counter[UUID] = field(factory=Counter, init=False)
     _windows: OrderedDict[WindowKey, Window] = field(factory=OrderedDict, init=False)
 
     def __len__(self) -> int:
@@ -191,8 +172,9 @@ class WindowCache:
         self._remove(key)
         self._windows[key] = window
         self.size += window.size
-        self._files += window.is_of_file
-        while (self.size > self.limit or self._files > MOST_FILES) and len(self._windows) > 1:
+        if window.file is not None:
+            self._files[key.segment_id] += 1
+        while (self.size > self.limit or len(self._files) > MOST_FILES) and len(self._windows) > 1:
             self._remove(next(iter(self._windows)))
 
     def drop(self, segment_id: UUID) -> None:
@@ -204,4 +186,7 @@ class WindowCache:
         window = self._windows.pop(key, None)
         if window is not None:
             self.size -= window.size
-            self._files -= window.is_of_file
+            if window.file is not None:
+                self._files[key.segment_id] -= 1
+                if not self._files[key.segment_id]:
+                    del self._files[key.segment_id]

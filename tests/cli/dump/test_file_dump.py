@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cli.dump.file_dump import UnknownFileType, dump
+from logbus.cli.dump.file_dump import UnknownFileType, dump, is_dumpable
 from logbus.model import TopicPartition
 from logbus.records.batch import ControlType, Marker, encode_batch, encode_marker_batch
 from logbus.records.compression import Codec
@@ -44,6 +44,17 @@ class DumpTests(SynchronousTestCase):
     def damage(self, name: str, data: bytes, **options: bool) -> list[tuple[int, str]]:
         found = self.dump(name, data, **options)
         return [(each["position"], each["damage"]) for each in found if "damage" in each]
+
+    def test_a_segment_in_tiered_storage(self) -> None:
+        """The records of an object in a directory are checked like those of the segment that it was."""
+        name, data = f"{NAME}-{uuid.UUID(int=7)}.log", batch(10, b"a")
+        self.assertEqual(self.damage(name, data), [])
+        self.assertEqual([each["base_offset"] for each in self.dump(name, data)], [10])
+        (damage,) = self.damage(name, data[:-1] + b"?")
+        self.assertIn("CRC", damage[1])
+        self.assertEqual(
+            [is_dumpable(Path(each)) for each in (name, f"{NAME}-x.log", "7-x.chunks")], [True, False, False]
+        )
 
     def test_a_segment(self) -> None:
         """

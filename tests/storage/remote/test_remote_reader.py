@@ -7,6 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
@@ -33,13 +35,17 @@ class RemoteReaderTests(SynchronousTestCase):
     """A segment of seven chunks, two in a window."""
 
     def setUp(self) -> None:
+        self.fill(COUNT, SIZE)
+
+    def fill(self, count: int, size: int) -> None:
+        """Store a segment of so many batches, whose records have so many bytes."""
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         self.path = Path(directory.name)
-        self.segment: RemoteLogSegment = remote(1, 0, COUNT)
-        data = b"".join(batch(bytes([n]) * SIZE, base_offset=n) for n in range(COUNT))
-        self.data, self.size = data, len(data) // COUNT
-        self.patch(chunk_table, "WINDOW_BYTES", 2 * self.size)
+        self.segment: RemoteLogSegment = remote(1, 0, count)
+        data = b"".join(batch(bytes([n]) * size, base_offset=n) for n in range(count))
+        self.data, self.size = data, len(data) // count
+        self.patch(chunk_table, "WINDOW_BYTES", 2 * max(self.size, chunk_table.CHUNK_BYTES))
         self.store = FsspecStorage.open(f"file://{directory.name}", {})
         with tempfile.TemporaryFile() as file:
             file.write(data)
@@ -49,8 +55,7 @@ class RemoteReaderTests(SynchronousTestCase):
 
     def reader(self, *, is_local: bool, limit: int = 1 << 30) -> RemoteReader:
         """A reader whose threads are done when they begin."""
-        if not is_local:
-            self.patch(self.store, "_is_local", False)
+        self.patch(self.store, "_is_local", is_local)
 
         def run(fn: Any, *args: Any) -> Deferred[Any]:
             return maybeDeferred(fn, *args)
@@ -92,19 +97,116 @@ class RemoteReaderTests(SynchronousTestCase):
         data, end = self.read(reader, 1, 4 * self.size + 10)
         self.assertEqual(end, 5)
 
-    def test_damage(self) -> None:
-        """A bit that is another one, and bytes that are missing, are found before anything is sent."""
+    def log_file(self) -> Path:
+        """The object with the records."""
         (path,) = self.path.rglob(f"*{object_names.LOG}")
-        with path.open("r+b") as file:
-            file.seek(3 * self.size + 100)
-            file.write(b"?")
-        for is_local in (True, False):
-            reader = self.reader(is_local=is_local)
-            self.assertEqual(self.read(reader, 0, 1)[1], 1)
-            error = self.assertRaises(ApiError, self.read, reader, 2, 1)
-            self.assertIn(f"bytes {3 * self.size} to {4 * self.size} does not match (offsets from 3 on)", str(error))
-        os.truncate(path, 5 * self.size + 7)
+        return path
+
+    def overwrite(self, position: int, data: bytes) -> None:
+        """Damage the records."""
+        with self.log_file().open("r+b") as file:
+            file.seek(position)
+            file.write(data)
+
+    def test_damage_behind_a_network(self) -> None:
+        """A bit that is another one is found before anything is sent."""
+        self.overwrite(3 * self.size + 100, b"?")
+        reader = self.reader(is_local=False)
+        self.assertEqual(self.read(reader, 0, 1)[1], 1)
+        error = self.assertRaises(ApiError, self.read, reader, 2, 1)
+        self.assertIn(f"bytes {3 * self.size} to {4 * self.size} does not match (offsets from 3 on)", str(error))
+        self.flushLoggedErrors()
+
+    def test_damage_in_a_directory(self) -> None:
+        """Records are sent as they are there, as those of local segments: whoever reads them checks the batches."""
+        self.overwrite(3 * self.size + 100, b"?")
+        reader = self.reader(is_local=True)
+        data, end = self.read(reader, 3, 1)
+        self.assertEqual((data[:100], data[100:101], end), (self.data[3 * self.size :][:100], b"?", 4))
+
+    def test_no_batch_in_a_directory(self) -> None:
+        """Where no batch is, or another one than the table says, nothing is sent."""
+        for position, data, problem in (
+            (3 * self.size + 16, b"\x07", f"at {3 * self.size}: there is no record batch (magic 7)"),
+            (4 * self.size + 7, b"\x09", f"at {4 * self.size} is offset 9 instead of 4"),
+        ):
+            self.overwrite(position, data)
+            reader = self.reader(is_local=True)
+            error = self.assertRaises(ApiError, self.read, reader, position // self.size, 1)
+            self.assertEqual(
+                str(error), f"{self.store.where}/{self.log_file().relative_to(self.path)} is damaged: {problem}"
+            )
+            self.assertEqual(reader.errors, 1)
+            self.assertEqual(self.read(reader, 2, 1)[0], self.data[2 * self.size : 3 * self.size])
+
+    def test_missing_bytes(self) -> None:
+        """An object that is too short is found before anything is sent."""
+        os.truncate(self.log_file(), 5 * self.size + 7)
         for is_local in (True, False):
             error = self.assertRaises(ApiError, self.read, self.reader(is_local=is_local), 5, 1)
             self.assertIn(f"it ends at {5 * self.size + 7} of {len(self.data)} bytes", str(error))
         self.flushLoggedErrors()
+
+    def test_one_descriptor(self) -> None:
+        """All windows of a segment in a directory are sent from one open file, which goes with the last of them."""
+        reader = self.reader(is_local=True)
+        opened: list[int] = []
+        open_file = self.store.open_file
+
+        def opening(name: str) -> int | None:
+            found = open_file(name)
+            assert found is not None
+            opened.append(found)
+            return found
+
+        self.patch(FsspecStorage, "open_file", lambda _, name: opening(name))
+        for offset in range(0, COUNT, 2):
+            self.read(reader, offset, 1)
+        self.assertEqual(len(opened), 1)
+        reader.drop(self.segment.segment_id)
+        self.assertRaises(OSError, os.fstat, opened[0])
+        self.read(reader, 0, 1)
+        self.assertEqual(len(opened), 2)
+
+    def test_a_file_that_fails(self) -> None:
+        """It is opened again by whoever comes next."""
+        reader = self.reader(is_local=True)
+        self.read(reader, 0, 1)
+        (window,) = reader.windows._windows.values()
+        with tempfile.TemporaryDirectory() as directory:
+            descriptor = os.open(directory, os.O_RDONLY)
+            os.dup2(descriptor, window.file.fileno())  # type: ignore[union-attr]
+            os.close(descriptor)
+        self.assertRaises(ApiError, self.read, reader, 2, 1)
+        self.assertEqual(self.read(reader, 2, 1)[1], 3)
+        self.flushLoggedErrors()
+
+    @given(st.lists(st.tuples(st.integers(0, 59), st.integers(0, 4_000), st.integers(1, 60))), st.booleans())
+    def test_any_reads(self, reads: list[tuple[int, int, int]], is_local: bool) -> None:
+        """
+        Whole batches from the offset on, below the bound, and no more than fit, but for the first; whoever asks for
+        many gets three quarters of what fits at least.
+        """
+        if self.segment.end_offset == COUNT:
+            self.patch(chunk_table, "CHUNK_BYTES", 400)
+            self.fill(60, 30)
+        self.check(reads, is_local)
+        if not is_local:
+            return
+        reader = self.reader(is_local=True)
+        for offset in range(0, 60, 3):
+            # All windows are there then.
+            self.read(reader, offset, 1, 60)
+        for offset, most, _ in reads:
+            data, end = self.read(reader, offset, most, 60)
+            self.assertTrue(end == 60 or len(data) > 0.75 * most - self.size, (offset, most, end))
+
+    def check(self, reads: list[tuple[int, int, int]], is_local: bool) -> None:
+        """Read from offsets, at most so many bytes, up to a bound."""
+        reader = self.reader(is_local=is_local)
+        for offset, most, bound in reads:
+            if offset < bound:
+                data, end = self.read(reader, offset, most, bound)
+                self.assertEqual(data, self.data[offset * self.size : end * self.size])
+                self.assertTrue(offset < end <= bound)
+                self.assertLessEqual(len(data), max(most, self.size))
