@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeAlias
 
 from twisted.logger import Logger
 
+from logbus.errors import StorageError
 from logbus.storage import file_names
-from logbus.storage.istorage import IDisk
+from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.leader_epoch_cache import LeaderEpochCache
+from logbus.storage.segments.header_scan import CanPread, scan_headers
 from logbus.storage.segments.segment import Segment
+
+EpochEntry: TypeAlias = tuple[int, int]
+"""A leader epoch, and its first offset."""
 
 _log = Logger()
 
@@ -34,10 +41,56 @@ def load_leader_epochs(disk: IDisk, directory: str, start_offset: int, end_offse
 
 
 def rebuild_epochs(segments: Sequence[Segment]) -> LeaderEpochCache:
-    """Rebuild the leader epochs from the batch headers. Slow for a large log."""
+    """
+    Rebuild the leader epochs from the batch headers. Slow for a large log.
+
+    :raises StorageError: the log is damaged.
+    """
     epochs = LeaderEpochCache()
     for segment in segments:
-        for _, header in segment.batches(0):
-            if header.leader_epoch != epochs.latest:
-                epochs.assign(header.leader_epoch, header.base_offset)
+        found: list[EpochEntry] = []
+        _find_epochs(segment.log.get(), segment.size, segment.damaged, found)
+        _assign(epochs, found)
     return epochs
+
+
+async def rebuild_epochs_in_thread(disk: IDisk, segments: Sequence[Segment]) -> LeaderEpochCache:
+    """
+    As :func:`rebuild_epochs`, while the reactor does other work. Of a damaged segment the epochs before the damage
+    count.
+
+    :raises StorageError: the disk cannot be read; it is offline.
+    """
+    epochs = LeaderEpochCache()
+    for segment in segments:
+        found: list[EpochEntry] = []
+        await disk.submit(IOPool.READ, _find_undamaged, segment.log.get(), segment.size, found)
+        _assign(epochs, found)
+    return epochs
+
+
+class _Damaged(StorageError):
+    """There is no batch. It ends in the thread: a disk whose threads raise StorageError is offline."""
+
+
+def _find_undamaged(file: CanPread, size: int, found: list[EpochEntry]) -> None:
+    """As :func:`_find_epochs`, up to the first damage."""
+    with suppress(_Damaged):
+        _find_epochs(file, size, lambda position, problem: _Damaged(problem), found)
+
+
+def _find_epochs(
+    file: CanPread, size: int, damaged: Callable[[int, str], StorageError], found: list[EpochEntry]
+) -> None:
+    """Find each batch of a segment whose epoch differs from that of the batch before: its epoch, and its offset."""
+    latest = None
+    for _, header in scan_headers(file, 0, size, damaged):
+        if header.leader_epoch != latest:
+            latest = header.leader_epoch
+            found.append((latest, header.base_offset))
+
+
+def _assign(epochs: LeaderEpochCache, found: Sequence[EpochEntry]) -> None:
+    for epoch, offset in found:
+        if epoch != epochs.latest:
+            epochs.assign(epoch, offset)

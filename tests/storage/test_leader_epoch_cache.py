@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.model import OffsetAndEpoch
 from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.istorage import IOPool
 from logbus.storage.leader_epoch_cache import LeaderEpochCache
+from logbus.storage.leader_epoch_loader import rebuild_epochs_in_thread
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from tests.storage.builders import PARTITION, a_log, a_manager, batch
 
@@ -109,3 +112,24 @@ class DamagedCheckpointTests(SynchronousTestCase):
                 found = again.get(PARTITION)
                 assert found is not None
                 self.assertEqual(list(found.epochs), [(0, 0), (2, 2), (5, 3)], (stops, damage))
+
+    def test_other_work(self) -> None:
+        """The reactor does other work while a long log is read, and damage in a segment ends the search there only."""
+        disk = MemoryDisk()
+        manager = a_manager(disk)
+        self.successResultOf(manager.open())
+        log = self.successResultOf(manager.create(PARTITION))
+        for epochs in ((0, 2, 3), (3, 5)):
+            for epoch in epochs:
+                append_as_leader(log, batch(), epoch)
+            log.roll()
+        first = log.segments[0]
+        third = next(position for position, header in first.batches(0) if header.leader_epoch == 3)
+        disk.held.add(IOPool.READ)
+        found = Deferred.fromCoroutine(rebuild_epochs_in_thread(disk, log.segments))
+        first.log.get().write(third, [bytes(61)])
+        self.assertNoResult(found)
+        while disk.release(IOPool.READ):
+            pass
+        self.assertEqual(list(self.successResultOf(found)), [(0, 0), (2, 1), (3, 3), (5, 4)])
+        self.assertIsNone(disk.failure)
