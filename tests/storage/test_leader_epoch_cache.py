@@ -133,3 +133,24 @@ class DamagedCheckpointTests(SynchronousTestCase):
             pass
         self.assertEqual(list(self.successResultOf(found)), [(0, 0), (2, 1), (3, 3), (5, 4)])
         self.assertIsNone(disk.failure)
+
+    def test_a_damaged_segment(self) -> None:
+        """A log whose older segment is damaged opens without the file, too: the other records are served."""
+        disk = MemoryDisk()
+        manager = a_manager(disk)
+        self.successResultOf(manager.open())
+        log = self.successResultOf(manager.create(PARTITION))
+        for epoch in (0, 2, 3):
+            append_as_leader(log, batch(), epoch)
+        self.successResultOf(log.flush())
+        log.roll()
+        append_as_leader(log, batch(), 5)
+        self.successResultOf(log.flush())
+        self.successResultOf(manager.directories[0].checkpoint_recovery_points())
+        disk.unlink(f"{log.directory}/leader-epoch-checkpoint")
+        log.segments[0].log.get().write(log.segments[0].size * 2 // 3, [bytes(61)])
+        again = a_manager(disk.after_kill())
+        self.successResultOf(again.open())
+        found = again.get(PARTITION)
+        assert found is not None
+        self.assertEqual((list(found.epochs), found.log_end_offset), ([(0, 0), (2, 1), (5, 3)], 4))
