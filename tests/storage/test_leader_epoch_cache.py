@@ -131,7 +131,8 @@ class DamagedCheckpointTests(SynchronousTestCase):
         self.assertNoResult(found)
         while disk.release(IOPool.READ):
             pass
-        self.assertEqual(list(self.successResultOf(found)), [(0, 0), (2, 1), (3, 3), (5, 4)])
+        rebuilt = self.successResultOf(found)
+        self.assertEqual(list(rebuilt), [(0, 0), (2, 1), (3, 3), (5, 4)])
         self.assertIsNone(disk.failure)
 
     def test_a_damaged_segment(self) -> None:

@@ -11,7 +11,8 @@ The remote parts of logs (KIP-405): segments in an object store, and how they ar
 * ``remote_reader``: reads through a bounded cache, and ahead
 * ``read_ahead``: how far is read ahead of whom (pure)
 * ``load_queue``: what somebody waits for is loaded before what is read ahead
-* ``window_cache``: what was read last, in memory
+* ``window_cache``: what was read last
+* ``window_file``: the files of a store in a directory, from which they are sent
 * ``remote_lookup``: finds offsets by timestamp
 * ``segment_upload``: copies a segment, and deletes one; for threads
 * ``iremote_storage``: the interface of object stores, and their errors

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from attrs import define, field
+from attrs import Factory, define, field
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
@@ -33,7 +33,8 @@ from logbus.storage.remote.iremote_storage import ObjectCorrupt, ObjectMissing, 
 from logbus.storage.remote.load_queue import LoadQueue
 from logbus.storage.remote.read_ahead import ReadAhead
 from logbus.storage.remote.remote_log_segment import RemoteLogSegment
-from logbus.storage.remote.window_cache import Window, WindowCache, WindowFile, WindowKey
+from logbus.storage.remote.window_cache import Window, WindowCache, WindowKey
+from logbus.storage.remote.window_file import WindowFile, WindowLoads
 
 T = TypeVar("T")
 
@@ -90,6 +91,7 @@ class RemoteReader:
     _small: OrderedDict[Hashable, Any] = field(factory=OrderedDict, init=False)
     # Open segments of a store in a directory, while a window or a response has them.
     _files: WeakValueDictionary[UUID, WindowFile] = field(factory=WeakValueDictionary, init=False)
+    _loads: WindowLoads = field(default=Factory(lambda self: WindowLoads(self._queue), takes_self=True), init=False)
     _loading: dict[Hashable, list[Deferred[None]]] = field(factory=dict, init=False)
     _failed: dict[Hashable, RemoteStorageError] = field(factory=dict, init=False)
     _wanted: set[Hashable] = field(factory=set, init=False)
@@ -145,7 +147,7 @@ class RemoteReader:
         min_one: bool,
     ) -> tuple[int, int] | None:
         """Where the batches from ``start`` on end that may be read, and the offset after them; None: none may."""
-        limit = self._loaded_end(segment, table, window, start + max_bytes)
+        limit = self.windows.loaded_end(segment.segment_id, window, min(start + max_bytes, table.size))
         end, next_offset = start, offset
         # As many whole chunks as fit: nothing of the segment is looked at for that.
         if limit == table.size <= start + max_bytes and segment.end_offset <= bound:
@@ -163,16 +165,6 @@ class RemoteReader:
                 break
         return None if end == start else (end, next_offset)
 
-    def _loaded_end(self, segment: RemoteLogSegment, table: ChunkTable, window: Window, wanted: int) -> int:
-        """The end of what can be sent with a window: those that follow it in the same file belong to it."""
-        end = window.end
-        while window.file is not None and end < min(wanted, table.size):
-            following = self.windows.get(WindowKey(segment.segment_id, end))
-            if following is None or following.file is None:
-                break
-            end = following.end
-        return end
-
     def table(self, segment: RemoteLogSegment) -> ChunkTable | None:
         """A segment's table of chunks; raises as :meth:`read`."""
         return self._kept(segment, object_names.CHUNKS, ChunkTable.decode)
@@ -182,6 +174,9 @@ class RemoteReader:
         chunks = table.window_of(chunk)
         key = WindowKey(segment.segment_id, table.positions[chunks.start])
         window = self.windows.get(key)
+        if window is not None and window.is_cold(table.positions[chunk]):
+            self.windows.remove(key)
+            window = None
         if window is None and not self._is_late(key):
             raise NotFetched(
                 f"{segment.partition} at {table.base_offsets[chunks.start]}",
@@ -230,7 +225,7 @@ class RemoteReader:
         start, end = table.positions[chunks.start], table.end(chunks.stop - 1)
         where = f"{self._storage.where}/{name}"
         if file is None and (descriptor := self._storage.open_file(name)) is not None:
-            file = WindowFile(descriptor)
+            file = WindowFile(descriptor, self._loads)
         if file is not None:
             if (size := file.load(start, end)) < end:
                 raise _too_short(where, size, table)

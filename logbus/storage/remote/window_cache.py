@@ -5,12 +5,11 @@ A window has the bytes that the store answered with, which were checked, and the
 with the last slice of it, even if it has left the cache before.
 
 One of a store in a directory is sent from the object itself, as a local segment is: only the page cache has it in
-memory, and its checksums are left to its reader. To read all bytes here takes half as long again as to send them.
+memory, and its checksums are left to its reader. To read all bytes here takes about as long as to send them.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from logbus.errors import StorageError
 from logbus.records.batch import HEADER_SIZE, BatchHeader, read_header
 from logbus.records.checksum import Buffer
 from logbus.records.file_slice import MEMORY, FileSlice
-from logbus.storage.filesystem.page_cache import make_resident
+from logbus.storage.remote.window_file import WindowFile
 from logbus.storage.segments.header_scan import scan_headers
 
 MOST_FILES = 256
@@ -34,39 +33,6 @@ class WindowKey(NamedTuple):
 
     segment_id: UUID
     position: int
-
-
-class WindowFile:
-    """
-    The open file that the bytes of a segment's windows are sent from.
-
-    :param fd: closed with this object.
-    """
-
-    __slots__ = ("__weakref__", "_fd")
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def fileno(self) -> int:
-        """The open descriptor."""
-        return self._fd
-
-    def pread(self, size: int, position: int) -> bytes:
-        """Read up to ``size`` bytes."""
-        return os.pread(self._fd, size, position)
-
-    def load(self, start: int, end: int) -> int:
-        """
-        Wait, in a thread, until bytes are in the page cache; where they end: before ``end`` if the file does.
-
-        :raise OSError: they cannot be read.
-        """
-        make_resident(self._fd, start, end - start, 0)
-        return min(end, os.fstat(self._fd).st_size)
-
-    def __del__(self) -> None:
-        os.close(self._fd)
 
 
 @define(eq=False)
@@ -100,6 +66,10 @@ class Window:
     def end(self) -> int:
         """The position after its last byte."""
         return self.position + self.size
+
+    def is_cold(self, position: int) -> bool:
+        """Whether the header of the batch at a position has left memory."""
+        return self.file is not None and self.file.is_cold(position, HEADER_SIZE)
 
     def slice(self, start: int, end: int) -> FileSlice:
         """A part of it, to be sent."""
@@ -167,22 +137,33 @@ class WindowCache:
             self._windows.move_to_end(key)
         return window
 
+    def loaded_end(self, segment_id: UUID, window: Window, wanted: int) -> int:
+        """The end of what can be sent with a window, if that is not enough: those that follow it in the same file."""
+        end = window.end
+        while window.file is not None and end < wanted:
+            following = self.get(WindowKey(segment_id, end))
+            if following is None or following.file is None:
+                break
+            end = following.end
+        return end
+
     def add(self, key: WindowKey, window: Window) -> None:
         """Keep a window; others go, if there are too many bytes."""
-        self._remove(key)
+        self.remove(key)
         self._windows[key] = window
         self.size += window.size
         if window.file is not None:
             self._files[key.segment_id] += 1
         while (self.size > self.limit or len(self._files) > MOST_FILES) and len(self._windows) > 1:
-            self._remove(next(iter(self._windows)))
+            self.remove(next(iter(self._windows)))
 
     def drop(self, segment_id: UUID) -> None:
         """Drop the windows of a segment that is deleted."""
         for key in [key for key in self._windows if key.segment_id == segment_id]:
-            self._remove(key)
+            self.remove(key)
 
-    def _remove(self, key: WindowKey) -> None:
+    def remove(self, key: WindowKey) -> None:
+        """Drop a window, if it is there."""
         window = self._windows.pop(key, None)
         if window is not None:
             self.size -= window.size

@@ -6,6 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from logbus.storage.remote.remote_reader import RemoteReader
 from logbus.storage.remote.window_cache import WindowCache
 from tests.storage.builders import batch
 from tests.storage.remote.test_remote_log_index import remote
+from tests.storage.remote.test_window_file import ColdCache
 
 SIZE = 300_000
 """Of a batch: each is a chunk."""
@@ -180,6 +182,21 @@ class RemoteReaderTests(SynchronousTestCase):
         self.assertRaises(ApiError, self.read, reader, 2, 1)
         self.assertEqual(self.read(reader, 2, 1)[1], 3)
         self.flushLoggedErrors()
+
+    def test_what_the_page_cache_has_dropped(self) -> None:
+        """It is loaded again before a read looks at it."""
+        reader = self.reader(is_local=True)
+        cold = ColdCache()
+        reader._loads._cache = cold
+        self.read(reader, 0, 1)
+        self.read(reader, 2, 1)
+        cold.cold = 2 * self.size + 5
+        self.assertEqual(reader.read(self.segment, 0, 1, COUNT, True), (ANY, 1))
+        missing = self.assertRaises(NotCached, reader.read, self.segment, 2, 1, COUNT, True)
+        self.successResultOf(missing.load())
+        cold.cold = -1
+        self.assertEqual(reader.read(self.segment, 2, 1, COUNT, True), (ANY, 3))
+        self.assertEqual(reader.fetches, 4)
 
     @given(st.lists(st.tuples(st.integers(0, 59), st.integers(0, 4_000), st.integers(1, 60))), st.booleans())
     def test_any_reads(self, reads: list[tuple[int, int, int]], is_local: bool) -> None:

@@ -14,9 +14,9 @@ from logbus.storage.remote.window_cache import (
     MOST_FILES,
     Window,
     WindowCache,
-    WindowFile,
     WindowKey,
 )
+from logbus.storage.remote.window_file import WindowFile
 from tests.storage.builders import batch
 
 
@@ -114,12 +114,3 @@ class WindowCacheTests(SynchronousTestCase):
             file.flush()
             error = self.assertRaises(StorageError, list, of_file.batches(6))
             self.assertIn(f"at {6 + size}: there is no record batch", str(error))
-
-    def test_load(self) -> None:
-        """What is in a file is loaded as far as there is any."""
-        with tempfile.TemporaryFile() as file:
-            file.write(bytes(100_000))
-            file.flush()
-            window = WindowFile(os.dup(file.fileno()))
-            found = [window.load(start, end) for start, end in ((0, 100), (50, 100_000), (99_999, 100_001))]
-        self.assertEqual(found, [100, 100_000, 100_000])
