@@ -240,7 +240,7 @@ LOG_UNCLEANABLE = ConditionKind(
     "log-uncleanable",
     _WARNING,
     "A compacted partition cannot be cleaned, and only grows.",
-    "The message names the cause; damage is repaired from another replica, or by `logbus dump` and a new topic.",
+    "The message names the cause; damage is repaired from another replica, or by `logbus dump-log` and a new topic.",
     "the partition",
     is_logged=False,
 )

@@ -129,9 +129,10 @@ def _disks(history: ClusterHistory, visit: Visit) -> Tag:
 
 
 def _condition(each: Mapping[str, Any]) -> Tag:
+    subject, what = each["subject"], each["message"]
     return message(
         "bad" if each["severity"] == "critical" else "info",
-        tags.strong(shortened(each["message"], 1000)),
+        tags.strong(shortened(what if subject in what else f"{subject}: {what}", 1000)),
         tags.p(f"{each['meaning']} {each['advice']}"),
         tags.p(f"Broker {each['broker']}, since {moment(each['since'])}.", class_="note"),
     )

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.admin.authentication import HttpLogins
 from logbus.cluster.cluster_metadata import PartitionImage
-from logbus.conditions import LOG_DIRECTORY_FULL, Finding
+from logbus.conditions import LOG_DIRECTORY_FULL, LOG_UNCLEANABLE, Finding
 from logbus.console import topic_list_page
 from logbus.coordination.group_offsets import CommittedOffset
 from logbus.coordination.transactions.transaction_state import TransactionState
@@ -231,6 +231,11 @@ class OverviewTests(SynchronousTestCase):
         page = seen(world.ask("GET", "/"))
         self.assertIn(f"no space {SCRIPT}", page.text)
         self.assertIn("since 1970-01-01 00:00:12 UTC", page.text)
+        why = "orders-7/00000000000000000000.log at byte 66: CRC"
+        world.conditions.found(LOG_UNCLEANABLE, [Finding("orders-7", why), Finding("bills-0", "no memory")], 13)
+        page = seen(world.ask("GET", "/"))
+        self.assertIn(f"{why} A compacted partition cannot be cleaned, and only grows. The message names", page.text)
+        self.assertIn("bills-0: no memory", page.text)
 
     def test_transactions(self) -> None:
         """The longest transaction is first, and one over its timeout says so; aborting it needs its name."""
