@@ -43,8 +43,9 @@ class Side:
         Run a command; ``OWN`` in its arguments stands for this side's names.
         """
         own = [each.replace("OWN", self.own) for each in arguments]
-        # Behind the words, as some of Kafka's commands want it.
-        given = [*own, "--bootstrap-server", self.bootstrap]
+        # Behind the words, as some of Kafka's commands want it, or before them.
+        at = ["--bootstrap-server", self.bootstrap]
+        given = [*at, *own] if command == "kafka-features" else [*own, *at]
         if self.kafka is not None:
             found = self.kafka.run(command, *given, stdin=stdin)
         else:
@@ -152,6 +153,24 @@ def test_the_cluster(sides: tuple[Side, Side]) -> None:
     """Its id, and the addresses of its brokers."""
     assert "Cluster ID: " in same(sides, "kafka-cluster", "cluster-id").out
     assert "unfenced" in same(sides, "kafka-cluster", "list-endpoints").out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "describe",
+        "upgrade --feature transaction.version=2",
+        "upgrade --feature transaction.version=2 --feature group.version=1 --dry-run",
+        "upgrade --feature kraft.version=1 --feature group.version=1",
+        "downgrade --feature transaction.version=1",
+        "downgrade --feature transaction.version=1 --unsafe --dry-run",
+        "disable --feature group.version --feature none",
+    ],
+)
+def test_features(words: str, sides: tuple[Side, Side]) -> None:
+    """What there are, and changes, which only brokers of one version refuse."""
+    theirs = same(sides, "kafka-features", *words.split())
+    assert (theirs.status == 0) == ("was" in theirs.out or "can be" in theirs.out or words == "describe")
 
 
 @pytest.mark.parametrize(

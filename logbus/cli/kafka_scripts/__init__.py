@@ -19,6 +19,7 @@ Each is a module with a ``PARSER`` and a function ``run``, which gets the parsed
 * ``dump_log_command``: ``kafka-dump-log``
 * ``groups_command``: ``kafka-groups``
 * ``cluster_command``: ``kafka-cluster``
+* ``features_command``: ``kafka-features``
 * ``producer_performance_command``: ``kafka-producer-perf-test``
 * ``consumer_performance_command``: ``kafka-consumer-perf-test``
 

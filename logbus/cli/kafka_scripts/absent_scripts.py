@@ -12,8 +12,6 @@ ABSENT: Mapping[str, str] = {
     "kafka-metadata-quorum": "metadata is in ZooKeeper, or in a file of a single broker, and not in a quorum of "
     "brokers; 'logbus cluster describe' shows the controller",
     "kafka-metadata-shell": "'logbus metadata' moves metadata, which is in ZooKeeper or in a file of a single broker",
-    "kafka-features": "'logbus cluster describe' shows the cluster, and 'logbus start --as-version' sets the release "
-    "that a broker advertises",
     "kafka-preferred-replica-election": "since Kafka 3.0 it is kafka-leader-election.sh --election-type preferred",
     "kafka-mirror-maker": "'logbus mirror --from HOST:PORT --to HOST:PORT' mirrors topics",
     "connect-mirror-maker": "'logbus mirror --from HOST:PORT --from-name NAME --to HOST:PORT --to-name NAME' mirrors "

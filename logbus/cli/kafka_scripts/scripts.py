@@ -25,6 +25,7 @@ COMMANDS = {
     "kafka-dump-log": "dump_log_command",
     "kafka-groups": "groups_command",
     "kafka-cluster": "cluster_command",
+    "kafka-features": "features_command",
     "kafka-producer-perf-test": "producer_performance_command",
     "kafka-consumer-perf-test": "consumer_performance_command",
 }

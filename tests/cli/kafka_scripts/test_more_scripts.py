@@ -10,6 +10,7 @@ import pytest
 from logbus.cli.kafka_scripts import (
     cluster_command,
     consumer_performance_command,
+    features_command,
     groups_command,
     producer_performance_command,
 )
@@ -18,13 +19,21 @@ from logbus.cli.kafka_scripts.absent_scripts import ABSENT, advice
 from logbus.cli.kafka_scripts.client_settings import Settings
 from logbus.cli.kafka_scripts.cluster_command import cluster_lines
 from logbus.cli.kafka_scripts.consumer_performance_command import ReadSpeed
+from logbus.cli.kafka_scripts.features_command import feature_lines, update_errors
 from logbus.cli.kafka_scripts.groups_command import wanted_groups
 from logbus.cli.kafka_scripts.option_parser import UsageError
 from logbus.cli.kafka_scripts.producer_performance_command import Latencies, performance_request
 from logbus.cli.kafka_scripts.scripts import COMMANDS
 from logbus.client.admin.admin_client import ClusterDescription
 from logbus.client.admin.group_admin import ListedGroup
+from logbus.errors import ErrorCode
 from logbus.records.batch import Record, encode_batch
+from logbus.wire.messages.api_versions import (
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesResponse,
+)
 
 
 def test_absent(capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,6 +163,43 @@ def test_wrong_cluster_command(arguments: str, line: str) -> None:
     """What is wrong is named."""
     with pytest.raises(UsageError, match=re.escape(line)):
         cluster_command.run(cluster_command.PARSER.parse(arguments.split()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("", "too few arguments"),
+        (
+            "show",
+            "invalid choice: 'show' (choose from 'describe', 'upgrade', 'downgrade', 'disable', 'version-mapping'",
+        ),
+        ("describe", "You must specify --bootstrap-server"),
+        ("version-mapping", "version-mapping is not served; brokers of logbus have no metadata.version; 'logbus start"),
+        ("upgrade --release-version 4.3", "release-version is not served; brokers of logbus have no metadata.version"),
+        ("upgrade", "You must specify at least one feature to upgrade, as --feature group.version=1"),
+        ("upgrade --feature x", "Can't parse feature=level string x: equals sign not found."),
+        ("upgrade --feature x=-1", "Can't parse feature=level string x=-1: unable to parse -1 as a short."),
+        ("upgrade --feature x=32768", "unable to parse 32768 as a short."),
+        ("upgrade --feature x=1 --feature x=2", "Feature x was specified more than once."),
+        ("disable --feature x=1", "disable takes the name of a feature alone, and not 'x=1'"),
+    ],
+)
+def test_wrong_features_command(arguments: str, line: str) -> None:
+    """What is wrong is named."""
+    with pytest.raises(UsageError, match=re.escape(line)):
+        features_command.run(features_command.PARSER.parse(arguments.split()))
+
+
+def test_features_of_former_brokers() -> None:
+    """Before version 2 each feature has a result of its own; brokers without features have no epoch."""
+    result = UpdatableFeatureResult(feature="x", error_code=ErrorCode.INVALID_UPDATE_VERSION)
+    found = update_errors({"x": 1, "y": 1}, UpdateFeaturesResponse(results=[result]))
+    assert found["y"] is None
+    assert found["x"] is not None
+    supported = [SupportedFeatureKey(name="x", min_version=0, max_version=3)]
+    (line,) = feature_lines(ApiVersionsResponse(api_keys=[], supported_features=supported))
+    assert line.startswith("Feature: x ")
+    assert line.endswith("FinalizedVersionLevel: 0                Epoch: -")
 
 
 def test_cluster_without_an_id() -> None:
