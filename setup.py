@@ -6,6 +6,7 @@ Builds the compiled modules; everything else about the package is in ``setup.cfg
 * in ``logbus/storage/cleaner`` that of ``offset_map.py``
 * the threads that sync and write files in ``logbus/storage/filesystem``, and those in ``logbus/net`` that send slices
   of files and answer fetches
+* what sends small responses of many connections by one system call, in ``logbus/net``
 
 They are optional: without a C compiler, or with ``LOGBUS_PURE`` set, the package is installed without them.
 """
@@ -24,6 +25,7 @@ MODULES = [
     Extension("logbus.records._columnar", ["logbus/records/_columnar.pyx"]),
     Extension("logbus.records._gathering", ["logbus/records/_gathering.pyx"]),
     Extension("logbus.records._packing", ["logbus/records/_packing.pyx"]),
+    Extension("logbus.net._batched_send", ["logbus/net/_batched_send.pyx"]),
     Extension("logbus.net._fetch_threads", ["logbus/net/_fetch_threads.pyx"]),
     Extension("logbus.net._send_threads", ["logbus/net/_send_threads.pyx"]),
     Extension("logbus.storage.cleaner._offset_map", ["logbus/storage/cleaner/_offset_map.pyx"]),

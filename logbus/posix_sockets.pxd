@@ -32,7 +32,7 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t send(int, const void *, size_t, int)
     ssize_t sendmsg(int, const msghdr *, int)
     ssize_t recv(int, void *, size_t, int)
-    int MSG_NOSIGNAL
+    int MSG_DONTWAIT, MSG_NOSIGNAL
 
 cdef extern from "<fcntl.h>" nogil:
     int fcntl(int, int, ...)

@@ -25,6 +25,7 @@ from logbus.cluster.replication.replication_throttle import FollowerThrottle, Le
 from logbus.cluster.replication_metrics import ReplicationMetrics
 from logbus.config import keys
 from logbus.model import TopicPartition
+from logbus.net.read_turn import ReadTurn
 from logbus.settings import fetch_settings, replica_selector, replication_rates, topic_config
 from logbus.storage.log_manager import LogManager
 
@@ -98,7 +99,8 @@ class Replication:
         self.replicas.cluster = self.isr
         self.replicas.repair = self.repairs.look_and_repair
         self.replicas.listeners.append(self.repairs)
-        self.purgatory = Purgatory(reactor)
+        turn: ReadTurn | None = getattr(reactor, "turn", None)
+        self.purgatory = Purgatory(reactor, None if turn is None else turn.responses)
         self.reader = ReplicaReader(
             self.replicas, self.purgatory, selector, LeaderThrottle(leaders_rate), self.repairs.check
         )

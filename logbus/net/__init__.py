@@ -20,6 +20,7 @@ Servers:
 * ``transport``: receives in place, sends from the read callback, ``sendfile``
 * ``itransport``: the interface between transport and protocol
 * ``sendfile``: send queues of bytes and slices of files
+* ``response_batch``: small responses of many connections sent by one system call, if that is compiled
 * ``native_sends``: large responses sent in threads that know no Python, if they are compiled
 * ``native_fetches``: the next fetches of a consumer that reads on, answered in such threads
 * ``prepared_fetches``: what those threads get, when, and what comes back

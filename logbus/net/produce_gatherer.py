@@ -47,6 +47,12 @@ class RunOwner(Shape):
         """The run has no response, for a bug; the connection must be closed."""
 
 
+Groups: TypeAlias = (
+    "dict[tuple[GatheredProduceRouter, object], list[tuple[RequestContext, CoalescedProduce, RunOwner]]]"
+)
+"""By router and partition."""
+
+
 def may_be_gathered(run: CoalescedProduce) -> bool:
     """Whether these requests may be appended with those of other connections: small ones outside of transactions."""
     return run.size <= LARGEST_RUN and run.template.transactional_id is None
@@ -57,9 +63,7 @@ class ProduceGatherer:
     """The runs that wait for the end of a turn, by partition."""
 
     _turn: ReadTurn
-    _groups: dict[tuple[GatheredProduceRouter, object], list[tuple[RequestContext, CoalescedProduce, RunOwner]]] = (
-        field(factory=dict, init=False)
-    )
+    _groups: Groups = field(factory=dict, init=False)
     _count: int = field(default=0, init=False)
 
     def add(
@@ -75,6 +79,15 @@ class ProduceGatherer:
 
     def _finish(self) -> None:
         groups, self._groups, self._count = self._groups, {}, 0
+        responses = self._turn.responses
+        opened = responses.open()
+        try:
+            self._serve(groups)
+        finally:
+            if opened:
+                responses.close()
+
+    def _serve(self, groups: Groups) -> None:
         for (router, _), left in groups.items():
             answers: Sequence[bytes | Deferred[bytes] | None] | None = None
             if len(left) > 1:

@@ -282,11 +282,12 @@ class KafkaServerProtocol(Protocol):
         """Answer Produce requests that were left to the gatherer; None: serve them."""
         if self._lost:
             return
-        if answer is None:
-            self.frames_ready()
-            return
         try:
-            self.dispatcher.finish_run(run, answer)
+            if answer is not None:
+                self.dispatcher.finish_run(run, answer)
+            elif not self.dispatcher.serve_left(run):
+                self.frames_ready()
+                return
         except Exception:
             self.request_failed(Failure())
         self._go_on(True)

@@ -440,6 +440,19 @@ class RequestDispatcher:
         self._routing.shared.metrics.requests += len(run.batches)
         self._answer_run(run, answer, together=True)
 
+    def serve_left(self, run: CoalescedProduce) -> bool:
+        """Have requests answered that were left alone; False: the first one must be served by itself."""
+        if self._flow.stops or self._quotas.is_active:
+            return False
+        self._flow.serving = True
+        try:
+            served = self._serve_run(run)
+        finally:
+            self._flow.serving = False
+        if served:
+            self._routing.shared.metrics.requests += len(run.batches)
+        return served
+
     def _serve_run(self, run: CoalescedProduce) -> bool:
         """Have these requests answered together; False: the first one must be served by itself."""
         assert self._coalesced_router is not None

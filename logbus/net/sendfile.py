@@ -263,6 +263,23 @@ def read_now(part: FileSlice) -> bytes | bytearray | memoryview | None:
         return None
 
 
+def small_bytes(parts: Parts, most: int) -> bytes | None:
+    """These parts as one, if they are at most so many bytes, and in memory; None also if there are none."""
+    size = 0
+    found: list[bytes | bytearray | memoryview] = []
+    for part in parts:
+        size += len(part)
+        if size > most:
+            return None
+        data = read_now(part) if isinstance(part, FileSlice) else part
+        if data is None:
+            return None
+        found.append(data)
+    if not size:
+        return None
+    return found[0] if len(found) == 1 and isinstance(found[0], bytes) else b"".join(found)
+
+
 class StreamProtocol(Protocol):
     """The methods of a protocol that :class:`StreamTransport` calls."""
 

@@ -11,6 +11,7 @@ It is cheaper than a plain ``tcp.Server``:
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,7 +28,9 @@ from logbus.net.itransport import IFrameTransport
 from logbus.net.native_fetches import NativeFetches
 from logbus.net.native_sends import NativeSends
 from logbus.net.prepared_fetches import AnsweredFetches, PreparedFetches
-from logbus.net.sendfile import SendQueue, SliceTruncated
+from logbus.net.read_turn import ReadTurn
+from logbus.net.response_batch import LARGEST, ResponseBatch
+from logbus.net.sendfile import SendQueue, SliceTruncated, small_bytes
 from logbus.records.file_slice import Part, Parts
 
 _WIDEST = 1 << 16
@@ -45,6 +48,9 @@ class ServerTransport(tcp.Server):
     def __init__(self, sock: Any, protocol: Any, client: Any, server: Any, sessionno: int, reactor: Any) -> None:
         self._send_queue = SendQueue(protocol.metrics, self._loaded, self._thread)
         self._reading = True
+        turn: ReadTurn | None = getattr(reactor, "turn", None)
+        self._batch = ResponseBatch() if turn is None else turn.responses
+        self.is_in_batch = False
         # While a thread answers the peer's fetches: its ticket, and the protocol, which may be lost before.
         self._fetching: tuple[int, Any] | None = None
         super().__init__(sock, protocol, client, server, sessionno, reactor)
@@ -97,6 +103,14 @@ class ServerTransport(tcp.Server):
         send_queue = self._send_queue
         if send_queue.unsent:
             send_queue.push(parts)
+            return
+        if self.is_in_batch:
+            self._batch.send()
+            self.send(parts)
+            return
+        if self._batch.is_open and (small := small_bytes(parts, LARGEST)) is not None:
+            send_queue.count(len(small))
+            self._batch.add(self, small)
             return
         if len(parts) == 1 and isinstance(data := parts[0], bytes):
             # The usual reply: one system call and no bookkeeping.
@@ -152,6 +166,20 @@ class ServerTransport(tcp.Server):
             self.startWriting()
         self.protocol.sent()  # type: ignore[attr-defined]
 
+    def batch_sent(self, data: bytes, sent: int) -> None:
+        """Of a response in a batch not all was sent: send the rest, or end the connection."""
+        if not self.connected or self._aborting:
+            return
+        if sent < 0:
+            if sent != -errno.EAGAIN:
+                self._fail(main.CONNECTION_LOST)
+                return
+            sent = 0
+        self._send_queue.count(sent - len(data))
+        self._send_queue.push([memoryview(data)[sent:]])
+        self.startWriting()
+        self.protocol.sent()  # type: ignore[attr-defined]
+
     def write(self, data: bytes) -> None:
         """Send ``data`` (for callers that only know ``ITransport``)."""
         self.send([bytes(data)])
@@ -189,6 +217,8 @@ class ServerTransport(tcp.Server):
 
     def answer_fetches(self, prepared: PreparedFetches) -> bool:
         """Have a thread answer the peer's next requests; returns whether it does."""
+        if self.is_in_batch:
+            self._batch.send()
         try:
             self._fetching = self.reactor.fetches.submit(self, self.fileno(), prepared), self.protocol  # type: ignore[attr-defined]
         except (OSError, RuntimeError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from attrs import define, field
@@ -11,6 +12,7 @@ from twisted.python.failure import Failure
 from logbus.net.produce_gatherer import LARGEST_RUN, GatheredRuns, ProduceGatherer, may_be_gathered
 from logbus.net.read_turn import ReadTurn
 from logbus.net.request_context import RequestContext
+from logbus.net.response_batch import ResponseBatch
 from logbus.wire.request_template import CoalescedProduce
 
 CONTEXT: Any = RequestContext(1, "PLAINTEXT", "10.0.0.1", 4000)
@@ -26,14 +28,26 @@ class Template:
 class Owner:
     answers: list[Any] = field(factory=list)
     error: Exception | None = None
+    seen: Callable[[], bool] | None = None
 
     def finish_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes] | None) -> None:
         if self.error is not None:
             raise self.error
-        self.answers.append(answer)
+        self.answers.append(answer if self.seen is None else self.seen())
 
     def request_failed(self, failure: Failure) -> None:
         self.answers.append(failure.value)
+
+
+class Responses(ResponseBatch):
+    """Counts how often it is opened; nothing need be compiled."""
+
+    times = 0
+
+    def open(self) -> bool:
+        self.times += 1
+        self.is_open = True
+        return True
 
 
 def a_run(partition: str = "t-0", size: int = 100, transactional_id: str | None = None) -> CoalescedProduce:
@@ -64,6 +78,18 @@ def test_by_partition() -> None:
     turn.end()
     assert [owner.answers for owner in owners] == [[b"a"], [None], [b"b"]]
     assert asked == [2]
+
+
+def test_responses_wait_for_each_other() -> None:
+    """What owners answer is sent together, also after a bug."""
+    turn = ReadTurn()
+    responses = turn.responses = Responses()
+    gatherer, well = ProduceGatherer(turn), Owner()
+    well.seen = lambda: responses.is_open
+    for partition, owner in (("t-0", well), ("t-1", Owner(error=ZeroDivisionError()))):
+        gatherer.add(lambda runs: None, CONTEXT, a_run(partition), owner)
+    turn.end()
+    assert (well.answers, responses.is_open, responses.times) == ([True], False, 1)
 
 
 def test_not_together() -> None:

@@ -7,7 +7,7 @@ checked once, at the end of the turn, so that a thousand appends read from one s
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from attrs import Factory, define, field
 from twisted.internet.defer import Deferred
@@ -16,6 +16,16 @@ from twisted.internet.interfaces import IReactorTime
 from logbus.timers import Timer, Timers
 
 T = TypeVar("T")
+
+
+class Responses(Protocol):
+    """What may have responses wait, to be sent together."""
+
+    def open(self) -> bool:
+        """Have them wait; False: they do not, or do already."""
+
+    def close(self) -> None:
+        """Send them."""
 
 
 class DelayedOperation(Generic[T]):
@@ -94,11 +104,13 @@ class Purgatory:
     """
     The requests waiting on one broker; their deadlines are on one timer.
 
+    :param responses: of the reactor, which has those to requests woken together sent together.
     :ivar shared: while requests are completed that were woken together, what they may share, by what it depends on;
         else None.
     """
 
     _clock: IReactorTime
+    _responses: Responses | None = None
     _timers: Timers = field(default=Factory(_timers, takes_self=True), init=False)
     _waiting: dict[DelayedOperation[Any], None] = field(factory=dict, init=False)
     _woken: dict[DelayedOperation[Any], None] = field(factory=dict, init=False)
@@ -132,9 +144,15 @@ class Purgatory:
 
     def _look(self) -> None:
         woken, self._woken = self._woken, {}
-        self.shared = {} if len(woken) > 1 else None
+        if len(woken) == 1:
+            next(iter(woken)).try_to_complete()
+            return
+        responses, self.shared = self._responses, {}
+        opened = responses is not None and responses.open()
         try:
             for delayed in woken:
                 delayed.try_to_complete()
         finally:
             self.shared = None
+            if responses is not None and opened:
+                responses.close()

@@ -51,6 +51,27 @@ class PurgatoryTests(SynchronousTestCase):
         self.clock.advance(1)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
+    def test_responses_of_many(self) -> None:
+        """Those to requests that are woken together wait for each other; one alone is sent at once."""
+        events: list[str] = []
+
+        class Responses:
+            def open(self) -> bool:
+                events.append("open")
+                return True
+
+            def close(self) -> None:
+                events.append("close")
+
+        self.purgatory = Purgatory(self.clock, Responses())
+        self.enough = True
+        for count in (1, 2):
+            for delayed in [self.wait() for _ in range(count)]:
+                delayed.deferred.addCallback(events.append)
+                self.purgatory.wake(delayed)
+            self.clock.advance(0)
+        self.assertEqual(events, ["answer 1", "open", "answer 2", "answer 3", "close"])
+
     def test_one_check_per_reactor_turn(self) -> None:
         """Any number of wake-ups in one turn of the reactor is one check, at its end."""
         delayed = self.wait()
