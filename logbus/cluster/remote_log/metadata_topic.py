@@ -29,6 +29,7 @@ from logbus.cluster.remote_log.metadata_requests import (
     encode_offset,
 )
 from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import REMOTE_LOG_METADATA_TOPIC, TopicPartition
 from logbus.records.batch import BatchBuilder
@@ -181,8 +182,9 @@ class RemoteLogMetadataTopic:
     async def _append(self, request: AppendState) -> int:
         """Append a state, as the leader of the topic's partition; returns the offset behind it."""
         lock = self._locks.setdefault(request.number, DeferredLock())
-        return await lock.run(Deferred.fromCoroutine, self._append_next(request))
+        return await lock.run(self._append_next, request)
 
+    @returns_deferred
     async def _append_next(self, request: AppendState) -> int:
         consumer = self._consumer(request.number)
         replica = self._leader(request.number)

@@ -19,6 +19,7 @@ from logbus.cluster.replication.broker_topic_stats import BrokerTopicStats
 from logbus.cluster.replication.partition import Partition
 from logbus.cluster.replication.replica import Repair, Replica, ReplicaContext, StandaloneContext, Watcher, no_repair
 from logbus.config import TopicConfig
+from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, TopicPartition
 from logbus.net.time_slices import SliceScheduler, TimeSlice
@@ -153,8 +154,9 @@ class ReplicaManager:
     # The replica host, for metadata updates.
 
     def become(self, states: Sequence[PartitionState]) -> Deferred[PartitionErrors]:
-        return self._changing.run(Deferred.fromCoroutine, self._become(states))
+        return self._changing.run(self._become, states)
 
+    @returns_deferred
     async def _become(self, states: Sequence[PartitionState]) -> PartitionErrors:
         errors: dict[TopicPartition, ApiError] = {}
         configs: dict[int, TopicConfig] = {}  # one object per topic: overrides mappings are shared by its partitions
@@ -237,6 +239,7 @@ class ReplicaManager:
         :param swap: ends the appends to the old log, and returns the new one.
         """
 
+        @returns_deferred
         async def run() -> None:
             replica = self._by_partition.get(name)
             if replica is None:
@@ -252,7 +255,7 @@ class ReplicaManager:
                 if leader >= 0 and self._by_partition.get(name) is replica:
                     self.fetcher.follow(replica, leader)
 
-        return self._changing.run(Deferred.fromCoroutine, run())
+        return self._changing.run(run)
 
     def _tell(self, replica: Replica, *, led: bool) -> None:
         """Call the listeners after a change of the role."""
@@ -280,8 +283,9 @@ class ReplicaManager:
         self._tell(replica, led=led)
 
     def remove(self, topic_partitions: Sequence[TopicPartition]) -> Deferred[PartitionErrors]:
-        return self._changing.run(Deferred.fromCoroutine, self._remove(topic_partitions))
+        return self._changing.run(self._remove, topic_partitions)
 
+    @returns_deferred
     async def _remove(self, topic_partitions: Sequence[TopicPartition]) -> PartitionErrors:
         errors: dict[TopicPartition, ApiError] = {}
         async for name in TimeSlice(self.slices).over(topic_partitions):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from uuid import UUID
 
 from twisted.internet.defer import Deferred, succeed
@@ -18,6 +19,7 @@ from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.storage.checkpoints import decode_partition_metadata
+from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
 from tests.handlers.kit import a_batch
@@ -256,6 +258,22 @@ class ReplicasTests(SynchronousTestCase):
             again = ReplicaManager(0, self.manager, lambda given: TopicConfig())
             self.successResultOf(again.become([self.state(role=LeaderAndIsr(2, 4, (2, 0)))]))
             self.assertEqual(again.get("t", 0).high_watermark, found)
+
+    def test_changes_that_never_have_their_turn(self) -> None:
+        """Where a broker dies while its disk works, what waits behind that leaves nothing begun."""
+        name = TopicPartition("t", 0)
+
+        async def swap() -> Log:
+            return await Deferred()
+
+        waiting = [self.replicas.swap_log(name, each) for each in (swap, swap)]
+        waiting += [self.replicas.become([self.state()]), self.replicas.remove([name])]
+        for each in waiting:
+            self.assertNoResult(each)
+        del waiting, each
+        self.replicas = self.manager.user = None
+        gc.collect()
+        self.assertEqual(self.flushWarnings(), [])
 
     def test_settings_change(self) -> None:
         """New overrides reach every partition of the topic."""
