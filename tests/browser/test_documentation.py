@@ -59,12 +59,18 @@ class Silent(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+def sources() -> Iterator[Path]:
+    """What the pages are made of.  What Python and Twisted cache beside the examples that they import is none of it."""
+    for path in DOCS.rglob("*"):
+        if path.is_file() and not {"_build", "__pycache__"} & set(path.parts) and path.suffix not in (".cache", ".new"):
+            yield path
+
+
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pages: those in docs/_build if nothing has changed since, or else new ones."""
     done = DOCS / "_build" / "html"
-    sources = [path for path in DOCS.rglob("*") if "_build" not in path.parts and "__pycache__" not in path.parts]
     index = done / "searchindex.js"
-    if index.exists() and index.stat().st_mtime > max(path.stat().st_mtime for path in sources):
+    if index.exists() and index.stat().st_mtime > max(path.stat().st_mtime for path in sources()):
         return done
     made = tmp_path_factory.mktemp("documentation")
     subprocess.run([sys.executable, "-m", "sphinx", "-q", "-b", "html", DOCS, made], check=True)
