@@ -69,6 +69,10 @@ def test_load(
     status, out, _ = command("compact", "--table", table, "--min-files", 2, "--target-mb", 1)
     assert (status, json.loads(out)["files_after"]) == (0, 2)
     assert held(spark, table) == before
+    part = ["--offsets", json.dumps({topic: {"0": 0, "1": 3}}), "--end-offsets", json.dumps({topic: {"0": 1, "1": 5}})]
+    status, out, _ = command("load", topic, "--table", tmp_path / "part", *part, "--quiet")
+    assert (status, json.loads(out)["offsets"]) == (0, 3)
+    assert held(spark, tmp_path / "part") == [(topic, 0, 0), (topic, 1, 3), (topic, 1, 4)]
 
 
 def test_stop(broker: Broker, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
