@@ -17,4 +17,5 @@ The remote parts of logs (KIP-405): segments in an object store, and how they ar
 * ``segment_upload``: copies a segment, and deletes one; for threads
 * ``iremote_storage``: the interface of object stores, and their errors
 * ``fsspec_storage``: object stores behind fsspec
+* ``signed_reads``: ranges of their objects by signed URLs, which takes less
 """

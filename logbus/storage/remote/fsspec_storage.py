@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
@@ -17,9 +17,15 @@ from logbus.errors import ConfigError
 from logbus.extras import install_hint
 from logbus.storage.remote.iremote_storage import ObjectMissing, RemoteStorage, RemoteStorageError
 
+if TYPE_CHECKING:
+    from logbus.storage.remote.signed_reads import SignedReads
+
 _LOCAL = frozenset({"file", "local"})
 
 _GOOGLE = frozenset({"gs", "gcs"})
+
+_SIGNS = frozenset({"s3", "s3a"})
+"""Where URLs can be signed without another request."""
 
 _PROBLEMS = (OSError, ValueError, RuntimeError, TimeoutError, KeyError)
 """What file systems raise when a store is away, besides the errors of their own libraries."""
@@ -37,6 +43,7 @@ class FsspecStorage(RemoteStorage):
     _root: str
     where: str
     _is_local: bool = False
+    _signed: SignedReads | None = None
     _made: set[str] = field(factory=set, init=False)
 
     @classmethod
@@ -70,7 +77,13 @@ class FsspecStorage(RemoteStorage):
             raise ConfigError(f"{key}: {uri} is not valid: {problem}") from None
         if not root.strip("/"):
             raise ConfigError(f"{key}: {uri} names no bucket or directory")
-        return cls(fs, root.rstrip("/"), uri, protocol in _LOCAL)
+        signed: SignedReads | None = None
+        if protocol in _SIGNS:
+            # Imports an HTTP client.
+            from logbus.storage.remote.signed_reads import SignedReads, are_usual
+
+            signed = SignedReads(fs.sign) if are_usual(options) else None
+        return cls(fs, root.rstrip("/"), uri, protocol in _LOCAL, signed)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -113,6 +126,10 @@ class FsspecStorage(RemoteStorage):
             _sync_directory(path.rpartition("/")[0])
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
+        if self._signed is not None and end is not None:
+            found = self._signed.read(self._path(name), start, end)
+            if found is not None:
+                return found
         with self._errors("read", name):
             try:
                 data: bytes = self._fs.cat_file(self._path(name), start=start or None, end=end)
