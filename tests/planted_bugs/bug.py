@@ -16,13 +16,15 @@ from logbus.testing.simulation.settings import Settings
 class Bug:
     """
     :ivar changes: object, attribute, and what is there instead.
-    :ivar settings: of the runs that are to find it; ``seeds``: how many of them it may take.
+    :ivar settings: of the runs that are to find it; ``seeds``: how many of them it may take; ``first``: the seed to
+        begin with, as it found the bug when this was written.
     :ivar test: which finds it, where faults would have to come in so rare an order that few seeds have it.
     """
 
     changes: tuple[tuple[Any, str, Any], ...]
     settings: Settings | None = None
     seeds: int = 0
+    first: int = 1
     test: str = ""
 
     @contextmanager

@@ -179,13 +179,13 @@ BUGS: dict[str, Bug] = {
     "a new follower truncates its log to the high watermark": Bug(((ReplicaFetcher, "add", _add_and_cut),), FLAPS, 12),
     "the leader does not look for divergence": Bug(((ReplicaReader, "_diverges", lambda *_: False),), ELECTIONS, 12),
     "acks=all does not wait for the others": Bug(((Replica, "durable", _durable_here),), ELECTIONS, 10),
-    "consumers read beyond the high watermark": Bug(((Replica, "read", _read_all),), ELECTIONS, 10),
+    "consumers read beyond the high watermark": Bug(((Replica, "read", _read_all),), ELECTIONS, 10, first=3),
     "followers keep no producer state": Bug(((ProducerStateManager, "appended", _no_producers),), ELECTIONS, 10),
-    "nothing is synced": Bug(((log_flusher, "sync_all", _sync_nothing),), POWER, 12),
+    "nothing is synced": Bug(((log_flusher, "sync_all", _sync_nothing),), POWER, 12, first=5),
     "a failed sync counts as done": Bug(((GroupCommit, "_failed", _failed_is_done),), DISK, 10),
-    "min.insync.replicas is not checked": Bug(((Role, "has_enough_replicas", True),), ALONE, 15),
+    "min.insync.replicas is not checked": Bug(((Role, "has_enough_replicas", True),), ALONE, 15, first=7),
     "a replica that lost its page cache stays in sync": Bug(
-        ((BrokerIncarnations, "unclean", lambda self, registered: frozenset()),), NO_FLUSH, 10
+        ((BrokerIncarnations, "unclean", lambda self, registered: frozenset()),), NO_FLUSH, 10, first=6
     ),
     "a replica that did not stop cleanly stays in sync": Bug(
         (

@@ -40,7 +40,7 @@ def test_the_simulation_finds(name: str) -> None:
     """A seed within those stated breaks a promise, and does not without the bug."""
     bug = FOUND_BY_RUNS[name]
     assert bug.settings is not None
-    for seed in range(1, bug.seeds + 1):
+    for seed in sorted(range(1, bug.seeds + 1), key=lambda each: each != bug.first):
         with bug.planted():
             broken = broken_promises(bug.settings, seed)
         if any(each.kind not in STANDSTILL for each in broken):
