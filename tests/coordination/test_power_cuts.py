@@ -39,7 +39,7 @@ from tests.handlers.group_kit import fetch_committed
 from tests.handlers.kit import Client, MemoryBroker
 from tests.handlers.test_consumer_groups import ConsumerGroupCase
 
-SEEDS = int(os.environ.get("LOGBUS_POWER_CUT_SEEDS", "15"))
+SEEDS = int(os.environ.get("LOGBUS_POWER_CUT_SEEDS", "8"))
 FIRST = int(os.environ.get("LOGBUS_POWER_CUT_FIRST", "0"))
 
 STEPS = 160

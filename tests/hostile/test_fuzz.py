@@ -110,8 +110,8 @@ from tests.hostile.inter_broker_requests import broker_requests
 from tests.hostile.transaction_requests import IDS, a_transactional_batch, transaction_requests, with_transactions
 from tests.wire.instances import messages
 
-#: Examples, and frames of each: 600 in all, which share 40 brokers; in the ``long`` profile 100,000.
-EXAMPLES, FRAMES = (40, 15) if settings.default.max_examples <= 100 else (settings.default.max_examples, 50)
+#: Examples, and frames of each: 600 in all, which share 16 brokers; in the ``long`` profile 100,000.
+EXAMPLES, FRAMES = (16, 38) if settings.default.max_examples <= 100 else (settings.default.max_examples, 50)
 #: The APIs of groups.
 OF_GROUPS = frozenset({8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69})
 #: The APIs of transactions.

@@ -31,13 +31,13 @@ class ModelTests(SynchronousTestCase):
             note(f"{transaction}: {transaction.outcome} {transaction.values} offsets={transaction.offsets}")
         self.assertEqual([str(each) for each in found], [])
 
-    @settings(max_examples=60)
+    @settings(max_examples=settings.default.max_examples // 2)
     @given(_WAYS, _PATIENCE, st.lists(steps(1), min_size=8, max_size=50))
     def test_one_broker(self, by_v2: tuple[bool, ...], patience: float, schedule: list[tuple[Step, int]]) -> None:
         """Which comes back with what its disk has."""
         self.play(1, by_v2, patience, schedule)
 
-    @settings(max_examples=15)
+    @settings(max_examples=settings.default.max_examples // 6)
     @given(_WAYS, _PATIENCE, st.lists(steps(3), min_size=8, max_size=50))
     def test_three_brokers(self, by_v2: tuple[bool, ...], patience: float, schedule: list[tuple[Step, int]]) -> None:
         """Leaders and coordinators move."""
