@@ -129,3 +129,42 @@ def test_logbus_tokens(tokens_broker: Broker, tmp_path: Path) -> None:
         assert time.monotonic() < deadline, "the token does not end"
     assert "Authentication failed" in refused.stderr
     assert token["password"] not in refused.stderr
+
+
+def test_our_script(tool: Tool, tokens_broker: Broker, tmp_path: Path) -> None:
+    """Our command for Kafka's script prints what Kafka's does, but for ids, codes and times."""
+    properties = tmp_path / "client.properties"
+
+    def ours(login: dict[str, str], *arguments: str) -> str:
+        properties.write_text("".join(f"{name}={value}\n" for name, value in login.items()))
+        command = [sys.executable, "-P", "-m", "logbus.cli.kafka_scripts", "kafka-delegation-tokens", *arguments]
+        command += ["--bootstrap-server", tokens_broker.bootstrap, "--command-config", str(properties)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        return done.stdout + done.stderr
+
+    def theirs(login: dict[str, str], *arguments: str) -> str:
+        return tool(login, TOKENS, *arguments)
+
+    def told(text: str) -> list[str]:
+        # Kafka's errors are followed by their stack; sentences about codes are each one's own.
+        first = re.sub(r"Exception: .*", "Exception", re.split(r"(?m)^\S*ExecutionException:|^\tat ", text)[0])
+        return re.sub(r"\S{88}|(?<![\w:])[\w-]{22}(?!\w)|\d{4}-\d\d-\d\dT\d\d:\d\d", "SOME", first).splitlines()
+
+    alice, codes = by_password("alice"), []
+    create = ("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
+    for run in (theirs, ours):
+        found = re.search(
+            r"^[\w-]{22} (\S{88}) ", run(alice, *create, "--renewer-principal", "User:carol"), re.MULTILINE
+        )
+        assert found is not None
+        codes.append(found[1])
+    assert told(ours(alice, *create)) == told(theirs(alice, *create))
+    described = ours(alice, "--describe", "--owner-principal", "User:alice")
+    assert told(described) == told(theirs(alice, "--describe", "--owner-principal", "User:alice"))
+    assert described.count("User:alice      User:alice") == 4
+    for words in (
+        ("--renew", "--renew-time-period", "-1", "--hmac"),
+        ("--expire", "--expiry-time-period", "-1", "--hmac"),
+        ("--renew", "--renew-time-period", "-1", "--hmac"),
+    ):
+        assert told(ours(alice, *words, codes[1])) == told(theirs(alice, *words, codes[0])), words

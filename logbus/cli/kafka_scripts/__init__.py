@@ -20,6 +20,7 @@ Each is a module with a ``PARSER`` and a function ``run``, which gets the parsed
 * ``groups_command``: ``kafka-groups``
 * ``cluster_command``: ``kafka-cluster``
 * ``features_command``: ``kafka-features``
+* ``delegation_token_command``: ``kafka-delegation-tokens``
 * ``producer_performance_command``: ``kafka-producer-perf-test``
 * ``consumer_performance_command``: ``kafka-consumer-perf-test``
 

@@ -19,7 +19,6 @@ ABSENT: Mapping[str, str] = {
     "connect-distributed": "there is no Kafka Connect here; Apache's works with a broker of logbus",
     "connect-standalone": "there is no Kafka Connect here; Apache's works with a broker of logbus, and 'logbus topics "
     "export' and 'import' copy topics to and from files",
-    "kafka-delegation-tokens": "'logbus tokens' creates, shows, renews and ends delegation tokens",
     "kafka-verifiable-producer": "'logbus produce' sends records, and 'logbus audit' compares what was consumed with "
     "what was published",
     "kafka-verifiable-consumer": "'logbus consume --json' prints records with their places, and 'logbus audit' "

@@ -26,6 +26,7 @@ COMMANDS = {
     "kafka-groups": "groups_command",
     "kafka-cluster": "cluster_command",
     "kafka-features": "features_command",
+    "kafka-delegation-tokens": "delegation_token_command",
     "kafka-producer-perf-test": "producer_performance_command",
     "kafka-consumer-perf-test": "consumer_performance_command",
 }

@@ -10,6 +10,7 @@ import pytest
 from logbus.cli.kafka_scripts import (
     cluster_command,
     consumer_performance_command,
+    delegation_token_command,
     features_command,
     groups_command,
     producer_performance_command,
@@ -188,6 +189,36 @@ def test_wrong_features_command(arguments: str, line: str) -> None:
     """What is wrong is named."""
     with pytest.raises(UsageError, match=re.escape(line)):
         features_command.run(features_command.PARSER.parse(arguments.split()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("--bootstrap-server x --describe", 'Missing required argument "[command-config]"'),
+        ("", "exactly one action: --create, --renew, --expire or --describe"),
+        ("--create --describe", "exactly one action: --create, --renew, --expire or --describe"),
+        ("--create", 'Missing required argument "[max-life-time-period]"'),
+        ("--create --max-life-time-period soon", "Cannot parse argument 'soon' of option max-life-time-period"),
+        ("--create --max-life-time-period -1 --renewer-principal bob", "principalType:principalName but got bob"),
+        (
+            "--create --max-life-time-period -1 --owner-principal User:a --owner-principal User:b",
+            "a token has one owner",
+        ),
+        ("--renew --hmac AAAA", 'Missing required argument "[renew-time-period]"'),
+        ("--renew --renew-time-period -1", 'Missing required argument "[hmac]"'),
+        (
+            "--expire --expiry-time-period 5 --hmac x --renew-time-period 5",
+            'Option "[expire]" can\'t be used with option "[renew-time-period]"',
+        ),
+    ],
+)
+def test_wrong_delegation_token_command(arguments: str, line: str) -> None:
+    """What is wrong is named."""
+    given = arguments.split()
+    if "--bootstrap-server" not in given:
+        given += ["--bootstrap-server", "x", "--command-config", "/dev/null"]
+    with pytest.raises(UsageError, match=re.escape(line)):
+        delegation_token_command.run(delegation_token_command.PARSER.parse(given))
 
 
 def test_features_of_former_brokers() -> None:
