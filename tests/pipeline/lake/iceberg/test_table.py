@@ -460,11 +460,11 @@ def test_discarded(tmp_path: Path) -> None:
 
 
 def test_on_s3(tmp_path: Path) -> None:
-    """On a store of which one request in five fails."""
+    """On a store of which one request in twenty fails: for each, pyarrow waits for a second, or for longer."""
     pytest.importorskip("moto")
     from tests.pipeline.s3_server import S3Server
 
-    with S3Server("lake", failing=0.2) as server:
+    with S3Server("lake", failing=0.05) as server:
         properties = {
             "s3__endpoint": server.url,
             "s3__access_key_id": "test",
@@ -479,4 +479,4 @@ def test_on_s3(tmp_path: Path) -> None:
                 table.commit(change(start, start + 3, quarantined=1))
             assert (_offsets(), _offsets(f"{NAME}_quarantine")) == ([0, 1, 3, 4], [2, 5])
             assert _plain().location() == "s3://lake/warehouse/lake/views"
-        assert server.failed
+        assert server.failed > 1
