@@ -18,6 +18,9 @@ DELTA_SPARK, ICEBERG_SPARK, HADOOP, GCS_CONNECTOR, GOOGLE_CLOUD_STORAGE = "4.4.0
 #: The newest release of Spark's connector for Kafka that is there, and of a part of it that is published apart.
 SPARK_KAFKA_VERSION, SPARK_TOKEN_VERSION = "4.2.0", "4.0.0"
 
+#: Of YARN's servers.
+BOUNCY_CASTLE = "1.82"
+
 ATTEMPTS = 3
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -112,6 +115,18 @@ def hdfs_jars(version: str, cache: Path) -> Path:
         ("org.opentest4j", "opentest4j", "1.3.0"),
     ]
     return _jars(cache / f"hdfs-{version}", wanted, alone=True)
+
+
+def yarn_jars(version: str, cache: Path) -> Path:
+    """
+    What Hadoop's YARN servers need beside :func:`hdfs_jars`, which has their classes: their pages, and cryptography.
+
+    :raise RuntimeError: as :func:`kafka_jars`.
+    """
+    names = ("bcprov-jdk18on", "bcpkix-jdk18on", "bcutil-jdk18on")
+    wanted = [("org.apache.hadoop", "hadoop-yarn-common", version)]
+    wanted += [("org.bouncycastle", name, BOUNCY_CASTLE) for name in names]
+    return _jars(cache / f"yarn-{version}", wanted, alone=True)
 
 
 def delta_spark_jars(cache: Path) -> Path:

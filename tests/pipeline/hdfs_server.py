@@ -19,6 +19,24 @@ from benchmarks.compare.jars import hdfs_jars
 _SECONDS = 240.0
 _LOOK = 0.1
 _NEEDED = ("hadoop-client-*", "slf4j-api-*", "log4j-*", "commons-logging-*", "commons-cli-*", "jcl-over-slf4j-*")
+SMALL_JAVA = ["java", "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+
+
+def hadoop_version() -> str:
+    """Of the client that Spark has."""
+    (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
+    return client.stem.rpartition("-")[2]
+
+
+def hadoop_jars(cache: Path) -> list[Path]:
+    """
+    Those of Hadoop's servers, and what they need of Spark's.
+
+    :raise RuntimeError: they cannot be fetched.
+    """
+    spark = Path(pyspark.__file__).parent / "jars"
+    servers = hdfs_jars(hadoop_version(), cache)
+    return [*servers.glob("*.jar"), *(jar for name in _NEEDED for jar in spark.glob(name))]
 
 
 @define(eq=False)
@@ -36,14 +54,10 @@ class HdfsServer:
     _process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> HdfsServer:
-        spark = Path(pyspark.__file__).parent / "jars"
-        (client,) = spark.glob("hadoop-client-api-*.jar")
-        servers = hdfs_jars(client.stem.rpartition("-")[2], self.cache)
-        jars = [*servers.glob("*.jar"), *(jar for name in _NEEDED for jar in spark.glob(name))]
         details = self._directory / "details"
-        command = ["java", "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        command += [f"-Dtest.build.data={self._directory}", f"-Dhadoop.log.dir={self._directory}"]
-        command += ["-cp", ":".join(map(str, jars)), "org.apache.hadoop.test.MiniDFSClusterManager"]
+        command = [*SMALL_JAVA, f"-Dtest.build.data={self._directory}", f"-Dhadoop.log.dir={self._directory}"]
+        command += ["-cp", ":".join(map(str, hadoop_jars(self.cache)))]
+        command += ["org.apache.hadoop.test.MiniDFSClusterManager"]
         command += ["-format", "-datanodes", "1", "-nnport", "0", "-writeDetails", str(details)]
         log = self._directory / "log"
         with log.open("wb") as output:
