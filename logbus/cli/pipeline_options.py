@@ -113,11 +113,20 @@ def _avro(topics: Sequence[str], given: Mapping[str, Any]) -> Payload:
 
 
 def text_of(given: str) -> str:
-    """Return the argument, or for ``@FILE`` the contents of the file."""
+    """
+    Return the schema that is given, or for ``@FILE`` that in the file.
+
+    :raise click.UsageError: the file cannot be read.
+    """
     if not given.startswith("@"):
         return given
-    with click.open_file(given[1:]) as file:
-        return str(file.read())
+    try:
+        with click.open_file(given[1:]) as file:
+            return str(file.read())
+    except OSError as e:
+        raise click.UsageError(f"the schema {given} is in no file that can be read: {e.strerror}") from e
+    except UnicodeDecodeError as e:
+        raise click.UsageError(f"the schema {given} is in a file that is not text: {e}") from e
 
 
 def parse_named(given: Sequence[str], option: str, example: str) -> dict[str, str]:

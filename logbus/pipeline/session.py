@@ -72,6 +72,20 @@ def _runtime(environ: Mapping[str, str]) -> tuple[int, str]:
     return version, f"{Path(java).resolve()} {said.stderr}{said.stdout}"
 
 
+def check_python(environ: Mapping[str, str] = os.environ) -> None:
+    """
+    Check that the Python of Spark's workers is there for the driver, too, which starts it to plan reads.
+
+    :raise Missing: it is not.
+    """
+    python = environ["PYSPARK_PYTHON"]
+    if shutil.which(python, path=environ.get("PATH")) is None:
+        raise Missing(
+            f"PYSPARK_PYTHON is {python}, and there is no such program here, where Spark starts it, too; of an archive "
+            "for a cluster unpack a copy here"
+        )
+
+
 def check_master(master: str, option: str = "master") -> None:
     """
     Check the syntax of a master URL, since Spark would report a wrong one with a long Java stack trace.
@@ -121,6 +135,7 @@ def session(
     _, java = _runtime(os.environ)
     # Spark starts its workers as 'python3' by default, which may be a Python without logbus.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    check_python()
     if master is None and "spark.master" not in given and "PYSPARK_GATEWAY_PORT" not in os.environ:
         master = "local[*]"
     defaults = {"spark.sql.session.timeZone": "UTC"}

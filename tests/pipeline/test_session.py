@@ -16,7 +16,7 @@ import pytest
 from logbus.pipeline import Missing
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.session import MIN_JAVA, check_java, check_master, describe_java_exit
+from logbus.pipeline.session import MIN_JAVA, check_java, check_master, check_python, describe_java_exit
 
 
 class JavaTests(TestCase):
@@ -44,6 +44,12 @@ class JavaTests(TestCase):
             check_java({"PATH": str(self.home)})
         with self.assertRaisesRegex(Missing, f"JAVA_HOME is {self.home}, in which there is no bin/java"):
             check_java({"JAVA_HOME": str(self.home)})
+
+    def test_python(self) -> None:
+        """That of workers is started here, too."""
+        check_python({"PYSPARK_PYTHON": sys.executable})
+        with self.assertRaisesRegex(Missing, r"PYSPARK_PYTHON is \./env/bin/python, and there is no such program here"):
+            check_python({"PYSPARK_PYTHON": "./env/bin/python", "PATH": str(self.home)})
 
     def test_versions(self) -> None:
         """An old one is told from a new one, however they spell their version."""

@@ -5,6 +5,7 @@ For all jobs:
 
 * ``job_control``: progress messages, and the request to stop
 * ``broker_check``: checks topics and offsets before Spark is started
+* ``sql_check``: finds mistakes in SQL expressions before Spark is started
 * ``progress``: messages about the progress of Spark
 * ``progress_bar``: a bar for terminals, with rates
 * ``slow_workers``: repeats work for which Python processes started too slowly

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
@@ -75,6 +75,11 @@ class EventStream:
         """Where the events' time comes from, for messages."""
         field_of_event = getattr(self.payload, "event_time", "")
         return f"in {field_of_event!r}" if field_of_event else "the record's"
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """The columns of :meth:`events`; None: only Spark knows them."""
+        return columns_of(self.payload)
 
     @property
     def delay(self) -> int:
@@ -165,6 +170,12 @@ class EventStream:
 def topics_of(source: Mapping[str, str]) -> str:
     """The topics that options of ``format("logbus")`` name."""
     return ", ".join(value for name, value in source.items() if name.lower() in _TOPICS)
+
+
+def columns_of(payload: Payload) -> Sequence[str] | None:
+    """The columns of events, also those that only some options give them; None: only Spark knows them."""
+    fields = payload.table_fields(headers=True)
+    return None if fields is None else [*(str(each["name"]) for each in fields), EVENT_TIME]
 
 
 def time_column(payload: Payload, names: Iterable[str]) -> str:

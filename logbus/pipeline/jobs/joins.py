@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
@@ -24,12 +25,21 @@ from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.durations import duration_micros, readable_duration, spark_duration
-from logbus.pipeline.jobs.event_stream import EVENT_TIME, EventStream, expression, time_column, topics_of, with_time
+from logbus.pipeline.jobs.event_stream import (
+    EVENT_TIME,
+    EventStream,
+    columns_of,
+    expression,
+    time_column,
+    topics_of,
+    with_time,
+)
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.join_estimate import LEAST_PAIRS, range_options, sample_of, sample_ranges, warning
 from logbus.pipeline.jobs.late_watermark import LateWatermark
 from logbus.pipeline.jobs.open_state import waiting_events
 from logbus.pipeline.jobs.outputs import Output
+from logbus.pipeline.jobs.sql_check import Columns, check_expressions, known_functions
 from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, QuerySettings, run_query
 from logbus.pipeline.payloads.payload import Payload, RawPayload
 from logbus.pipeline.source.offset_reader import OffsetReader
@@ -150,7 +160,19 @@ class JoinOptions:
         return duration_micros("", self.before, least=0), duration_micros("", self.after, least=0)
 
     def check(self, tell: Callable[[str], None]) -> None:
-        """Check topics and offsets without Spark; see :func:`.check_topics`."""
+        """
+        Check expressions, topics and offsets without Spark; see :func:`.check_topics`.
+
+        :raise OptionError: an expression is certainly wrong.
+        """
+        functions = known_functions()
+        sides = {LEFT: columns_of(self.left.payload), RIGHT: columns_of(self.right.payload)}
+        for what, side, keys in (("left", LEFT, self.on), ("right", RIGHT, self.on.values())):
+            check_expressions(f"the {what} key", {key: key for key in keys}, Columns(sides[side]), functions)
+        known = [each for each in sides.values() if each is not None]
+        either = list(dict.fromkeys(chain(*known))) if len(known) == len(sides) else None
+        check_expressions("the column", self.select, Columns(either, sides), functions)
+        self.running.check()
         self.left.check(tell, is_new=self.running.is_new)
         if isinstance(self.right, TableTopic):
             self.right.check(tell)

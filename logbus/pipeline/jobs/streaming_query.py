@@ -29,7 +29,8 @@ from logbus.pipeline.jobs.open_state import OpenState
 from logbus.pipeline.jobs.outputs import Output
 from logbus.pipeline.jobs.progress import report_progress
 from logbus.pipeline.jobs.record_counts import CountsDiffer, last_commit, parsed_problem, windows_problem
-from logbus.pipeline.lake.file_system import FileSystem, file_system_at, local_path
+from logbus.pipeline.lake.file_system import FileSystem, check_store, file_system_at, local_path
+from logbus.pipeline.lake.reachability import check_namenode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,6 +88,15 @@ class QuerySettings:
         """Whether it is certain, without Spark, that nothing was read yet: the checkpoint is local, and empty."""
         local = local_path(self.checkpoint)
         return local is not None and not (local / "offsets").exists()
+
+    def check(self) -> None:
+        """
+        Check what can be checked of the checkpoint before Spark is started.
+
+        :raise LakeError: it is on a store that is not allowed, or its namenode cannot be reached.
+        """
+        check_store(self.checkpoint)
+        check_namenode(self.checkpoint)
 
 
 def _as_it_is(batch: DataFrame) -> DataFrame:

@@ -22,6 +22,7 @@ from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.late_watermark import LateWatermark
 from logbus.pipeline.jobs.open_state import OpenState, open_sessions, open_windows
 from logbus.pipeline.jobs.outputs import Output, column
+from logbus.pipeline.jobs.sql_check import Columns, check_aggregates, check_expressions, known_functions
 from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, QuerySettings, run_query
 from logbus.pipeline.lake.file_system import FileSystem
 
@@ -184,7 +185,16 @@ class WindowsOptions:
             output.check_columns(self.columns)
 
     def check(self, tell: Callable[[str], None]) -> None:
-        """Check topics and offsets without Spark; see :func:`.check_topics`."""
+        """
+        Check expressions, topics and offsets without Spark; see :func:`.check_topics`.
+
+        :raise OptionError: an expression is certainly wrong.
+        """
+        columns, functions = Columns(self.stream.columns), known_functions()
+        check_expressions("the group", self.by, columns, functions)
+        check_expressions("the aggregate", self.aggregates, columns, functions)
+        check_aggregates(self.aggregates, self.by.values(), columns)
+        self.running.check()
         self.stream.check(tell, is_new=self.running.is_new)
         for output in self.outputs:
             output.check()

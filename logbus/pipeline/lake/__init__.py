@@ -26,4 +26,5 @@ A job claims a table, stages files, and commits them together with their offsets
 * ``vacuum``: what only readers of old versions need, deleted after a number of days
 * ``file_system``: the file system a table is on: atomic creation, moves and syncs; local files
 * ``hadoop_file_system``: the same through Hadoop
+* ``reachability``: checks that a namenode or an object store can be reached, before Spark starts
 """

@@ -11,7 +11,15 @@ from logbus.pipeline.blocking.patience import PATIENCE, telling, warn
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake.file_system import file_system_at, local_path
 from logbus.pipeline.lake.iceberg.catalogs import check_catalog, check_identifier
-from logbus.pipeline.lake.object_store import AZURE_SCHEMES, GCS_SCHEMES, S3_SCHEMES, ArrowStore, split_scheme
+from logbus.pipeline.lake.object_store import (
+    AZURE_SCHEMES,
+    GCS_SCHEMES,
+    S3_SCHEMES,
+    ArrowStore,
+    split_scheme,
+    store_options,
+)
+from logbus.pipeline.lake.reachability import check_endpoint, check_namenode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,9 +92,13 @@ def table_before_spark(
     The same as :func:`table_at`, to look at before Spark is started; its rows cannot be read.
 
     :returns: None: only Spark knows the file system.
+    :raise LakeError: its namenode or store cannot be reached.
     """
     is_known = catalog or wanted == ICEBERG or is_on_object_store(url) or local_path(url) is not None
-    return table_at(None, url, wanted, options, catalog) if is_known else None
+    if is_known:
+        return table_at(None, url, wanted, options, catalog)
+    check_namenode(url)
+    return None
 
 
 def check_exists(url: str, wanted: str = "", options: Mapping[str, str] | None = None, catalog: str = "") -> None:
@@ -171,6 +183,8 @@ def _names(spark: SparkSession | None, url: str, options: Mapping[str, str]) -> 
         from pyarrow import fs
 
         store = ArrowStore(url, options)
+        if spark is None:
+            check_endpoint(url, store_options(url, options))
         silent = f"{url}: its store has not answered for {PATIENCE:g} s; still trying; see its address and credentials"
         try:
             with telling(silent, warn, PATIENCE):

@@ -37,6 +37,7 @@ _TYPES = {
 """Spark's types by all of their names."""
 
 _NESTED = ("array", "map", "struct")
+_CLAUSES = ("collate", "default", "generated", "not", "comment")
 _TOKEN = re.compile(
     r"\s*(?:(?P<quoted>`(?:[^`]|``)*`)|(?P<text>'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")|(?P<word>\w+)|(?P<mark>\S))"
 )
@@ -110,6 +111,8 @@ class _Reader:
                 raise self.wrong(f"the comment of {name!r} is no text in quotes")
             self.at += 1
         if self.tokens[self.at][0] == "word":
+            if self.is_field():
+                raise self.wrong(f"a comma is missing {self.place()}")
             raise _Unsure  # COLLATE, DEFAULT and what else there may be.
         return found
 
@@ -154,6 +157,11 @@ class _Reader:
         if self.tokens[self.at][0] != "word":
             raise self.wrong(f"{name}<...> has a type in it")
         return self.type()
+
+    def is_field(self) -> bool:
+        """Whether a name and its type follow."""
+        (_, name), (kind, after) = self.tokens[self.at : self.at + 2]
+        return name.lower() not in _CLAUSES and kind == "word" and after.lower() in (*_TYPES, *_NESTED)
 
     def is_word(self, word: str) -> bool:
         kind, text = self.tokens[self.at]

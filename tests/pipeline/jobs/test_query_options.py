@@ -213,6 +213,8 @@ class CommandTests(TestCase):
         self.refused("'endingOffsets'", *one, "--size", "1 hour", "--source", "endingOffsets=latest")
         self.refused("option 'kafka.acks'", *one, "--size", "1 hour", "--kafka", "acks=0")
         self.refused("--payload json needs --schema", *one, "--size", "1 hour", "--payload", "json")
+        schema = ("--payload", "json", "--schema", "@/no/such.ddl")
+        self.refused("the schema @/no/such.ddl is in no file that can be read", *one, "--size", "1 hour", *schema)
         sized = (*one, "--size", "1 hour")
         tabled = ("windows", "views", "--checkpoint", "c", "--to-table", "t", "--size", "1 hour")
         self.refused("2.0 is not in the range 0<=x<=1", *sized, "--max-late-share", "2")

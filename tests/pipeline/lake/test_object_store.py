@@ -120,6 +120,7 @@ def test_silent_store(monkeypatch: pytest.MonkeyPatch) -> None:
         assert told.wait(60)
         raise OSError("no route to host error_info={reason=, metadata={}}")
 
+    monkeypatch.setattr(formats, "check_endpoint", lambda *_: None)
     monkeypatch.setattr(formats, "warn", tell)
     monkeypatch.setattr(formats, "PATIENCE", 0.01)
     monkeypatch.setattr(ArrowStore, "file_system", lambda _: SimpleNamespace(get_file_info=no_answer))

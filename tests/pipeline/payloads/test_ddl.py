@@ -57,6 +57,7 @@ class ReadingTests(TestCase):
             ("a int,", "a field's name is missing at the end"),
             ("a array<int", "a > behind what is in array<...> is missing at the end"),
             ("a decimal(", "a bracket is not closed"),
+            ("a int b int", "a comma is missing before 'b'"),
         ):
             with self.assertRaises(OptionError) as e:
                 fields_of(schema)

@@ -1,0 +1,119 @@
+"""
+Checks that the namenode of a URL of HDFS, or the endpoint of an object store, can be reached, before Spark starts.
+
+Hadoop tries a namenode that is silent for a quarter of an hour, and one that refuses connections for ten seconds. Arrow
+makes requests to a store ten times, with growing pauses.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+from logbus.pipeline.blocking.patience import PATIENCE, telling, warn
+from logbus.pipeline.errors import LakeError
+from logbus.pipeline.lake.object_store import GCS_SCHEMES, S3_SCHEMES, split_scheme
+
+NAMENODE_PORT = 8020
+
+_SECONDS = 60.0
+_NAMENODE = re.compile(r"hdfs://(?P<host>\[[0-9A-Fa-f:.]+\]|[^/:\[\]]+):(?P<port>[^/]*)(?:/.*)?", re.IGNORECASE)
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST", "AZURE_STORAGE_ENDPOINT")
+_PROXIES = frozenset(["http_proxy", "https_proxy", "all_proxy"])
+_PORTS = {"http": 80, "https": 443}
+
+
+def check_namenode(url: str, tell: Callable[[str], None] = warn) -> None:
+    """
+    Check that a namenode takes connections; URLs without a port, which may be of a nameservice, are left to Hadoop.
+
+    :param tell: is told after :data:`.PATIENCE` seconds that there is no answer.
+    :raise LakeError: it does not, or there is no such host or port.
+    """
+    found = _NAMENODE.fullmatch(url)
+    if found is None:
+        return
+    if not found["port"].isdecimal() or not 0 < int(found["port"]) < 65536:
+        raise LakeError(f"{url}: {found['port']!r} is no port; a namenode's is usually {NAMENODE_PORT}")
+    connect(f"{url}: no namenode", found["host"].strip("[]"), int(found["port"]), tell)
+
+
+def check_endpoint(
+    url: str, options: Mapping[str, str], tell: Callable[[str], None] = warn, environ: Mapping[str, str] = os.environ
+) -> None:
+    """
+    Check that the endpoint of a store takes connections, or that its usual host has an address, if no proxy is given.
+
+    :param options: of the store (:func:`.store_options`).
+    :param tell: see :func:`check_namenode`.
+    :raise LakeError: it does not, or there is no such host or port.
+    """
+    if _PROXIES.intersection(each.lower() for each in environ):
+        return
+    name = next((each for each in _ENDPOINTS if options.get(each)), None)
+    if name is None:
+        _check_host(url, *_usual_host(url, options))
+        return
+    given = options[name]
+    parts = urlsplit(given if "://" in given else f"//{given}")
+    try:
+        port = parts.port or _PORTS.get(parts.scheme, 443)
+    except ValueError as e:
+        raise LakeError(f"{name} is {given!r}, which has no port such as 9000: {e}") from e
+    if not parts.hostname:
+        raise LakeError(f"{name} is {given!r}, which has no host; it takes a URL such as http://127.0.0.1:9000")
+    connect(f"{url}: no store ({name})", parts.hostname, port, tell)
+
+
+def _usual_host(url: str, options: Mapping[str, str]) -> tuple[str, str]:
+    """The host of a store without a given endpoint, and where its name comes from; "": it is not known."""
+    scheme, rest = split_scheme(url)
+    if scheme in S3_SCHEMES:
+        region = options.get("AWS_REGION") or options.get("AWS_DEFAULT_REGION") or "us-east-1"
+        suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+        return f"s3.{region}.{suffix}", "AWS_REGION, AWS_ENDPOINT_URL"
+    if scheme in GCS_SCHEMES:
+        return "storage.googleapis.com", "STORAGE_EMULATOR_HOST"
+    host = rest.lstrip("/").partition("/")[0].partition("@")[2]
+    return host, "the account's name, AZURE_STORAGE_ENDPOINT"
+
+
+def _check_host(url: str, host: str, by: str) -> None:
+    try:
+        if host:
+            socket.getaddrinfo(host, 443)
+    except socket.gaierror as e:
+        # Others may pass, such as a failure of the network.
+        if e.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
+            raise LakeError(f"{url}: its store's host {host} has no address; see the network, {by}") from e
+
+
+def connect(
+    what: str,
+    host: str,
+    port: int,
+    tell: Callable[[str], None],
+    seconds: float = _SECONDS,
+    patience: float = PATIENCE,
+) -> None:
+    """
+    Connect to an address, and disconnect.
+
+    :param what: has not answered, for messages.
+    :param tell: is told that it has not, after ``patience`` seconds.
+    :param seconds: how long to try.
+    :raise LakeError: it has not, or there is no such host.
+    """
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        with telling(f"{what} has answered at {place} for {patience:g} s; still trying", tell, patience):
+            socket.create_connection((host, port), seconds).close()
+    except TimeoutError as e:
+        raise LakeError(f"{what} has answered at {place} for {seconds:g} s") from e
+    except socket.gaierror as e:
+        raise LakeError(f"{what} can be reached at {place}: there is no host {host!r}: {e.strerror}") from e
+    except OSError as e:
+        raise LakeError(f"{what} can be reached at {place}: {e.strerror or e}") from e

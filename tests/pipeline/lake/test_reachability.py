@@ -1,0 +1,122 @@
+"""Tests the look at namenodes and endpoints of stores before Spark starts."""
+
+from __future__ import annotations
+
+import socket
+from unittest import mock
+
+import pytest
+
+from logbus.pipeline.errors import LakeError
+from logbus.pipeline.lake.reachability import check_endpoint, check_namenode, connect
+
+
+@pytest.fixture
+def free_port() -> int:
+    """One that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_reached() -> None:
+    """One that takes connections."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        check_namenode(f"hdfs://127.0.0.1:{port}/lake")
+        check_endpoint("s3://bucket/lake", {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"})
+
+
+@pytest.mark.parametrize("url", ["lake/views", "/lake", "file:///lake", "hdfs:///lake", "hdfs://service/lake"])
+def test_left_to_hadoop(url: str) -> None:
+    """What is not on HDFS, or at an address that only Hadoop's settings have."""
+    with mock.patch.object(socket, "create_connection", side_effect=AssertionError):
+        check_namenode(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("s3a://bucket/lake", "s3.eu-north-1.amazonaws.com"),
+        ("gs://bucket/lake", "storage.googleapis.com"),
+        ("abfss://lake@account.dfs.core.windows.net/views", "account.dfs.core.windows.net"),
+    ],
+)
+def test_usual_hosts(url: str, host: str) -> None:
+    """A store at its usual place has an address, or there is no store; other failures may pass."""
+    options = {"AWS_REGION": "eu-north-1"}
+    for error, found in (
+        (None, ""),
+        (socket.EAI_AGAIN, ""),
+        (socket.EAI_NONAME, f"{url}: its store's host {host} has "),
+    ):
+        effect = [[]] if error is None else socket.gaierror(error, "told")
+        with mock.patch.object(socket, "getaddrinfo", side_effect=effect) as asked:
+            if found:
+                with pytest.raises(LakeError, match=f"^{found}no address; see the network, "):
+                    check_endpoint(url, options, environ={})
+            else:
+                check_endpoint(url, options, environ={})
+        asked.assert_called_once_with(host, 443)
+    with mock.patch.object(socket, "getaddrinfo", side_effect=AssertionError):
+        check_endpoint("abfss://lake/views", {}, environ={})
+
+
+def test_behind_a_proxy() -> None:
+    """What can be reached is not known."""
+    with mock.patch.object(socket, "create_connection", side_effect=AssertionError):
+        proxy = {"HTTPS_PROXY": "http://proxy:3128"}
+        check_endpoint("s3://bucket/lake", {"AWS_ENDPOINT_URL": "https://store"}, environ=proxy)
+
+
+def test_refused(free_port: int) -> None:
+    """Nobody listens there."""
+    place = f"127.0.0.1:{free_port}"
+    with pytest.raises(LakeError, match=rf"no namenode can be reached at {place}: Connection refused"):
+        check_namenode(f"hdfs://{place}/lake")
+    for name, given in (("AWS_ENDPOINT_URL", f"http://{place}"), ("STORAGE_EMULATOR_HOST", place)):
+        with pytest.raises(
+            LakeError, match=rf"^\w+://bucket/lake: no store \({name}\) can be reached at {place}: Conn"
+        ):
+            check_endpoint("x://bucket/lake", {name: given}, environ={})
+
+
+def test_unknown_host() -> None:
+    """The name of the host is wrong."""
+    error = socket.gaierror(-2, "Name or service not known")
+    with (
+        mock.patch.object(socket, "create_connection", side_effect=error),
+        pytest.raises(LakeError, match=r"there is no host 'nobody\.example': Name or service not known"),
+    ):
+        check_namenode("hdfs://nobody.example:8020/lake")
+
+
+@pytest.mark.parametrize("port", ["", "http", "0", "65536"])
+def test_wrong_port(port: str) -> None:
+    """A namenode has a number."""
+    with pytest.raises(LakeError, match=f"'{port}' is no port; a namenode's is usually 8020"):
+        check_namenode(f"hdfs://host:{port}/lake")
+
+
+@pytest.mark.parametrize("given", ["http://host:x", "http://host:99999", "http://", "/path"])
+def test_wrong_endpoint(given: str) -> None:
+    """It is a URL."""
+    with pytest.raises(LakeError, match=f"AWS_ENDPOINT_URL is '{given}', which has no (port|host)"):
+        check_endpoint("s3://bucket/lake", {"AWS_ENDPOINT_URL": given}, environ={})
+
+
+def test_silence() -> None:
+    """It is told soon, and given up later; here connections wait in a full backlog."""
+    told: list[str] = []
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        port = server.getsockname()[1]
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(server.getsockname())
+        with pytest.raises(LakeError, match=f"nobody has answered at 127.0.0.1:{port} for 0.5 s"):
+            connect("nobody", "127.0.0.1", port, told.append, 0.5, 0.1)
+        for one in waiting:
+            one.close()
+    assert told == [f"nobody has answered at 127.0.0.1:{port} for 0.1 s; still trying"]
