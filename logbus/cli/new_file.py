@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import IO
@@ -45,14 +47,30 @@ def write_new_file(name: str, content: bytes, *, overwrite: bool) -> None:
     """
     Write a file as a whole.
 
-    :raises CommandFailed: as :func:`check_new_file`.
+    :raises CommandFailed: as :func:`check_new_file`, or it cannot be written, as for want of space.
     """
     new = NewFile(name, overwrite=overwrite)
     try:
-        new.file.write(content)
-        new.keep()
+        with named_errors(name):
+            new.file.write(content)
+            new.keep()
     finally:
         new.discard()
+
+
+@contextmanager
+def named_errors(name: str) -> Iterator[None]:
+    """
+    Name a file in errors of writing to it, which do not have its name.
+
+    :raises CommandFailed: instead of these.
+    """
+    try:
+        yield
+    except OSError as e:
+        if e.filename is not None:
+            raise
+        raise CommandFailed(f"{name}: it cannot be written: {e.strerror or e}") from None
 
 
 class NewFile:

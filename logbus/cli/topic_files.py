@@ -11,7 +11,7 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.task import deferLater
 
 from logbus.cli.input_records import InputRecord
-from logbus.cli.new_file import NewFile
+from logbus.cli.new_file import NewFile, named_errors
 from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
 from logbus.cli.record_files.record_file import BadRecord, FileFormat
 from logbus.cli.record_filter import AnyRecord
@@ -73,11 +73,12 @@ async def export_topic(
     started = time.monotonic()
     new = NewFile(name, overwrite=overwrite)
     try:
-        output = _FileOutput(new.file, file_format)
-        if not await consume_topic(cluster, options, output):
-            raise CancelledError
-        size = output.file.tell()
-        new.keep()
+        with named_errors(name):
+            output = _FileOutput(new.file, file_format)
+            if not await consume_topic(cluster, options, output):
+                raise CancelledError
+            size = output.file.tell()
+            new.keep()
     finally:
         new.discard()
     seconds = round(time.monotonic() - started, 6)

@@ -85,3 +85,9 @@ def test_refusals(tmp_path: Path) -> None:
     ):
         with pytest.raises(CommandFailed, match=part):
             NewFile(name)
+
+
+def test_no_space() -> None:
+    """A device that is full is named."""
+    with pytest.raises(CommandFailed, match="/dev/full: it cannot be written: No space left on device"):
+        write_new_file("/dev/full", b"x", overwrite=False)

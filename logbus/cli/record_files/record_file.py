@@ -84,10 +84,7 @@ def format_of(name: str) -> FileFormat:
     """
     found = _FORMATS.get(Path(name).suffix.lower())
     if found is None:
-        raise CommandFailed(
-            f"{name}: the name must end in one of {' '.join(_FORMATS)}, which says what the file is; "
-            "'logbus consume --json' prints records"
-        )
+        raise CommandFailed(f"{name}: the name must end in one of {' '.join(_FORMATS)}, which says what the file is")
     if found.package and find_spec(found.package) is None:
         raise CommandFailed(f"{name} needs the package {found.package}: {install_hint(found.extra)}")
     return cast(FileFormat, import_module(f"logbus.cli.record_files.{found.module}"))
