@@ -6,7 +6,7 @@ none. :mod:`logbus.net.response_batch` says why.
 Each send is done, or refused, when the call returns: none waits for its socket, and none is under way afterwards.
 """
 
-from libc.errno cimport EAGAIN, EINTR, EIO, errno
+from libc.errno cimport EAGAIN, EINTR, EINVAL, EIO, EOPNOTSUPP, errno
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 from posix.mman cimport MAP_FAILED, MAP_POPULATE, MAP_SHARED, PROT_READ, PROT_WRITE, mmap, munmap
@@ -14,7 +14,7 @@ from posix.unistd cimport close, getpid
 
 from logbus.posix_sockets cimport MSG_DONTWAIT, MSG_NOSIGNAL, send
 
-REVISION = 1
+REVISION = 2
 
 cdef extern from "<sys/syscall.h>" nogil:
     long syscall(long, ...)
@@ -128,6 +128,7 @@ cdef bint submit(Ring *ring, Send *sends, unsigned count) noexcept nogil:
     cdef io_uring_sqe *entry
     cdef io_uring_cqe *ended
     cdef long result
+    cdef bint usable = True
     for index in range(count):
         entry = &ring.entries[tail & ring.mask]
         memset(entry, 0, sizeof(io_uring_sqe))
@@ -156,10 +157,14 @@ cdef bint submit(Ring *ring, Send *sends, unsigned count) noexcept nogil:
         while head != end:
             ended = &ring.ended[head & ring.ended_mask]
             sends[ended.user_data].taken = ended.res
+            if ended.res == -EINVAL or ended.res == -EOPNOTSUPP:
+                # Kernels before 5.6 have rings that know no sends, and so has gVisor: nothing is wrong with the socket.
+                sends[ended.user_data].taken = -EAGAIN
+                usable = False
             head += 1
             done += 1
         store_release(ring.ended_head, head)
-    return True
+    return usable
 
 
 cdef void send_one(Send *one) noexcept nogil:

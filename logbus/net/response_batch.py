@@ -20,7 +20,7 @@ MOST = 128
 LARGEST = 1 << 12
 """Bytes of a response that may wait for others."""
 
-_REVISION = 1
+_REVISION = 2
 """Of the compiled module: in a checkout it may have been compiled from an older source."""
 
 

@@ -219,6 +219,9 @@ class ServerTransport(tcp.Server):
         """Have a thread answer the peer's next requests; returns whether it does."""
         if self.is_in_batch:
             self._batch.send()
+            if self.unsent or self._aborting:
+                # What the thread sends would come before the rest of that response.
+                return False
         try:
             self._fetching = self.reactor.fetches.submit(self, self.fileno(), prepared), self.protocol  # type: ignore[attr-defined]
         except (OSError, RuntimeError, ValueError):

@@ -8,6 +8,7 @@ import resource
 import socket
 from collections.abc import Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from attrs import define, field
@@ -172,6 +173,21 @@ class RingTests(BatchedSendTests):
         self.assertEqual(batched.send([ours.fileno()] * 2, [b"by ", b"itself"]), [3, 6])
         self.assertEqual(peer.recv(100), b"by itself")
 
+    def test_a_ring_without_sends(self) -> None:
+        """Older kernels have rings, and refuse sends as invalid: no connection is broken by that."""
+        try:
+            refusing = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+        except PermissionError:
+            raise SkipTest("only root has a socket that refuses what is sent as invalid") from None
+        self.addCleanup(refusing.close)
+        refusing.connect(("127.0.0.1", 0))
+        self.assertRaisesRegex(OSError, "Invalid argument", refusing.send, b"no header")
+        ours, peer = self.pair()
+        self.assertEqual(self.send([refusing, ours], [b"no header", b"x"]), [-errno.EAGAIN, 1])
+        self.assertIs(self.batched.has_ring, False)
+        self.assertEqual(self.send([ours, ours], [b"y", b"z"]), [1, 1])
+        self.assertEqual(peer.recv(100), b"xyz")
+
     def test_a_ring_that_breaks(self) -> None:
         """If the kernel takes the ring no more, nothing counts as sent that may not be, and the next batch is sent."""
         ours, peer = self.pair()
@@ -334,6 +350,28 @@ class BatchedTransportTests(test_transport.TransportTests):
         self.loop.until(all_there)
         self.assertEqual(received, whole)
         self.assertEqual(self.factory.metrics.bytes_out, len(whole))
+
+    def test_a_thread_does_not_overtake(self) -> None:
+        """No thread answers fetches while the socket has not taken the response before them, or has failed."""
+        handed: list[object] = []
+        fetches = SimpleNamespace(submit=lambda *given: handed.append(given))
+        prepared: Any = object()
+        self.connect(receive_buffer=4096)
+        transport = self.transport()
+        self.patch(self.loop.reactor, "_fetches", fetches)
+        batch = self.loop.reactor.turn.responses
+        self.assertIs(batch.open(), True)
+        transport.send([b"before the fetches"])
+        fill(transport.socket)
+        self.assertIs(transport.answer_fetches(prepared), False)
+        self.assertEqual((transport.unsent, handed), (18, []))
+        self.connect().sock.close()
+        refused = self.transport()
+        refused.send([b"to nobody"])
+        refused.socket.shutdown(socket.SHUT_WR)
+        self.assertIs(refused.answer_fetches(prepared), False)
+        self.assertEqual(handed, [])
+        batch.close()
 
     def test_lost_with_a_response_in_the_batch(self) -> None:
         """A connection that ends before the batch is sent harms no other."""
