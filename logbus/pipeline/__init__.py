@@ -15,6 +15,9 @@ brokers, or, by ``jobs``, to tables of the ``lake``.
 * ``session``: creates the Spark session of a job
 * ``class_archive``: the archive from which Spark's Java starts in half the time
 * ``spark_home``: a home directory of Spark from which Python starts in a third of the time
+* ``worker_sockets``: connects Spark's Java and Python by Unix domain sockets
+* ``worker_daemon``: Spark's daemon of Python workers, quieter
+* ``users_settings``: the settings of Spark that the user has made outside of the program
 * ``datasource``: the data source ``format("logbus")``
 * ``source``: its readers
 * ``sink``: its writers

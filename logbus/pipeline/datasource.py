@@ -42,9 +42,9 @@ class LogbusDataSource(DataSource):
         """
         from logbus.pipeline.source import options as source_options
         from logbus.pipeline.source.schema import source_schema
-        from logbus.pipeline.worker_memory import keep_modules
+        from logbus.pipeline.worker_daemon import begin_work
 
-        keep_modules()
+        begin_work()
         values = source_options.check_source_options(self.options)
         return source_schema(values["includeHeaders"])
 
@@ -100,7 +100,9 @@ class LogbusDataSource(DataSource):
     def _source(self, schema: StructType, *, streaming: bool) -> SourceOptions:
         from logbus.pipeline.source import options as source_options
         from logbus.pipeline.source.schema import wanted_columns
+        from logbus.pipeline.worker_daemon import begin_work
 
+        begin_work()
         options = source_options.read_source_options(self.options, streaming=streaming)
         return evolve(options, columns=wanted_columns(schema, options.include_headers))
 
@@ -108,9 +110,9 @@ class LogbusDataSource(DataSource):
         from logbus.pipeline.sink import options as sink_options
         from logbus.pipeline.sink.columns import sink_columns
         from logbus.pipeline.sink.writers import check_topic
-        from logbus.pipeline.worker_memory import keep_modules
+        from logbus.pipeline.worker_daemon import begin_work
 
-        keep_modules()
+        begin_work()
         options = sink_options.read_sink_options(self.options, streaming=streaming)
         columns = sink_columns(((each.name, each.dataType.simpleString()) for each in schema.fields), options.topic)
         check_topic(options)

@@ -17,6 +17,8 @@ from logbus.pipeline.class_archive import ClassArchive, archive_for
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.spark_home import lean_home, spark_home
+from logbus.pipeline.users_settings import users_settings
+from logbus.pipeline.worker_sockets import choose_sockets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,8 +140,8 @@ def session(
     check_python()
     if master is None and "spark.master" not in given and "PYSPARK_GATEWAY_PORT" not in os.environ:
         master = "local[*]"
-    defaults = {"spark.sql.session.timeZone": "UTC"}
-    unless_set: dict[str, str] = {}
+    defaults: dict[str, str] = {}
+    unless_set = {"spark.sql.session.timeZone": "UTC"}
     if SparkContext._active_spark_context is None:
         # By default Spark collects 10,000 rows for Python: at 1 KB more than caches hold, so that writing takes longer.
         unless_set["spark.sql.execution.arrow.maxRecordsPerBatch"] = "2000"
@@ -152,6 +154,8 @@ def session(
     defaults |= {name: value for name, value in unless_set.items() if name in _java_was_given}
     home = None if _runs_already() else lean_home(os.environ, master or given.get("spark.master", ""), given)
     defaults |= _cheap_start(given, java, is_short, class_archive, home)
+    if home is not None:
+        defaults |= choose_sockets(os.environ, {*given, *users_settings(os.environ, _home())})
     if quiet and not os.environ.get("LOGBUS_DEBUG"):
         if "PYSPARK_GATEWAY_PORT" in os.environ:
             defaults["spark.log.level"] = "ERROR"
@@ -176,6 +180,12 @@ def session(
 
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of a Java that runs for a short time: no optimizing compiler, and no threads for collecting garbage."""
+
+_LARGE_CHUNKS = "-Dio.netty.allocator.maxOrder=11"
+"""
+Arrow takes memory in chunks of 16 MB, as before Netty 4.1.75. What is larger than a chunk, now 4 MB, such as a batch of
+rows, is new memory more often.
+"""
 
 _DEFAULT_JAVA = "spark.driver.defaultJavaOptions"
 """Those that a user gives come behind them, and take precedence."""
@@ -202,30 +212,36 @@ def _cheap_start(
         return {}
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _QUICK)
     found: dict[str, str] = {}
-    options = [_QUICK] if is_short else []
-    if is_short and not any(name.startswith("spark.ui.") and name != "spark.ui.showConsoleProgress" for name in given):
+    options = [_LARGE_CHUNKS, *([_QUICK] if is_short else [])]
+    names = {*given, *users_settings(os.environ, _home())}
+    if is_short and not any(name.startswith("spark.ui.") and name != "spark.ui.showConsoleProgress" for name in names):
         found["spark.ui.enabled"] = "false"
     if (archive := _class_archive(given, java, home)) and (archive.exists or write_archive):
         options.append(archive.java_options)
         if not archive.exists:
             _drafted.append(archive)
-    if options and _DEFAULT_JAVA not in given:
+    if _DEFAULT_JAVA not in names:
         found[_DEFAULT_JAVA] = " ".join(options)
     return found
+
+
+def _home() -> Path:
+    """Spark's home directory, as it is without us."""
+    if home := os.environ.get("SPARK_HOME"):
+        return Path(home)
+    import pyspark
+
+    return Path(pyspark.__file__).parent
 
 
 def _class_archive(given: Mapping[str, str], java: str, lean: Path | None) -> ClassArchive | None:
     """The archive that Java is to use or to write; None: the user's settings are of other classes or archives."""
     if any("-Xshare" in text or "Archive" in text or name.endswith("ClassPath") for name, text in given.items()):
         return None
-    home = os.environ.get("SPARK_HOME") if lean is None else str(lean)
-    if home is None:
-        import pyspark
-
-        home = str(Path(pyspark.__file__).parent)
-    if os.environ.keys() & {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR"} or Path(home, "conf").is_dir():
+    home = _home() if lean is None else lean
+    if os.environ.keys() & {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR"} or (home / "conf").is_dir():
         return None  # Java makes no archive if there are directories among its classes.
-    return archive_for(os.environ, java, Path(home, "jars"), os.getpid())
+    return archive_for(os.environ, java, home / "jars", os.getpid())
 
 
 def end_java(spark: SparkSession, patience: float = 120.0) -> None:

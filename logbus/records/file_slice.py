@@ -114,3 +114,10 @@ def total_length(parts: Iterable[Part]) -> int:
 def joined(parts: Iterable[Part]) -> bytes:
     """The parts as one ``bytes``; reads slices of files, which may block."""
     return b"".join([part.read() if isinstance(part, FileSlice) else part for part in parts])
+
+
+def in_memory(parts: Iterable[Part]) -> list[bytes | memoryview]:
+    """The same parts, of which none is a slice; reads slices of files, which may block, and copies nothing else."""
+    return [
+        part if not isinstance(part, FileSlice) else part.read() if part.data is None else part.data for part in parts
+    ]

@@ -12,7 +12,7 @@ from unittest import mock
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.records.file_slice import FileSlice, Parts, joined, total_length
+from logbus.records.file_slice import MEMORY, FileSlice, Parts, in_memory, joined, total_length
 
 
 class FileSliceTests(SynchronousTestCase):
@@ -70,4 +70,11 @@ class PartsTests(SynchronousTestCase):
         with path.open("rb") as file:
             parts: Parts = [b"ab", memoryview(b"xcdx")[1:3], FileSlice(file, 1, 2), b""]
             self.assertEqual((total_length(parts), joined(parts)), (6, b"abcdil"))
+            self.assertEqual(in_memory(parts), [b"ab", b"cd", b"il", b""])
         self.assertEqual((total_length([]), joined([])), (0, b""))
+
+    def test_not_copied(self) -> None:
+        """What is in memory stays where it is."""
+        data = memoryview(bytearray(b"abc"))
+        self.assertIs(in_memory([FileSlice(MEMORY, 0, 3, data)])[0], data)
+        self.assertEqual(in_memory([FileSlice(MEMORY, 0, 0, b"")]), [b""])

@@ -20,7 +20,7 @@ from logbus.pipeline.blocking.patience import PATIENCE, telling
 from logbus.pipeline.blocking.receive_buffers import ReceiveBuffers
 from logbus.pipeline.blocking.retry import api_error
 from logbus.pipeline.errors import AuthenticationFailed, Disconnected, RequestTimedOut
-from logbus.records.file_slice import FileSlice, Parts, joined
+from logbus.records.file_slice import Parts, in_memory, joined
 from logbus.wire.connection import ClientConnection, api_key_of
 from logbus.wire.frame_buffer import describe_bad_length
 from logbus.wire.messages import api
@@ -266,7 +266,7 @@ class Connection:
         """Send bytes, where TLS does not need them in one piece without a copy."""
         if isinstance(self._socket, ssl.SSLSocket) or len(parts) > _MOST_PARTS:
             parts = [joined(parts)]
-        left = deque(memoryview(joined([part]) if isinstance(part, FileSlice) else part) for part in parts)
+        left = deque(memoryview(part) for part in in_memory(parts))
         while left:
             self._socket.settimeout(_left(deadline))
             sent = self._socket.send(left[0]) if len(left) == 1 else self._socket.sendmsg(left)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 from logbus.client.cluster.topic_metadata import TopicMetadata
 from logbus.errors import ApiError, ErrorCode
 from logbus.pipeline.blocking.partition_batches import ProducerBatch
 from logbus.pipeline.blocking.retry import api_error
 from logbus.pipeline.blocking.transactions import ProducerIdentity
+from logbus.records.file_slice import MEMORY, FileSlice
 from logbus.wire.messages.records import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -63,7 +65,9 @@ def produce_request(
                 base_sequence=batch.sequence,
                 transactional=transactional_id is not None,
             )
-        data[name].partition_data.append(PartitionProduceData(index=index, records=records))
+        # The encoder leaves a slice as it is, and joins all else to one piece.
+        part = cast("memoryview", FileSlice(MEMORY, 0, len(records), memoryview(records)))
+        data[name].partition_data.append(PartitionProduceData(index=index, records=part))
     return ProduceRequest(
         transactional_id=transactional_id, acks=acks, timeout_ms=int(timeout * 1000), topic_data=list(data.values())
     )

@@ -24,7 +24,7 @@ from logbus.pipeline.sink.columns import SinkColumns
 from logbus.pipeline.sink.exactly_once import BatchIdentity, PreparedTransaction, TaskOutcome
 from logbus.pipeline.sink.options import SinkOptions
 from logbus.pipeline.sink.partition_count import partition_count
-from logbus.pipeline.worker_memory import keep_modules
+from logbus.pipeline.worker_daemon import begin_work
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Spark's local properties with a task's query and batch."""
@@ -114,7 +114,7 @@ def write_task(
     """
     from logbus.pipeline.sink.row_packer import coalesced
 
-    keep_modules()
+    begin_work()
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
     brokers = brokers_for(options.settings)
@@ -192,7 +192,7 @@ def _produce(
 
 def commit(options: SinkOptions, messages: Sequence[TaskCommitMessage]) -> None:
     """Commit the tasks' transactions."""
-    keep_modules()
+    begin_work()
     runs = [each.run for each in messages if each.run is not None]
     if not runs:
         return

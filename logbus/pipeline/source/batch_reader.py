@@ -13,7 +13,7 @@ from logbus.pipeline.source.offset_reader import OffsetReader, topic_ids
 from logbus.pipeline.source.options import SourceOptions
 from logbus.pipeline.source.partition_reader import RangePartition, read_partition, report_data_loss
 from logbus.pipeline.source.pushdown import PushedFilters, push
-from logbus.pipeline.worker_memory import keep_modules
+from logbus.pipeline.worker_daemon import begin_work
 
 
 class PlainBatchReader(DataSourceReader):
@@ -26,7 +26,7 @@ class PlainBatchReader(DataSourceReader):
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """One task for each offset range. Latest offsets are resolved here."""
-        keep_modules()
+        begin_work()
         options = self._options
         offset_reader = OffsetReader(options)
         topics = offset_reader.topics()
@@ -67,5 +67,6 @@ class LogbusBatchReader(PlainBatchReader):
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         """Note what partitions and offsets are wanted; the filters that Spark has to apply as well are returned."""
+        begin_work()
         self._pushed, left = push(filters)
         return left

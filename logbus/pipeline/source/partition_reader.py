@@ -15,7 +15,7 @@ from logbus.pipeline.errors import DataLossFound, OffsetLost
 from logbus.pipeline.source.arrow import record_batch
 from logbus.pipeline.source.offset_ranges import OffsetRange
 from logbus.pipeline.source.options import SourceOptions
-from logbus.pipeline.worker_memory import keep_modules
+from logbus.pipeline.worker_daemon import begin_work
 
 HINT = "with the option failOnDataLoss=false what is left is read"
 
@@ -39,7 +39,7 @@ def read_partition(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]
 
     :raises OffsetLost: offsets are gone, and ``failOnDataLoss`` is set.
     """
-    keep_modules()
+    begin_work()
     brokers = brokers_for(options.settings)
     start = wanted.start
     while start < wanted.end:

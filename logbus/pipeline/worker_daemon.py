@@ -1,0 +1,51 @@
+"""
+Keeps Spark's daemons of Python workers from printing tracebacks about workers whose connection Spark has closed.
+
+Spark closes it when it needs no more rows, as for a ``limit``, or has not needed a worker for a minute; this ends it.
+With TCP it does so before it notices; with a Unix domain socket it notices at once, and the daemon prints a traceback
+with ``BrokenPipeError``.
+
+Run as a program this is the daemon of workers of tasks. Spark has no setting for the daemons of workers that plan.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Any
+
+from logbus.pipeline.worker_memory import keep_modules
+
+_HANG_UPS = (BrokenPipeError, ConnectionResetError)
+_DAEMON = "pyspark.daemon"
+
+
+class Tracebacks:
+    """What a daemon takes for the module ``traceback``."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(traceback, name)
+
+    def print_exc(self) -> None:
+        """Print the current exception, unless the other side has hung up."""
+        if not isinstance(sys.exc_info()[1], _HANG_UPS):
+            traceback.print_exc()
+
+
+def begin_work(program: Any = None) -> None:
+    """
+    Prepare a process of Spark's; called wherever one begins to run this package.
+
+    :param program: the module that the process runs; None: as it is.
+    """
+    keep_modules()
+    program = sys.modules["__main__"] if program is None else program
+    if getattr(getattr(program, "__spec__", None), "name", "") == _DAEMON:
+        program.traceback = Tracebacks()
+
+
+if __name__ == "__main__":
+    from pyspark import daemon
+
+    daemon.traceback = Tracebacks()  # type: ignore[assignment]
+    daemon.manager()
