@@ -134,33 +134,34 @@ class StartTests(TestCase):
 
     def test_users_defaults(self) -> None:
         """What spark-defaults.conf and --conf have takes precedence over our defaults, but not over the settings."""
-        rows, shuffled, broadcast = (
+        rows, shuffled, broadcast, zone = (
             "spark.sql.execution.arrow.maxRecordsPerBatch",
             "spark.sql.shuffle.partitions",
             "spark.sql.autoBroadcastJoinThreshold",
+            "spark.sql.session.timeZone",
         )
         with tempfile.TemporaryDirectory() as directory:
-            Path(directory, "spark-defaults.conf").write_text(f"{rows} 777\n{broadcast} 1\n")
+            Path(directory, "spark-defaults.conf").write_text(f"{rows} 777\n{broadcast} 1\n{zone} Asia/Tokyo\n")
             done = self.run_code(
                 "from logbus.pipeline.session import session\n"
                 f"settings = {{'spark.ui.enabled': 'false', {broadcast!r}: '2'}}\n"
                 "spark = session('x', master='local[1]', settings=settings, quiet=True, is_short=True)\n"
-                f"print([spark.conf.get(name) for name in ({rows!r}, {shuffled!r}, {broadcast!r})])\n"
+                f"print([spark.conf.get(name) for name in ({rows!r}, {shuffled!r}, {broadcast!r}, {zone!r})])\n"
                 "other = session('x', master='local[1]')\n"
                 f"print(other.conf.get({rows!r}))\n"
                 "spark.stop()\n",
                 SPARK_CONF_DIR=directory,
             )
-            self.assertEqual(done.stdout.splitlines(), ["['777', '8', '2']", "777"])
+            self.assertEqual(done.stdout.splitlines(), ["['777', '8', '2', 'Asia/Tokyo']", "777"])
             done = self.run_code(
                 "from logbus.pipeline.session import session\n"
                 "settings = {'spark.ui.enabled': 'false'}\n"
                 "spark = session('x', master='local[1]', settings=settings, quiet=True, is_short=True)\n"
-                f"print([spark.conf.get(name) for name in ({rows!r}, {shuffled!r})])\n"
+                f"print([spark.conf.get(name) for name in ({rows!r}, {shuffled!r}, {zone!r})])\n"
                 "spark.stop()\n",
                 PYSPARK_SUBMIT_ARGS=f"--conf {shuffled}=3 pyspark-shell",
             )
-            self.assertEqual(done.stdout.splitlines(), ["['2000', '3']"])
+            self.assertEqual(done.stdout.splitlines(), ["['2000', '3', 'UTC']"])
 
     def test_java_dies(self) -> None:
         """A job whose Java is killed says so, and not that a connection was refused."""
