@@ -153,16 +153,12 @@ def session(
     # A Java process that is there already has the settings of its first session, which are not the user's for this one.
     defaults |= {name: value for name, value in unless_set.items() if name in _java_was_given}
     home = None if _runs_already() else lean_home(os.environ, master or given.get("spark.master", ""), given)
-    defaults |= _cheap_start(given, java, is_short, class_archive, home)
+    is_quiet = quiet and not os.environ.get("LOGBUS_DEBUG")
+    defaults |= _cheap_start(given, java, is_short, class_archive, home, is_quiet)
     if home is not None:
         defaults |= choose_sockets(os.environ, {*given, *users_settings(os.environ, _home())})
-    if quiet and not os.environ.get("LOGBUS_DEBUG"):
-        if "PYSPARK_GATEWAY_PORT" in os.environ:
-            defaults["spark.log.level"] = "ERROR"
-        else:
-            # Quiet from the start. Java's own warning about an incubator module cannot be suppressed.
-            java = "spark.driver.extraJavaOptions"
-            given[java] = f'"-Dlog4j2.configurationFile={_QUIET}" {given.get(java, "")}'.strip()
+    if is_quiet and "PYSPARK_GATEWAY_PORT" in os.environ:
+        defaults["spark.log.level"] = "ERROR"
     builder = SparkSession.builder.appName(name)
     for key, value in {**defaults, **given}.items():
         builder = builder.config(key, value)
@@ -205,9 +201,9 @@ def _runs_already() -> bool:
 
 
 def _cheap_start(
-    given: Mapping[str, str], java: str, is_short: bool, write_archive: bool, home: Path | None
+    given: Mapping[str, str], java: str, is_short: bool, write_archive: bool, home: Path | None, is_quiet: bool
 ) -> dict[str, str]:
-    """Settings of a session that starts with less processor time; ``given``: those of the user."""
+    """Settings of a session that starts with less processor time, and less noise; ``given``: those of the user."""
     if _runs_already():
         return {}
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _QUICK)
@@ -220,6 +216,9 @@ def _cheap_start(
         options.append(archive.java_options)
         if not archive.exists:
             _drafted.append(archive)
+    if is_quiet:
+        # Quiet from the start. Java's own warning about an incubator module cannot be suppressed.
+        options.append(f'"-Dlog4j2.configurationFile={_QUIET}"')
     if _DEFAULT_JAVA not in names:
         found[_DEFAULT_JAVA] = " ".join(options)
     return found
