@@ -18,7 +18,7 @@ from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.spark_home import lean_home, spark_home
 from logbus.pipeline.users_settings import users_settings
-from logbus.pipeline.worker_sockets import choose_sockets
+from logbus.pipeline.worker_sockets import socket_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,13 +150,16 @@ def session(
         unless_set["spark.sql.shuffle.partitions"] = "8"
     if not _runs_already():
         _java_was_given.update(given)
+        _sockets.clear()
     # A Java process that is there already has the settings of its first session, which are not the user's for this one.
     defaults |= {name: value for name, value in unless_set.items() if name in _java_was_given}
     home = None if _runs_already() else lean_home(os.environ, master or given.get("spark.master", ""), given)
     is_quiet = quiet and not os.environ.get("LOGBUS_DEBUG")
     defaults |= _cheap_start(given, java, is_short, class_archive, home, is_quiet)
     if home is not None:
-        defaults |= choose_sockets(os.environ, {*given, *users_settings(os.environ, _home())})
+        _sockets.update(socket_settings(os.environ, {*given, *users_settings(os.environ, _home())}))
+    if SparkContext._active_spark_context is None:
+        defaults |= _sockets
     if is_quiet and "PYSPARK_GATEWAY_PORT" in os.environ:
         defaults["spark.log.level"] = "ERROR"
     builder = SparkSession.builder.appName(name)
@@ -188,6 +191,9 @@ _DEFAULT_JAVA = "spark.driver.defaultJavaOptions"
 
 _java_was_given: set[str] = set()
 """Names of the settings that the Java process got from the session with which it was started."""
+
+_sockets: dict[str, str] = {}
+"""Settings for the sockets between the Java process and Python, if it was started with a home directory of ours."""
 
 _drafted: list[ClassArchive] = []
 """The archive that Java writes as it ends."""

@@ -1,8 +1,7 @@
 """
 Connects Spark's Java process to its Python processes by Unix domain sockets, which take less processor time than TCP.
 
-Spark 4.1 and newer can, and do not by default. Java and Python must agree, so the choice is made before Java starts, by
-an environment variable that both take for Spark's default: settings of the user take precedence.
+Spark 4.1 and newer can, and do not by default; older ones ignore the settings.
 
 Spark lets whoever can connect to such a socket run code. They are in a directory of this user's, which is deleted when
 this process ends.
@@ -14,11 +13,12 @@ import atexit
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Collection, MutableMapping
+from collections.abc import Callable, Collection, Mapping
 
 ENABLED, DIRECTORY = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 DAEMON = "spark.python.daemon.module"
 _DEFAULT = "PYSPARK_UDS_MODE"
+"""The environment variable with the default of the first."""
 _PIPELINED = "spark.python.udf.pipelined.enabled"
 """Spark 4.3 cannot have both."""
 _LONGEST = 60
@@ -32,21 +32,19 @@ def private_directory() -> str:
     return path
 
 
-def choose_sockets(
-    environ: MutableMapping[str, str], names: Collection[str], make_directory: Callable[[], str] = private_directory
+def socket_settings(
+    environ: Mapping[str, str], names: Collection[str], make_directory: Callable[[], str] = private_directory
 ) -> dict[str, str]:
     """
-    Have a Java process that is started later use Unix domain sockets, if it can and the user has not chosen.
+    The settings of a Spark that uses Unix domain sockets; none if it cannot, or the user has chosen.
 
-    It must run all tasks, with the driver's Python environment.
+    Its tasks must run in the driver's Java process, with the driver's Python environment.
 
     :param names: of the settings that the user made.
-    :returns: the settings that this takes.
     """
     if _DEFAULT in environ or not hasattr(socket, "AF_UNIX") or {ENABLED, DIRECTORY, DAEMON, _PIPELINED} & {*names}:
         return {}
     directory = make_directory()
     if len(directory) > _LONGEST:
         return {}
-    environ[_DEFAULT] = "true"
-    return {DIRECTORY: directory, DAEMON: "logbus.pipeline.worker_daemon"}
+    return {ENABLED: "true", DIRECTORY: directory, DAEMON: "logbus.pipeline.worker_daemon"}

@@ -124,11 +124,14 @@ class StartTests(TestCase):
             # Spark hangs up on the worker, which has more than the connection holds.
             "print(spark.range(1 << 20, numPartitions=1).mapInArrow(lambda rows: rows, 'n long').limit(2).count())\n"
             "spark.stop()\n"
+            "spark = session('x', master='local[1]', settings=quiet, quiet=True)\n"
+            "print(spark.sparkContext.getConf().get('spark.python.unix.domain.socket.enabled'), spark.range(3).count())\n"
+            "spark.stop()\n"
         )
         lines = done.stdout.splitlines()
         for line, name in zip(lines, ("spark.sql.shuffle.partitions", "spark.task.cpus"), strict=False):
             self.assertRegex(line, rf"^Spark does not start: .* The value 'many' in the config \"{name}\" is invalid")
-        self.assertEqual(lines[2:], ["3", "2"])
+        self.assertEqual(lines[2:], ["3", "2", "true 3"])
         said = [line for line in done.stderr.splitlines() if "ERROR" not in line and "incubator" not in line]
         self.assertEqual(said, [], "it was to be quiet")
 

@@ -11,19 +11,18 @@ from unittest import mock
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.pipeline.worker_sockets import DAEMON, DIRECTORY, ENABLED, choose_sockets
+from logbus.pipeline.worker_sockets import DAEMON, DIRECTORY, ENABLED, socket_settings
 
 
 class ChoiceTests(SynchronousTestCase):
     """Unix domain sockets are the default of jobs on one machine."""
 
     def chosen(self, *names: str, directory: str = "/tmp/x", **environ: str) -> bool:
-        """Whether they are used; Java and Python are told alike."""
-        settings = choose_sockets(environ, names, lambda: directory)
-        daemon = "logbus.pipeline.worker_daemon"
-        self.assertEqual(settings, {DIRECTORY: directory, DAEMON: daemon} if settings else {})
+        """Whether they are used."""
+        settings = socket_settings(environ, names, lambda: directory)
         if settings:
-            self.assertEqual(environ, {"PYSPARK_UDS_MODE": "true"})
+            daemon = "logbus.pipeline.worker_daemon"
+            self.assertEqual(settings, {ENABLED: "true", DIRECTORY: directory, DAEMON: daemon})
         return bool(settings)
 
     def test_the_users_choice(self) -> None:
