@@ -6,6 +6,9 @@ imports from a zip again in each process, and a small job starts five daemons an
 no such file, and the processes import the installed package, of which Python keeps the compiled modules. All else is
 links to the real home.
 
+Where Spark looks for the zip is a directory of that name. As Spark looks for data sources, its process imports all
+modules whose names begin with ``pyspark_``: the one in there keeps this process from printing a traceback when it ends.
+
 It is for jobs on one machine whose Python processes are those of the driver's environment. Where executors have
 environments of their own, or are sent the zip, it is not used.
 """
@@ -24,6 +27,15 @@ from logbus.pipeline.class_archive import cache_directory
 
 _LINKED = ("bin", "jars", "sbin", "conf")
 _FIND = "from importlib.util import find_spec as f; print(f('pyspark').origin); print(f('py4j').origin)"
+_HOOK = Path("python", "lib", "pyspark.zip", "pyspark_logbus.py")
+_HOOK_TEXT = """\
+try:
+    from logbus.pipeline.worker_daemon import begin_work
+except ImportError:
+    pass
+else:
+    begin_work()
+"""
 _PATIENCE = 60.0
 _PYTHON_SETTINGS = ("spark.pyspark.", "spark.python.", "spark.executorEnv.PYTHON")
 """Beginnings of Spark's settings that choose another Python."""
@@ -60,9 +72,20 @@ def lean_home(environ: Mapping[str, str], master: str, settings: Mapping[str, st
             if (package / name).is_dir() and not (home / name).is_dir():
                 with contextlib.suppress(FileExistsError):
                     (home / name).symlink_to(package / name)
+        _write_hook(home / _HOOK)
     except OSError:
         return None
     return home if (home / "bin" / "spark-submit").is_file() else None
+
+
+def _write_hook(path: Path) -> None:
+    """Write the module, unless it is there; other processes may do the same now."""
+    if path.is_file() and path.read_text() == _HOOK_TEXT:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{os.getpid()}.new")
+    draft.write_text(_HOOK_TEXT)
+    draft.replace(path)
 
 
 def _finds(environ: Mapping[str, str], package: Path) -> bool:

@@ -125,7 +125,7 @@ class StartTests(TestCase):
             "print(spark.range(1 << 20, numPartitions=1).mapInArrow(lambda rows: rows, 'n long').limit(2).count())\n"
             "spark.stop()\n"
             "spark = session('x', master='local[1]', settings=quiet, quiet=True)\n"
-            "print(spark.sparkContext.getConf().get('spark.python.unix.domain.socket.enabled'), spark.range(3).count())\n"
+            "print(spark.conf.get('spark.python.unix.domain.socket.enabled'), spark.range(3).count())\n"
             "spark.stop()\n"
         )
         lines = done.stdout.splitlines()

@@ -32,7 +32,7 @@ class SparkHomeTests(TestCase):
         assert home is not None
         self.assertEqual((home / "bin" / "spark-submit").resolve(), PACKAGE / "bin" / "spark-submit")
         self.assertTrue((home / "jars").samefile(PACKAGE / "jars"))
-        self.assertFalse((home / "python").exists())
+        self.assertEqual([each.name for each in (home / "python").rglob("*.py")], ["pyspark_logbus.py"])
         self.assertEqual(lean_home(self.environ, "local", {}), home)
 
     def test_mended(self) -> None:
@@ -40,8 +40,22 @@ class SparkHomeTests(TestCase):
         home = lean_home(self.environ, "local", {})
         assert home is not None
         (home / "bin").unlink()
+        (module,) = (home / "python").rglob("*.py")
+        module.write_text("try:")
         self.assertEqual(lean_home(self.environ, "local", {}), home)
         self.assertTrue((home / "bin" / "spark-submit").is_file())
+
+    def test_module(self) -> None:
+        """What Spark's process imports that looks for data sources: it names none, and does without this package."""
+        home = lean_home(self.environ, "local", {})
+        assert home is not None
+        (module,) = (home / "python").rglob("*.py")
+        for options in ((), ("-I", "-S")):
+            code = f"import runpy; print('DefaultSource' in runpy.run_path({str(module)!r}))"
+            done = subprocess.run(
+                [sys.executable, *options, "-c", code], capture_output=True, text=True, timeout=60, check=True
+            )
+            self.assertEqual(done.stdout, "False\n")
 
     def test_other_jobs(self) -> None:
         """Those that run elsewhere, or that were given a home or a Python."""
