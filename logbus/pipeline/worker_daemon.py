@@ -47,5 +47,5 @@ def begin_work(program: Any = None) -> None:
 if __name__ == "__main__":
     from pyspark import daemon
 
-    daemon.traceback = Tracebacks()  # type: ignore[assignment]
+    vars(daemon)["traceback"] = Tracebacks()
     daemon.manager()

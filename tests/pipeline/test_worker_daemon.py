@@ -45,5 +45,5 @@ class TracebackTests(SynchronousTestCase):
             program.__spec__ = ModuleSpec(name, None)
             program.traceback = traceback  # type: ignore[attr-defined]
             begin_work(program)
-            self.assertEqual(isinstance(program.traceback, Tracebacks), is_used, name)  # type: ignore[attr-defined]
+            self.assertEqual(isinstance(program.traceback, Tracebacks), is_used, name)
         begin_work()
