@@ -445,6 +445,8 @@ class RequestDispatcher:
         if self._flow.stops or self._quotas.is_active:
             return False
         self._flow.serving = True
+        # Since it was left other connections were served: that was no work for this request.
+        self._times.begin()
         try:
             served = self._serve_run(run)
         finally:

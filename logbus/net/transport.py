@@ -168,15 +168,14 @@ class ServerTransport(tcp.Server):
 
     def batch_sent(self, data: bytes, sent: int) -> None:
         """Of a response in a batch not all was sent: send the rest, or end the connection."""
+        taken = max(sent, 0)
+        self._send_queue.count(taken - len(data))
         if not self.connected or self._aborting:
             return
-        if sent < 0:
-            if sent != -errno.EAGAIN:
-                self._fail(main.CONNECTION_LOST)
-                return
-            sent = 0
-        self._send_queue.count(sent - len(data))
-        self._send_queue.push([memoryview(data)[sent:]])
+        if sent < 0 and sent != -errno.EAGAIN:
+            self._fail(main.CONNECTION_LOST)
+            return
+        self._send_queue.push([memoryview(data)[taken:]])
         self.startWriting()
         self.protocol.sent()  # type: ignore[attr-defined]
 

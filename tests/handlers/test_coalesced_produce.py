@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
+from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -26,6 +27,7 @@ from logbus.wire.messages.metadata import MetadataRequest
 from logbus.wire.messages.partitions import TopicPartitionIndexes
 from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
 from logbus.wire.messages.transactions import WritableTxnMarker, WriteTxnMarkersRequest
+from logbus.wire.request_template import PRODUCE
 from tests.handlers.kit import NOW_MS, HandlerCase, MemoryBroker, a_batch, content, fetch_request, produce_request
 
 PLAIN: dict[str, str] = {}
@@ -431,6 +433,19 @@ class GatheredRequestTests(HandlerCase):
         self.assertEqual(self.writes, 1)
         self.assertEqual(self.answers(), [[(0, 4)], [(0, 5)], [(0, 6)], [(0, 7)]])
         self.assertEqual(metrics.requests, before + 4)
+
+    def test_time_of_one_that_was_left_alone(self) -> None:
+        """It queues until the turn ends, and is being served only from then on."""
+        clock = Clock()
+        self.patch(self.server.plugin.factories["kafka"].shared.times, "seconds", clock.seconds)
+        times = self.server.plugin.factories["kafka"].shared.times.apis[PRODUCE]
+        before = [phase.sum for phase in (times.queue, times.local)]
+        self.leave(a_batch())
+        clock.advance(1000)
+        self.turn.end()
+        self.assertEqual(self.answers()[0], [(0, 4)])
+        after = [phase.sum for phase in (times.queue, times.local)]
+        self.assertEqual([round(end - begin) for begin, end in zip(before, after, strict=True)], [1000, 0])
 
     def test_refused_batch(self) -> None:
         """A refused batch does not affect its neighbours."""

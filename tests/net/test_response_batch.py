@@ -392,6 +392,7 @@ class BatchedTransportTests(test_transport.TransportTests):
             return bytes(stays.received)
 
         self.loop.until(lambda: received() == b"seen")
+        self.assertEqual(self.factory.metrics.bytes_out, len(b"seen"))
 
     def test_reset_before_the_batch(self) -> None:
         """A peer that has gone is noticed when the batch is sent."""
