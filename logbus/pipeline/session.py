@@ -109,6 +109,7 @@ def session(
     quiet: bool = False,
     is_short: bool = False,
     class_archive: bool = False,
+    unix_sockets: bool = False,
 ) -> SparkSession:
     """
     A session in which ``format("logbus")`` is known: the running one, or a new one.
@@ -122,6 +123,8 @@ def session(
         processor time, and Spark has no web pages.
     :param class_archive: whether to have Java write an archive of its classes, if there is none, when the caller calls
         :func:`end_java`. One that is there is used in any case.
+    :param unix_sockets: whether to connect Java and Python by Unix domain sockets, if they are on this machine and the
+        user has not chosen; streams may print tracebacks as they end.
     :raise Missing: pyspark or Java is not installed.
     :raise OptionError: Spark knows no such master.
     :raise PipelineError: Spark does not start.
@@ -156,7 +159,7 @@ def session(
     home = None if _runs_already() else lean_home(os.environ, master or given.get("spark.master", ""), given)
     is_quiet = quiet and not os.environ.get("LOGBUS_DEBUG")
     defaults |= _cheap_start(given, java, is_short, class_archive, home, is_quiet)
-    if home is not None:
+    if home is not None and unix_sockets:
         _sockets.update(socket_settings(os.environ, {*given, *users_settings(os.environ, _home())}))
     if SparkContext._active_spark_context is None:
         defaults |= _sockets
