@@ -266,8 +266,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     with TemporaryDirectory() as home, MirrorSoak(Path(home), options.seed, with_kafka=options.kafka) as soak:
-        soak.trouble(options.seconds)
         try:
+            soak.trouble(options.seconds)
             copied = soak.prove()
         except AssertionError as e:
             print(e)

@@ -238,7 +238,7 @@ class _Sender:
                     due = int((time.monotonic() - began) * request.rate) + 1 - sent
                     at_once = min(at_once, due)
                     if at_once <= 0:
-                        await sleep(clock, (sent + 1) / request.rate - (time.monotonic() - began))
+                        await sleep(clock, max(0.0, (sent + 1) / request.rate - (time.monotonic() - began)))
                         continue
                 now = time.monotonic()
                 for number in range(sent, sent + at_once):

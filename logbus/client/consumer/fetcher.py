@@ -214,7 +214,7 @@ class Fetcher:
                     position.replica = -1
                 some = fetch if self.assigned.size_of(position.partition) < most else left_out
                 some.setdefault(leader if position.replica < 0 else position.replica, []).append(position)
-        self._wake_at(wake)
+        self._wake_after(wake - now if wake else 0.0)
         if lost and not self._finding_leaders:
             self._finding_leaders = True
             self._tasks.start(self._find_leaders(lost))
@@ -230,11 +230,11 @@ class Fetcher:
                 broker.busy = True
                 self._tasks.start(self._fetch(broker, positions, left_out.get(node_id, ())))
 
-    def _wake_at(self, when: float) -> None:
+    def _wake_after(self, seconds: float) -> None:
         if self._wake is not None and self._wake.active():
             self._wake.cancel()
-        if when:
-            self._wake = self._clock.callLater(when - self._clock.seconds(), self._schedule)
+        if seconds:
+            self._wake = self._clock.callLater(seconds, self._schedule)
 
     async def _find_leaders(self, positions: list[PartitionPosition]) -> None:
         try:

@@ -68,6 +68,32 @@ class ConsumerTests(SynchronousTestCase):
         self.assertEqual([each.value for each in self.take(consumer, 1)], [b"c"])
         self.assertEqual(consumer.assigned.position(P0), 3)
 
+    def test_time_goes_on_while_it_plans(self) -> None:
+        """
+        A partition whose pause ends while the next fetches are planned is looked at again: a reactor takes no negative
+        delay.
+        """
+        self.brokers.add("t")[0].put(b"a")
+        consumer, clock = self.consumer(EARLIEST), self.brokers.clock
+        [position] = consumer.assigned
+        position.retry_at = clock.seconds() + 0.0015
+        delays: list[float] = []
+        original = clock.callLater
+
+        def seconds() -> float:
+            clock.rightNow += 0.001
+            return clock.rightNow
+
+        def call_later(delay: float, *args: Any, **kwargs: Any) -> Any:
+            delays.append(delay)
+            return original(delay, *args, **kwargs)
+
+        self.patch(clock, "callLater", call_later)
+        self.patch(clock, "seconds", seconds)
+        consumer._schedule()
+        self.assertEqual(len(delays), 1)
+        self.assertGreater(delays[0], 0)
+
     def test_an_offset_inside_a_batch(self) -> None:
         """
         The records of the batch before it are left out.
