@@ -191,7 +191,7 @@ def _paths(tokens: Sequence[tuple[str, str]]) -> Iterator[list[str]]:
         after = ")" if at == len(tokens) else tokens[at][1].lower()
         lower = path[0].lower()
         is_word = tokens[start][0] == "word"
-        if is_word and len(path) == 1 and (lower in _VALUES or lower in _UNITS or lower in _BESIDE or lower in _WORDS):
+        if is_word and len(path) == 1 and lower in _NO_COLUMNS:
             continue
         # Behind "as" there is a type or a name; before a bracket, a function.
         if before in _BESIDE and before not in ("as", "]") and after in _BESIDE and after != "(":
