@@ -58,6 +58,7 @@ What all of them share:
 * ``signals``: signal handling
 * ``sd_notify``: tells systemd how the process is
 * ``compiled``: modules that are compiled from the source that also runs interpreted
+* ``extension_modules``: imports the optional extension modules
 * ``interpreter``: how the running Python was built
 * ``extras``: hints for installing optional dependencies
 """

@@ -6,7 +6,6 @@ them; see :mod:`logbus.net.prepared_fetches`. The environment variable ``LOGBUS_
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from itertools import count
 from typing import Any, Protocol
 
@@ -16,13 +15,14 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from logbus.extension_modules import extension_module
 from logbus.metrics import LATENCY_BUCKETS
 from logbus.net.prepared_fetches import SECONDS, AnsweredFetches, PreparedFetches
 
 MOST_THREADS = 4
 
 _REVISION = 1
-"""Of the compiled module: in a checkout it may have been compiled from an older source."""
+"""Of the compiled module."""
 
 
 class FetchThreads(Protocol):
@@ -66,14 +66,8 @@ class Consumer(Protocol):
 
 def compiled_threads() -> type[FetchThreads] | None:
     """The compiled class; None without it, or if it is not wanted."""
-    if os.environ.get("LOGBUS_PURE"):
-        return None
-    try:
-        compiled = import_module("logbus.net._fetch_threads")
-    except ImportError:
-        return None
-    found: type[FetchThreads] = compiled.FetchThreads
-    return found if compiled.REVISION == _REVISION else None
+    compiled = extension_module("logbus.net._fetch_threads", _REVISION)
+    return None if compiled is None else compiled.FetchThreads
 
 
 @implementer(IReadDescriptor)

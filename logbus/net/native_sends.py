@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib import import_module
 from itertools import count
 from typing import Any, Protocol, TypeAlias
 
@@ -19,12 +18,13 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from logbus.extension_modules import extension_module
 from logbus.records.file_slice import FileSlice, Part, Parts
 
 MOST_THREADS = 4
 
 _REVISION = 4
-"""Of the compiled module: in a checkout it may have been compiled from an older source."""
+"""Of the compiled module."""
 
 
 Piece: TypeAlias = bytes | memoryview | tuple[int, int, int]
@@ -54,14 +54,8 @@ class Sender(Protocol):
 
 def compiled_threads() -> type[SendThreads] | None:
     """The compiled class; None without it, or if it is not wanted."""
-    if os.environ.get("LOGBUS_PURE"):
-        return None
-    try:
-        compiled = import_module("logbus.net._send_threads")
-    except ImportError:
-        return None
-    found: type[SendThreads] = compiled.SendThreads
-    return found if compiled.REVISION == _REVISION else None
+    compiled = extension_module("logbus.net._send_threads", _REVISION)
+    return None if compiled is None else compiled.SendThreads
 
 
 def threads_for(processors: int) -> int:

@@ -8,11 +8,11 @@ variable ``LOGBUS_PURE`` disables this.
 
 from __future__ import annotations
 
-import os
-from importlib import import_module
 from typing import Protocol
 
 from attrs import define, field
+
+from logbus.extension_modules import extension_module
 
 MOST = 128
 """Responses of a batch."""
@@ -21,7 +21,7 @@ LARGEST = 1 << 12
 """Bytes of a response that may wait for others."""
 
 _REVISION = 2
-"""Of the compiled module: in a checkout it may have been compiled from an older source."""
+"""Of the compiled module."""
 
 
 class BatchedSend(Protocol):
@@ -52,14 +52,8 @@ class Sender(Protocol):
 
 def compiled_send() -> type[BatchedSend] | None:
     """The compiled class; None without it, or if it is not wanted."""
-    if os.environ.get("LOGBUS_PURE"):
-        return None
-    try:
-        compiled = import_module("logbus.net._batched_send")
-    except ImportError:
-        return None
-    found: type[BatchedSend] = compiled.BatchedSend
-    return found if compiled.REVISION == _REVISION else None
+    compiled = extension_module("logbus.net._batched_send", _REVISION)
+    return None if compiled is None else compiled.BatchedSend
 
 
 @define(eq=False)

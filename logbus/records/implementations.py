@@ -6,24 +6,15 @@ The environment variable ``LOGBUS_PURE`` disables the compiled ones.
 
 from __future__ import annotations
 
-import os
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from logbus.extension_modules import extension_module
 from logbus.records import columnar, gathering, kernel, murmur, packing
 
 
 def _chosen(pure: ModuleType, name: str) -> ModuleType:
-    if not os.environ.get("LOGBUS_PURE"):
-        try:
-            compiled = import_module(name)
-        except ImportError:
-            return pure  # The installation found no compiler.
-        # In a checkout it may have been compiled from an older source.
-        if getattr(compiled, "REVISION", 0) == pure.REVISION:
-            return compiled
-    return pure
+    return extension_module(name, pure.REVISION) or pure
 
 
 _kernel = _chosen(kernel, "logbus.records._kernel")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib import import_module
 from itertools import count
 from typing import Protocol
 
@@ -20,12 +19,13 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.errors import StorageError
+from logbus.extension_modules import extension_module
 from logbus.storage.filesystem.file_systems import open_for_syncfs
 from logbus.storage.filesystem.io_threads import Settle
 from logbus.storage.istorage import IFile
 
 _REVISION = 1
-"""Of the compiled module: in a checkout it may have been compiled from an older source."""
+"""Of the compiled module."""
 
 
 class SyncThreads(Protocol):
@@ -46,14 +46,8 @@ class SyncThreads(Protocol):
 
 def compiled_threads() -> type[SyncThreads] | None:
     """The compiled class; None without it, or if it is not wanted."""
-    if os.environ.get("LOGBUS_PURE"):
-        return None
-    try:
-        compiled = import_module("logbus.storage.filesystem._sync_threads")
-    except ImportError:
-        return None
-    found: type[SyncThreads] = compiled.SyncThreads
-    return found if compiled.REVISION == _REVISION else None
+    compiled = extension_module("logbus.storage.filesystem._sync_threads", _REVISION)
+    return None if compiled is None else compiled.SyncThreads
 
 
 THREADS = compiled_threads()

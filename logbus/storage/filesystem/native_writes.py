@@ -8,7 +8,6 @@ While the kernel has whoever writes wait for the device, a megabyte takes up to 
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from itertools import count
 from typing import Any, Protocol
 
@@ -18,6 +17,7 @@ from twisted.internet.interfaces import IReactorFDSet, IReadDescriptor
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from logbus.extension_modules import extension_module
 from logbus.records.checksum import Buffer
 from logbus.storage.filesystem.slow_writes import SlowWrites
 from logbus.storage.istorage import IFile, IWriteAhead
@@ -26,7 +26,7 @@ MOST_THREADS = 2
 """Writes of one log directory at a time: they wait for the same device."""
 
 _REVISION = 1
-"""Of the compiled module: in a checkout it may have been compiled from an older source."""
+"""Of the compiled module."""
 
 
 class WriteThreads(Protocol):
@@ -47,14 +47,8 @@ class WriteThreads(Protocol):
 
 def compiled_threads() -> type[WriteThreads] | None:
     """The compiled class; None without it, or if it is not wanted."""
-    if os.environ.get("LOGBUS_PURE"):
-        return None
-    try:
-        compiled = import_module("logbus.storage.filesystem._write_threads")
-    except ImportError:
-        return None
-    found: type[WriteThreads] = compiled.WriteThreads
-    return found if compiled.REVISION == _REVISION else None
+    compiled = extension_module("logbus.storage.filesystem._write_threads", _REVISION)
+    return None if compiled is None else compiled.WriteThreads
 
 
 THREADS = compiled_threads()
