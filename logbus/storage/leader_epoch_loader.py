@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -40,32 +40,20 @@ def load_leader_epochs(disk: IDisk, directory: str, start_offset: int, end_offse
     return epochs
 
 
-def rebuild_epochs(segments: Sequence[Segment]) -> LeaderEpochCache:
+async def rebuild_epochs(disk: IDisk, segments: Sequence[Segment]) -> LeaderEpochCache:
     """
-    Rebuild the leader epochs from the batch headers. Slow for a large log.
-
-    :raises StorageError: the log is damaged.
-    """
-    epochs = LeaderEpochCache()
-    for segment in segments:
-        found: list[EpochEntry] = []
-        _find_epochs(segment.log.get(), segment.size, segment.damaged, found)
-        _assign(epochs, found)
-    return epochs
-
-
-async def rebuild_epochs_in_thread(disk: IDisk, segments: Sequence[Segment]) -> LeaderEpochCache:
-    """
-    As :func:`rebuild_epochs`, while the reactor does other work. Of a damaged segment the epochs before the damage
-    count.
+    Rebuild the leader epochs from the batch headers, in a thread: slow for a large log. Of a damaged segment the epochs
+    before the damage count.
 
     :raises StorageError: the disk cannot be read; it is offline.
     """
     epochs = LeaderEpochCache()
     for segment in segments:
         found: list[EpochEntry] = []
-        await disk.submit(IOPool.READ, _find_undamaged, segment.log.get(), segment.size, found)
-        _assign(epochs, found)
+        await disk.submit(IOPool.READ, _find_epochs, segment.log.get(), segment.size, found)
+        for epoch, offset in found:
+            if epoch != epochs.latest:
+                epochs.assign(epoch, offset)
     return epochs
 
 
@@ -73,24 +61,14 @@ class _Damaged(StorageError):
     """There is no batch. It ends in the thread: a disk whose threads raise StorageError is offline."""
 
 
-def _find_undamaged(file: CanPread, size: int, found: list[EpochEntry]) -> None:
-    """As :func:`_find_epochs`, up to the first damage."""
-    with suppress(_Damaged):
-        _find_epochs(file, size, lambda position, problem: _Damaged(problem), found)
-
-
-def _find_epochs(
-    file: CanPread, size: int, damaged: Callable[[int, str], StorageError], found: list[EpochEntry]
-) -> None:
-    """Find each batch of a segment whose epoch differs from that of the batch before: its epoch, and its offset."""
+def _find_epochs(file: CanPread, size: int, found: list[EpochEntry]) -> None:
+    """
+    Find each batch of a segment whose epoch differs from that of the batch before: its epoch, and its offset. Ends at
+    the first damage.
+    """
     latest = None
-    for _, header in scan_headers(file, 0, size, damaged):
-        if header.leader_epoch != latest:
-            latest = header.leader_epoch
-            found.append((latest, header.base_offset))
-
-
-def _assign(epochs: LeaderEpochCache, found: Sequence[EpochEntry]) -> None:
-    for epoch, offset in found:
-        if epoch != epochs.latest:
-            epochs.assign(epoch, offset)
+    with suppress(_Damaged):
+        for _, header in scan_headers(file, 0, size, lambda position, problem: _Damaged(problem)):
+            if header.leader_epoch != latest:
+                latest = header.leader_epoch
+                found.append((latest, header.base_offset))

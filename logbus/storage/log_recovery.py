@@ -23,7 +23,7 @@ from logbus.records.batch import HEADER_SIZE, MAGIC, Marker, batch_problem, read
 from logbus.records.header import CONTROL_BIT, check_crc
 from logbus.storage import file_names
 from logbus.storage.istorage import IDisk, IOPool
-from logbus.storage.leader_epoch_loader import load_leader_epochs, rebuild_epochs_in_thread
+from logbus.storage.leader_epoch_loader import load_leader_epochs, rebuild_epochs
 from logbus.storage.log import Log
 from logbus.storage.log_flusher import sync_all
 from logbus.storage.producers.producer_state_loader import latest_snapshot, load_producer_state
@@ -161,7 +161,7 @@ async def recover_log(
     await _save_transaction_indexes(log, [segment for segment in kept if segment in damaged])
     if not has_history and scan_from > bases[0]:
         # Nor is there of what was not scanned.
-        log.epochs = await rebuild_epochs_in_thread(disk, kept)
+        log.epochs = await rebuild_epochs(disk, kept)
     log.epochs.truncate_end(end)
     log.restored(tuple(kept), min(start_offset, end), end, min(recovery_point, end))
     for segment in suspected:

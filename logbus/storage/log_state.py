@@ -1,7 +1,7 @@
 """
 The state of a log: its segments, its offsets, and what is known of its epochs, producers and transactions.
 
-Leader epochs and producer state are read from disk on first use: most logs of a broker are never asked for them.
+The producer state is read from disk on first use: most logs of a broker are never asked for it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from attrs import define, field
 from logbus.model import NO_EPOCH, OffsetAndEpoch, TopicPartition
 from logbus.storage.istorage import IDisk
 from logbus.storage.leader_epoch_cache import LeaderEpochCache
-from logbus.storage.leader_epoch_loader import load_leader_epochs, rebuild_epochs
 from logbus.storage.producers.aborted_transactions import SegmentsWithAborts
 from logbus.storage.producers.producer_state_loader import load_producer_state
 from logbus.storage.producers.producer_state_manager import ProducerStateManager
@@ -43,6 +42,7 @@ class LogState:
     :ivar high_watermark: everything below is committed; set by the partition. Retention stays below it.
     :ivar checkpointed_recovery_point: the recovery point that is on disk.
     :ivar cleaned_end_offset: everything below was compacted; see :mod:`logbus.storage.cleaner.log_cleaner`.
+    :ivar epochs: the leader epochs of its batches.
     :ivar leader_epoch: in which this replica leads or led, −1 if it never did.
     :ivar has_producers: False if certainly no idempotent producer ever wrote.
     :ivar aborting: the segments in which transactions were aborted.
@@ -64,10 +64,10 @@ class LogState:
     high_watermark: int = field(default=0, init=False)
     checkpointed_recovery_point: int = field(default=0, init=False)
     cleaned_end_offset: int = field(default=0, init=False)
+    epochs: LeaderEpochCache = field(factory=LeaderEpochCache, init=False)
     leader_epoch: int = field(default=NO_EPOCH, init=False)
     has_producers: bool = field(default=True, init=False)
     aborting: SegmentsWithAborts = field(factory=SegmentsWithAborts, init=False)
-    _epochs: LeaderEpochCache | None = field(default=None, init=False)
     _producers: ProducerStateManager | None = field(default=None, init=False)
 
     @property
@@ -81,22 +81,6 @@ class LogState:
         return sum(segment.size for segment in self.segments)
 
     # -- Leader epochs
-
-    @property
-    def epochs(self) -> LeaderEpochCache:
-        """The leader epochs; read from disk on first use."""
-        if self._epochs is None:
-            epochs = load_leader_epochs(self.disk, self.directory, self.log_start_offset, self.log_end_offset)
-            if epochs.latest == NO_EPOCH and self.log_end_offset > self.log_start_offset:
-                # Without leader epochs the point where this log and another replica's diverge could not be found.
-                epochs = rebuild_epochs(self.segments)
-                epochs.truncate_start(self.log_start_offset)
-            self._epochs = epochs
-        return self._epochs
-
-    @epochs.setter
-    def epochs(self, epochs: LeaderEpochCache) -> None:
-        self._epochs = epochs
 
     def become_leader(self, leader_epoch: int) -> None:
         """Lead in ``leader_epoch`` from the log's end on. The epoch is recorded with its first batch."""

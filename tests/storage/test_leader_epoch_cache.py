@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+from unittest.mock import patch
+
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.model import OffsetAndEpoch
+from logbus.storage import checkpoints
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
 from logbus.storage.leader_epoch_cache import LeaderEpochCache
-from logbus.storage.leader_epoch_loader import rebuild_epochs_in_thread
+from logbus.storage.leader_epoch_loader import rebuild_epochs
+from logbus.storage.log import Log
+from logbus.storage.log_manager import LogManager
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from tests.storage.builders import PARTITION, a_log, a_manager, batch
 
@@ -113,6 +120,83 @@ class DamagedCheckpointTests(SynchronousTestCase):
                 assert found is not None
                 self.assertEqual(list(found.epochs), [(0, 0), (2, 2), (5, 3)], (stops, damage))
 
+    def stopped(self, disk: MemoryDisk) -> str:
+        """Epochs 0, 2 and 5 in a log that was closed cleanly; the path of their checkpoint."""
+        manager = a_manager(disk)
+        self.successResultOf(manager.open())
+        self.successResultOf(manager.directories[0].remember_boot())
+        log = self.successResultOf(manager.create(PARTITION))
+        for epoch in (0, 0, 2, 5, 5):
+            append_as_leader(log, batch(), epoch)
+        self.successResultOf(manager.close())
+        return f"{log.directory}/leader-epoch-checkpoint"
+
+    def opened(self, disk: MemoryDisk) -> tuple[LogManager, Log]:
+        manager = a_manager(disk)
+        self.successResultOf(manager.open())
+        log = manager.get(PARTITION)
+        assert log is not None
+        return manager, log
+
+    def test_in_place(self) -> None:
+        """
+        After a clean stop the marker has the epochs, whatever became of the file; after a crash they are found in the
+        batches.
+        """
+        disk = MemoryDisk()
+        path = self.stopped(disk)
+        disk = disk.after_kill()
+        disk.open(path).write(0, [b"nonsense"])
+        manager, log = self.opened(disk)
+        self.assertEqual((list(log.epochs), manager.directories[0].unclean_shutdown), ([(0, 0), (2, 2), (5, 3)], False))
+        self.assertTrue(disk.read(path).startswith(b"nonsense"))
+        append_as_leader(log, batch(), 5)
+        self.successResultOf(log.flush())
+        manager, log = self.opened(disk.after_kill())
+        self.assertEqual((list(log.epochs), manager.directories[0].unclean_shutdown), ([(0, 0), (2, 2), (5, 3)], True))
+
+    def test_marker_of_an_older_release(self) -> None:
+        """It has no epochs: they are read from the file, or if that is damaged found in a thread, as after a crash."""
+        encode = checkpoints.encode_marker_entry
+
+        def without_epochs(directory: str, state: Mapping[str, Any]) -> str:
+            return encode(directory, {key: state[key] for key in state if not key.startswith("epochs")})
+
+        for is_damaged in (False, True):
+            disk = MemoryDisk()
+            with patch.object(checkpoints, "encode_marker_entry", without_epochs):
+                path = self.stopped(disk)
+            disk = disk.after_kill()
+            if is_damaged:
+                disk.open(path).write(0, [b"nonsense"])
+            disk.held.add(IOPool.READ)
+            manager = a_manager(disk)
+            opening = manager.open()
+            if is_damaged:
+                self.assertNoResult(opening)
+            while disk.release(IOPool.READ):
+                pass
+            self.successResultOf(opening)
+            log = manager.get(PARTITION)
+            assert log is not None
+            found = (list(log.epochs), manager.directories[0].unclean_shutdown)
+            self.assertEqual(found, ([(0, 0), (2, 2), (5, 3)], is_damaged))
+
+    def test_unsaved(self) -> None:
+        """Epochs that were not saved before a clean stop are saved by the next flush."""
+        disk = MemoryDisk()
+        path = self.stopped(disk)
+        manager, log = self.opened(disk.after_kill())
+        log.epochs.truncate_start(2)
+        self.successResultOf(manager.close())
+        assert isinstance(log.disk, MemoryDisk)
+        disk = log.disk.after_kill()
+        _, log = self.opened(disk)
+        self.assertEqual((list(log.epochs), disk.read(path)), ([(2, 2), (5, 3)], b"0\n3\n0 0\n2 2\n5 3\n"))
+        append_as_leader(log, batch(), 5)
+        self.successResultOf(log.flush())
+        self.assertEqual(disk.read(path), b"0\n2\n2 2\n5 3\n")
+
     def test_other_work(self) -> None:
         """The reactor does other work while a long log is read, and damage in a segment ends the search there only."""
         disk = MemoryDisk()
@@ -126,7 +210,7 @@ class DamagedCheckpointTests(SynchronousTestCase):
         first = log.segments[0]
         third = next(position for position, header in first.batches(0) if header.leader_epoch == 3)
         disk.held.add(IOPool.READ)
-        found = Deferred.fromCoroutine(rebuild_epochs_in_thread(disk, log.segments))
+        found = Deferred.fromCoroutine(rebuild_epochs(disk, log.segments))
         first.log.get().write(third, [bytes(61)])
         self.assertNoResult(found)
         while disk.release(IOPool.READ):
