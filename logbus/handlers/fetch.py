@@ -19,7 +19,7 @@ from logbus.cluster.replication.partition_fetch import FetchContext, FetchParams
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.cluster.replication.replica_reader import PARTITIONS_AT_A_TIME, ReplicaReader
 from logbus.config import keys
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError
 from logbus.handlers.authorization.access import Access
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.current_leaders import CurrentLeaders
@@ -308,8 +308,7 @@ class FetchHandlers:
         """
         The sender of a request: a consumer or a follower.
 
-        :raise ApiError: CLUSTER_AUTHORIZATION_FAILED: it is not the broker that it claims to be; STALE_BROKER_EPOCH:
-            it is a former incarnation of that broker.
+        :raise ApiError: as :meth:`.FetchContexts.follower`.
         """
         broker_id, epoch = message.replica_id, -1
         if version >= REPLICA_STATE_VERSION:
@@ -318,15 +317,4 @@ class FetchHandlers:
         if broker_id < 0:
             committed = message.isolation_level == READ_COMMITTED
             return FetchParams(committed, follows=version >= FOLLOWS_VERSION, rack=message.rack_id)
-        if context.broker != broker_id:
-            raise ApiError(
-                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"who fetches as broker {broker_id} did not prove to be it"
-            )
-        known = self._metadata.brokers.get(broker_id)
-        if known is not None and epoch < known.epoch:
-            raise ApiError(
-                ErrorCode.STALE_BROKER_EPOCH,
-                f"broker {broker_id} fetches with the broker epoch {epoch}; now it is {known.epoch}",
-            )
-        self._replicas.heard(broker_id)
-        return FetchParams(broker_id=broker_id, broker_epoch=epoch)
+        return self._contexts.follower(context, broker_id, epoch)

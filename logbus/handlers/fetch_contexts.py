@@ -47,6 +47,27 @@ class FetchContexts:
     sessions: FetchSessionCache
     _authorization: Authorization | None = None
 
+    def follower(self, context: RequestContext, broker_id: int, epoch: int) -> FetchParams:
+        """
+        The parameters of a follower's fetch; the follower counts as heard of.
+
+        :param epoch: of its registration; −1 if the request does not tell.
+        :raise ApiError: CLUSTER_AUTHORIZATION_FAILED: it is not the broker that it claims to be; STALE_BROKER_EPOCH:
+            it is a former incarnation of that broker.
+        """
+        if context.broker != broker_id:
+            raise ApiError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"who fetches as broker {broker_id} did not prove to be it"
+            )
+        known = self._metadata.brokers.get(broker_id)
+        if known is not None and epoch < known.epoch:
+            raise ApiError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {broker_id} fetches with the broker epoch {epoch}; now it is {known.epoch}",
+            )
+        self._replicas.heard(broker_id)
+        return FetchParams(broker_id=broker_id, broker_epoch=epoch)
+
     def sessionless(self, requested: Sequence[CachedPartition], fetch_params: FetchParams) -> SessionlessFetchContext:
         """The context of a request without a session."""
         return SessionlessFetchContext(self._replicas, requested, fetch_params.is_replica)

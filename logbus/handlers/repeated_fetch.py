@@ -1,6 +1,6 @@
 """
-Fetch fast path: a consumer's request that repeats an earlier one is served without decoding it, and is answered without
-building messages.
+Fetch fast path: a request that repeats an earlier one is served without decoding it, and is answered without building
+messages. Most are consumers'; followers have theirs in a session, and prove with each who they are.
 
 Those that wait for the same records are woken together; the first that gets them reads and encodes them for all.
 """
@@ -62,7 +62,11 @@ class FetchTotals:
 
 @frozen
 class _Prepared:
-    """What all requests of a template have in common, in the terms of :meth:`.ReplicaReader.fetch`."""
+    """
+    What all requests of a template have in common, in the terms of :meth:`.ReplicaReader.fetch`.
+
+    :ivar fetch_params: without what a follower proves with each request.
+    """
 
     fetch_params: FetchParams
     topic_id: UUID | None
@@ -72,7 +76,7 @@ class _Prepared:
 
 @define(eq=False)
 class RepeatedFetches:
-    """Serves consumers' Fetch requests of one partition that were recognized."""
+    """Serves Fetch requests of one partition that were recognized."""
 
     _reader: ReplicaReader
     _contexts: FetchContexts
@@ -91,11 +95,16 @@ class RepeatedFetches:
         ):
             return None
         prepared: _Prepared = template.prepared or self._prepare(template)
-        topic = template.topic
+        topic, fetch_params = template.topic, prepared.fetch_params
+        if template.follower is not None:
+            try:
+                fetch_params = contexts.follower(context, template.follower.replica_id, template.follower.replica_epoch)
+            except ApiError:
+                return None  # Found again, and answered, by the general way.
         if prepared.topic_id is not None and not (topic := contexts.topic_name(prepared.topic_id)):
             return None
         asked, version = template.partition, template.api_version
-        access = contexts.access(context, prepared.fetch_params)
+        access = contexts.access(context, fetch_params)
         if access is not None and not access.may(AclOperation.READ, ResourceType.TOPIC, topic):
             return None
         if version < ZSTD_VERSION and contexts.unreadable(topic, asked.partition) is not None:
@@ -103,7 +112,12 @@ class RepeatedFetches:
         session: FetchSession | None = None
         if session_id:
             try:
-                session = contexts.sessions.resume(session_id, request.session_epoch, by_id=version >= TOPIC_ID_VERSION)
+                session = contexts.sessions.resume(
+                    session_id,
+                    request.session_epoch,
+                    by_id=version >= TOPIC_ID_VERSION,
+                    follower=fetch_params.broker_id,
+                )
                 if session.repeat(template, request.offset):
                     contexts.resolve_again(session)
                 else:
@@ -116,11 +130,11 @@ class RepeatedFetches:
             if access is not None:
                 contexts.authorize_again(session, access)
         results = self._reader.fetch(
-            session or contexts.sessionless((self._partition(request, topic, prepared),), prepared.fetch_params),
+            session or contexts.sessionless((self._partition(request, topic, prepared),), fetch_params),
             min_bytes=prepared.min_bytes,
             max_bytes=prepared.max_bytes,
             max_wait_ms=template.message.max_wait_ms,
-            fetch_params=prepared.fetch_params,
+            fetch_params=fetch_params,
         )
         if isinstance(results, list):
             return self._respond(results, context, request, session)
@@ -136,6 +150,7 @@ class RepeatedFetches:
             request.offset,
             asked.partition_max_bytes,
             asked.current_leader_epoch,
+            asked.last_fetched_epoch,
             topic_id=prepared.topic_id,
             log_start_offset=asked.log_start_offset,
             topic_key=template.topic_key,
@@ -147,7 +162,7 @@ class RepeatedFetches:
             message.isolation_level == READ_COMMITTED, follows=version >= FOLLOWS_VERSION, rack=message.rack_id
         )
         topic_id = UUID(bytes=template.topic_id) if version >= TOPIC_ID_VERSION else None
-        most = max(0, min(message.max_bytes, self._max_bytes))
+        most = max(0, message.max_bytes if template.follower else min(message.max_bytes, self._max_bytes))
         template.prepared = _Prepared(fetch_params, topic_id, min(message.min_bytes, max(most, 1)), most)
         return template.prepared  # type: ignore[no-any-return]
 
@@ -165,9 +180,12 @@ class RepeatedFetches:
             return self._respond_in_full(selected, context, request, session)
         result = selected[0]
         data = result.data
-        if data is not None:
+        if data is not None and template.follower is not None:
+            self._totals.bytes_replicated += data.length
+        elif data is not None:
             self._totals.bytes_sent += data.length
             self._stats.sent(result.fetch.topic, data.length)
+            # Threads know nothing of followers, whose offsets must be noted.
             if 0 <= result.read_to < result.end:
                 request.read_to = result.read_to
         if shared is None or data is None or data.length > MOST_SHARED:
@@ -184,7 +202,7 @@ class RepeatedFetches:
         """The responses to the fetches that will follow one that was just answered, if they are usual ones."""
         template, contexts, session_id = request.template, self._contexts, request.session_id
         prepared: _Prepared | None = template.prepared
-        if prepared is None or self._quotas.fetch.is_active:
+        if prepared is None or template.follower is not None or self._quotas.fetch.is_active:
             return None
         session = None
         if session_id:
@@ -254,11 +272,15 @@ class RepeatedFetches:
         request: RepeatedFetch,
         session: FetchSession | None,
     ) -> Parts:
-        version = request.template.api_version
-        builder = FetchResponseBuilder(version, context.listener, self._leaders, session, False, self._stats)
+        version, follows = request.template.api_version, request.template.follower is not None
+        stats = None if follows else self._stats
+        builder = FetchResponseBuilder(version, context.listener, self._leaders, session, False, stats)
         builder.add(results)
         for result in results:
             if result.error is not None:
                 self._errors.count(FETCH, result.error.code)
-        self._totals.bytes_sent += builder.size
+        if follows:
+            self._totals.bytes_replicated += builder.size
+        else:
+            self._totals.bytes_sent += builder.size
         return request.template.unusual(request.correlation_id, builder.build())

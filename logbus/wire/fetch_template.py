@@ -1,12 +1,14 @@
 """
 Fast path for repeated Fetch requests: recognizes them by a byte template, without decoding.
 
-A consumer repeats the same Fetch of one partition with another offset, and, in a fetch session, another session epoch.
+A consumer repeats the same Fetch of one partition with another offset, and, in a fetch session, another session epoch;
+so does a follower that finds one partition busy, as long as the epochs and the start of its log stay the same.
 A request that matches a known template in all other bytes is not decoded, and its response is not encoded from a
 message.
 
 Templates are learned from requests that were decoded in the general way, and only if our encoding of them has the same
-bytes. Followers' requests, those of several partitions, and those that open or close a session take the general way.
+bytes. Requests of several partitions, those that open or close a session, and those of followers before version 15 take
+the general way.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from logbus.wire.messages.records import (
     FetchResponse,
     FetchTopic,
     PartitionData,
+    ReplicaState,
 )
 from logbus.wire.schema import encode
 
@@ -71,13 +74,14 @@ class _Layout(NamedTuple):
 
 class FetchTemplate:
     """
-    The repeated bytes of consumers' Fetch requests of one partition, made from one of them.
+    The repeated bytes of one kind of client's Fetch requests of one partition, made from one of them.
 
     :ivar client_id: of the client.
     :ivar api_version: of Fetch.
     :ivar topic: by name; empty from version 13 on, which has ``topic_id`` instead.
     :ivar topic_key: the one of them that the version has.
     :ivar partition: with the limits of this partition.
+    :ivar follower: who a follower claims to be; None: they are a consumer's.
     :ivar message: the request from which it was learned, for what all have in common.
     :ivar shape: equal for templates whose responses differ only in what is before their numbers.
     :ivar prepared: what the handler derives from the template once.
@@ -94,6 +98,7 @@ class FetchTemplate:
         "_tail",
         "api_version",
         "client_id",
+        "follower",
         "message",
         "partition",
         "prepared",
@@ -114,6 +119,7 @@ class FetchTemplate:
         self.topic, self.topic_id = topic.topic, topic.topic_id
         self.topic_key: str | bytes = topic.topic_id if version >= _BY_ID else topic.topic
         self.partition: FetchPartition = topic.partitions[0]
+        self.follower: ReplicaState | None = message.replica_state
         self.prepared: Any = None
         self.shape = (version, message.isolation_level)
         # All responses have three consecutive numbers (two in version 4), of which encoding two responses shows the
@@ -273,11 +279,12 @@ class FetchTemplateCache:
         if client_id is None or len(message.topics) != 1 or not FIRST <= version <= LAST or len(frame) > _LONGEST:
             return False
         topic: FetchTopic = message.topics[0]
+        state = message.replica_state
         if (
             len(topic.partitions) != 1
-            or topic.partitions[0].last_fetched_epoch != _NO_EPOCH
+            or (state is None and topic.partitions[0].last_fetched_epoch != _NO_EPOCH)
             or message.replica_id >= 0
-            or message.replica_state is not None
+            or (state is not None and state.replica_id < 0)
             or message.forgotten_topics_data
             or not _continues(message.session_id, message.session_epoch)
         ):

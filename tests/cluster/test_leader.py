@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
+
+from attrs import evolve
 
 from logbus.errors import ErrorCode
+from logbus.handlers.fetch import FetchHandlers
 from logbus.model import LeaderAndIsr
+from logbus.records.batch import read_header
 from logbus.storage.istorage import IOPool
+from logbus.wire.fetch_template import RepeatedFetch
 from logbus.wire.messages.configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
@@ -271,6 +277,78 @@ class FetchTests(LeaderCase):
         self.assertEqual(self.answer(client).error_code, ErrorCode.STALE_BROKER_EPOCH)
         client.send(self.request(1, epoch), 17)
         self.assertEqual(self.answer(client).responses[0].partitions[0].error_code, 0)
+
+    def test_repeated_fetches(self) -> None:
+        """
+        A follower that reads on is served without decoding its fetches: each acknowledges what is before it. One that
+        is not who it claims to be, or that was registered anew, is refused as ever.
+        """
+        self.create()
+        for other in (1, 2):
+            self.cluster.cut(0, other)
+        recognized = self.recognized(0)
+        epochs = {n: broker.epoch for n, broker in self.cluster.metadata(0).brokers.items()}
+        clients = {n: self.client(0) for n in (1, 2)}
+        sessions = {}
+        for n, client in clients.items():
+            client.protocol.context.broker = n
+            client.send(self.follow(0, n, epochs[n]), 17)
+            sessions[n] = self.answer(client).session_id
+        heard: list[int] = []
+        self.cluster[0].broker.replication.replicas.heard = heard.append
+        for offset in range(4):
+            self.produce(acks=1)
+            for n, client in clients.items():
+                client.send(self.follow(offset, n, epochs[n], sessions[n], offset + 1), 17)
+                answer = self.answer(client)
+                (partition,) = answer.responses[0].partitions
+                self.assertEqual((answer.session_id, partition.error_code), (sessions[n], 0))
+                self.assertEqual(read_header(partition.records).base_offset, offset)
+                self.assertEqual(self.replica(0).partition.followers[n].log_end_offset, offset)
+            self.assertEqual(self.replica(0).high_watermark, offset)
+        self.assertEqual(heard, [1, 2] * 4)
+        self.assertEqual([fetch.offset for fetch in recognized], [offset for offset in range(4) for _ in (1, 2)])
+        totals = self.cluster[0].broker.kafka_server.router.find(FetchHandlers).totals
+        self.assertEqual((totals.bytes_sent, totals.bytes_replicated), (0, 8 * len(a_batch())))
+        # The same bytes from a client that is no broker, and from one that has registered again since.
+        stranger = self.client(0)
+        for claims, code in ((0, "CLUSTER_AUTHORIZATION_FAILED"), (1, "STALE_BROKER_EPOCH")):
+            if claims:
+                stranger.protocol.context.broker = 1
+                brokers = self.cluster.metadata(0).brokers
+                brokers[1] = evolve(brokers[1], epoch=epochs[1] + 1)
+            stranger.send(self.follow(4, 1, epochs[1], sessions[1], 5), 17)
+            self.assertEqual(self.answer(stranger).error_code, ErrorCode[code])
+        self.assertEqual(len(recognized), 8)
+        self.assertEqual((self.replica(0).high_watermark, heard), (3, [1, 2] * 4))
+
+    def recognized(self, broker_id: int) -> list[RepeatedFetch]:
+        """The fetches that this broker serves without decoding them, from now on."""
+        found: list[RepeatedFetch] = []
+        handlers = self.cluster[broker_id].broker.kafka_server.router.find(FetchHandlers)
+        original = handlers._repeated.fetch
+
+        def fetch(context: Any, request: RepeatedFetch) -> Any:
+            answer = original(context, request)
+            if answer is not None:
+                found.append(request)
+            return answer
+
+        self.patch(handlers, "_repeated", Mock(fetch=fetch, prepare=handlers._repeated.prepare))
+        return found
+
+    def follow(self, offset: int, broker_id: int, broker_epoch: int, session_id: int = 0, epoch: int = 0) -> Any:
+        """A follower's fetch."""
+        return fetch_request(
+            [("t", 0, offset)],
+            self.cluster[0],
+            current_leader_epoch=0,
+            last_fetched_epoch=0 if offset else -1,
+            replica_state=ReplicaState(replica_id=broker_id, replica_epoch=broker_epoch),
+            session_id=session_id,
+            session_epoch=epoch,
+            max_wait_ms=0,
+        )
 
     def test_divergent_fetch_acknowledges_nothing(self) -> None:
         """A follower with other records than the leader is told so, and its fetch acknowledges nothing."""

@@ -416,7 +416,7 @@ class RepeatedFetchTests(RecognizingCase):
         self.assertEqual(len(found), 5)
 
     def test_others_are_decoded(self) -> None:
-        """Requests of several partitions, of followers, with an epoch to be checked, and with a long topic's name."""
+        """Requests of several partitions, of old followers, with an epoch to be checked, with a long topic's name."""
         found = self.recognized()
         self.client.ask(fetch_request([("t", 0, 0), ("t", 1, 0)]), 12)
         self.client.ask(fetch_request([]), 12)

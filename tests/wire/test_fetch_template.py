@@ -20,6 +20,7 @@ from logbus.wire.messages.records import (
     FetchResponse,
     FetchTopic,
     PartitionData,
+    ReplicaState,
 )
 from logbus.wire.schema import encode
 
@@ -112,8 +113,25 @@ class FetchTemplateTests(SynchronousTestCase):
         known = self.learned(usual)
         self.assertIs(known.recognize(memoryview(head + data), self.found(known, usual).template), None)
 
+    def test_followers(self) -> None:
+        """A follower's is recognized if it is of the same broker and registration, and its log has the same epoch."""
+
+        def of(version: int, offset: int, broker_id: int = 2, epoch: int = 7, last: int = 5) -> memoryview:
+            state = ReplicaState(replica_id=broker_id, replica_epoch=epoch)
+            given = {"session_id": 4, "session_epoch": 9, "replica_state": state, "last_fetched_epoch": last}
+            return frame(fetch(version, offset, **given), version)
+
+        for version in range(15, LAST + 1):
+            known = self.learned(of(version, 0))
+            request = self.found(known, of(version, 90))
+            self.assertEqual((request.offset, request.session_id, request.session_epoch), (90, 4, 9))
+            self.assertEqual(request.template.follower, ReplicaState(replica_id=2, replica_epoch=7))
+            for other in (of(version, 90, broker_id=3), of(version, 90, epoch=8), of(version, 90, last=6)):
+                self.assertIs(known.recognize(other), None)
+                self.assertIs(known.recognize(other, request.template), None)
+
     def test_not_learned(self) -> None:
-        """Unusual requests: of followers, of no or two partitions, with a null client id or an unusual encoding."""
+        """Unusual requests: of old followers, of no or two partitions, with a null client id or an unusual encoding."""
         two = fetch(12)
         two.topics = two.topics * 2
         none = fetch(12)
@@ -123,6 +141,7 @@ class FetchTemplateTests(SynchronousTestCase):
             frame(none, 12),
             frame(fetch(12, replica_id=2), 12),
             frame(fetch(12, last_fetched_epoch=2), 12),
+            frame(fetch(17, replica_state=ReplicaState(replica_id=-1, replica_epoch=4)), 17),
             frame(fetch(12), 12, client_id=None),
             frame(fetch(12, topic="x" * 200), 12),
             frame(fetch(12), 12, client_id="c" * 600),
