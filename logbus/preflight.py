@@ -25,7 +25,7 @@ from logbus.protocols import protocol_plugins
 from logbus.socket_server import listener_tls, plugin_for
 from logbus.storage.checkpoints import META_PROPERTIES, MetaProperties
 from logbus.storage.delete_policy import delete_policy
-from logbus.storage.filesystem.disk import LOCK_FILE
+from logbus.storage.filesystem.directory_lock import LOCK_FILE
 
 
 def preflight(config: ConfigView, listeners: list[Listener]) -> None:

@@ -8,7 +8,8 @@ from twisted.internet.interfaces import IReactorFromThreads
 
 from logbus.records.checksum import Buffer
 from logbus.storage.disk_space import DiskSpace
-from logbus.storage.filesystem.disk import Disk, File
+from logbus.storage.filesystem.disk import Disk
+from logbus.storage.filesystem.file import File
 from logbus.storage.filesystem.native_writes import NativeWrite
 from logbus.storage.istorage import IFile
 from logbus.testing.disk_filling import DiskFilling

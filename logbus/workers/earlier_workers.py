@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from logbus.errors import ConfigError
-from logbus.storage.filesystem.disk import LOCK_FILE as DIRECTORY_LOCK
+from logbus.storage.filesystem.directory_lock import LOCK_FILE as DIRECTORY_LOCK
 from logbus.workers.worker_plan import WORKERS_DIRECTORY
 
 LOCK_FILE = "workers.lock"

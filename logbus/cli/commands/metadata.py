@@ -309,7 +309,7 @@ def locked_directory(directory: Path) -> Iterator[None]:
     import fcntl
 
     from logbus.cli.runner import CommandFailed
-    from logbus.storage.filesystem.disk import LOCK_FILE
+    from logbus.storage.filesystem.directory_lock import LOCK_FILE
 
     with (directory / LOCK_FILE).open("ab") as lock:
         try:

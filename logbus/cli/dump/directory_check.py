@@ -21,7 +21,7 @@ from logbus.cli.dump.log_check import LogCheck
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 from logbus.storage import checkpoints, file_names
-from logbus.storage.filesystem.disk import LOCK_FILE
+from logbus.storage.filesystem.directory_lock import LOCK_FILE
 
 MAX_FINDINGS = 100
 """Findings told of one file; of more only the number."""

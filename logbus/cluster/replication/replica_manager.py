@@ -23,7 +23,7 @@ from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, TopicPartition
 from logbus.net.time_slices import SliceScheduler, TimeSlice
-from logbus.storage.filesystem.disk import NoSpace
+from logbus.storage.filesystem.disk_errors import NoSpace
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.storage.log_mover import Swap

@@ -1,7 +1,10 @@
 """
 Log directories on a real disk.
 
-* ``disk``: Disk and File: system calls, and the classification of their errors
+* ``disk``: Disk: system calls on a directory, and the threads for those that block
+* ``file``: File: system calls on an open file
+* ``disk_errors``: which of their errors may pass (pure)
+* ``directory_lock``: keeps a second broker out of a directory
 * ``io_threads``: thread pools for blocking calls
 * ``native_syncs``: syncs in threads that know no Python, if they are compiled
 * ``native_writes``: large writes in such threads

@@ -17,12 +17,10 @@ Errors are classified where they occur:
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from threading import get_ident
 from typing import Any, cast
 
 from attrs import define, field
@@ -37,15 +35,17 @@ from logbus.records.checksum import Buffer
 from logbus.storage import file_names
 from logbus.storage.disk_space import DiskSpace
 from logbus.storage.filesystem import native_syncs, native_writes
+from logbus.storage.filesystem.directory_lock import lock_directory
+from logbus.storage.filesystem.disk_errors import NoSpace, refusal
+from logbus.storage.filesystem.file import File
 from logbus.storage.filesystem.io_threads import IOThreads
 from logbus.storage.filesystem.native_syncs import NativeSyncs
 from logbus.storage.filesystem.native_writes import NativeWrite, NativeWrites
-from logbus.storage.filesystem.page_cache import PageCache, make_resident
-from logbus.storage.filesystem.read_ahead import HOT, MAX_CONCURRENT_READS, ReadAhead
-from logbus.storage.filesystem.slow_writes import LARGE, SlowWrites
-from logbus.storage.istorage import IDisk, IFile, IOPool, NotCached
+from logbus.storage.filesystem.page_cache import PageCache
+from logbus.storage.filesystem.read_ahead import MAX_CONCURRENT_READS, ReadAhead
+from logbus.storage.filesystem.slow_writes import SlowWrites
+from logbus.storage.istorage import IDisk, IFile, IOPool
 
-LOCK_FILE = ".lock"
 SYNCS = 8
 """Logs flushed at a time: devices and file system journals serve several syncs together."""
 _CLEANS = 64
@@ -54,26 +54,8 @@ _THREADS = {IOPool.SYNC: SYNCS, IOPool.READ: MAX_CONCURRENT_READS, IOPool.BACKGR
 _NICENESS = {IOPool.CLEAN: 5}
 """Added to the process's. Not more: while such a thread has the interpreter's lock, the reactor waits for it."""
 
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
-_NOWHERE = 2**63
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-
-
-class NoSpace(ApiError):
-    """An operation failed for lack of space; a retry may succeed later."""
-
-
-def refusal(error: OSError, what: str) -> ApiError | None:
-    """The ApiError for an ``error`` that may pass: no space, or no file descriptor; None for others."""
-    if error.errno in _NO_SPACE:
-        return NoSpace(ErrorCode.KAFKA_STORAGE_ERROR, f"no space to {what}: {error.strerror}")
-    if error.errno in _NO_DESCRIPTOR:
-        return ApiError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {what}: {error.strerror}; raise the limit on open files (ulimit -n)"
-        )
-    return None
 
 
 def read_boot_id() -> str | None:
@@ -85,132 +67,10 @@ def read_boot_id() -> str | None:
         return None
 
 
-def write_fully(fd: int, position: int, parts: Sequence[Buffer]) -> None:
-    """
-    Write all parts at ``position``, with more system calls after partial writes.
-
-    :raises OSError: as the system call does; part of the data may be in the file.
-    """
-    total = sum(map(len, parts))
-    done = os.pwritev(fd, parts, position)
-    if done == total:
-        return
-    rest = memoryview(b"".join(parts))
-    while done < total:
-        count = os.pwrite(fd, rest[done:], position + done)
-        if count == 0:
-            raise OSError(errno.EIO, "the disk takes no more bytes and gives no reason")
-        done += count
-
-
 def sync_each(files: Sequence[IFile]) -> None:
     """Sync one file after the other. Blocks: for I/O threads."""
     for file in files:
         file.sync()
-
-
-@implementer(IFile)
-class File:
-    """
-    An open file, the only owner of its descriptor.
-
-    :ivar path: relative to the disk's directory, as opened.
-    :ivar ahead: position up to which it was read ahead for a reader of cold data.
-    """
-
-    __slots__ = ("_disk", "_fd", "_hot_from", "ahead", "path")
-
-    def __init__(self, disk: Disk, path: str, fd: int) -> None:
-        self._disk = disk
-        self._fd = fd
-        self._hot_from = _NOWHERE
-        self.path = path
-        self.ahead = -1
-
-    def __del__(self) -> None:
-        os.close(self._fd)
-
-    def fileno(self) -> int:
-        """The descriptor; valid as long as this object is referenced."""
-        return self._fd
-
-    def size(self) -> int:
-        """Bytes in the file."""
-        return os.fstat(self._fd).st_size
-
-    def write(self, position: int, parts: Sequence[Buffer]) -> None:
-        """Write all parts at ``position``; see :class:`~logbus.storage.istorage.IFile`."""
-        disk = self._disk
-        if disk.failure is not None:
-            raise disk.offline()
-        try:
-            if len(parts[-1]) < LARGE:
-                write_fully(self._fd, position, parts)
-            else:
-                begun = disk.slow_writes.seconds()
-                write_fully(self._fd, position, parts)
-                disk.slow_writes.took(begun)
-        except OSError as error:
-            raise self._not_written(error, position) from error
-        self._hot_from = position - HOT
-
-    def _not_written(self, error: OSError, position: int) -> ApiError | StorageError:
-        # A method of its own: an error named in a frame of its traceback is a cycle, which keeps the file open.
-        refused = refusal(error, f"append to {self.path}")
-        if refused is None:
-            return self._disk.broken(error, f"write {self.path}")
-        self.truncate(position)
-        self._disk.report_no_space(refused)
-        return refused
-
-    def is_cold(self, position: int, length: int) -> bool | None:
-        """Whether reading these bytes would wait for the device; None if unknown."""
-        return self._disk.page_cache.is_cold(self._fd, position, length)
-
-    def make_resident(self, position: int, length: int, beyond: int) -> None:
-        """Load these bytes into the page cache, and begin to load those behind them."""
-        try:
-            make_resident(self._fd, position, length, beyond)
-        except OSError as error:
-            raise self._disk.broken(error, f"read {self.path}") from error
-
-    def read_ahead(self, position: int, length: int) -> Deferred[None] | None:
-        """None if these bytes can be sent without waiting; else a Deferred that fires when they can."""
-        return None if position >= self._hot_from else self._disk.reads.want(self, position, length)
-
-    def load(self, position: int, length: int) -> Deferred[None]:
-        """Load bytes that are not cached."""
-        return self._disk.reads.load(self, position, length)
-
-    def pread(self, length: int, position: int) -> bytes:
-        """Up to ``length`` bytes from ``position``."""
-        disk = self._disk
-        try:
-            if not disk.cached_only or position >= self._hot_from or disk.cached_only != get_ident():
-                return os.pread(self._fd, length, position)
-            data = disk.page_cache.read(self._fd, length, position)
-        except OSError as error:
-            raise disk.broken(error, f"read {self.path}") from error
-        if data is None:
-            raise NotCached(self, position, length)
-        return data
-
-    def truncate(self, size: int) -> None:
-        """Truncate the file to ``size`` bytes."""
-        disk = self._disk
-        if disk.failure is not None:
-            raise disk.offline()
-        try:
-            os.ftruncate(self._fd, size)
-        except OSError as error:
-            raise disk.broken(error, f"truncate {self.path}") from error
-
-    def sync(self) -> None:
-        """Wait until the device has the data (fdatasync)."""
-        try:
-            os.fdatasync(self._fd)
-        except OSError as error:
-            raise self._disk.broken(error, f"sync {self.path}") from error
 
 
 @implementer(IDisk)
@@ -517,23 +377,7 @@ class Disk:
 
     def lock(self) -> None:
         """Lock the directory by its ``.lock`` file."""
-        path = self._at(LOCK_FILE)
-        try:
-            fd = os.open(path, _FLAGS | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise ConfigError(f"the log directory {self.root} is not writable: {error}") from error
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            os.close(fd)
-            raise ConfigError(
-                f"the log directory {self.root} is in use by another broker (process {holder} holds {path}); "
-                "stop it, or choose another directory by log.dirs"
-            ) from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
-        self._lock_fd = fd
+        self._lock_fd = lock_directory(self.root)
 
     def close(self) -> Deferred[None]:
         """End the threads, then release the lock."""

@@ -18,7 +18,7 @@ from logbus.model import TopicPartition
 from logbus.records.batch import encode_batch
 from logbus.records.record import Record
 from logbus.storage import checkpoints
-from logbus.storage.filesystem.disk import LOCK_FILE
+from logbus.storage.filesystem.directory_lock import LOCK_FILE
 from logbus.storage.leader_epoch_cache import LeaderEpochCache
 from logbus.storage.segments.indexes import OFFSET_ENTRY, TIME_ENTRY
 

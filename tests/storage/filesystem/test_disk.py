@@ -26,6 +26,7 @@ import logbus
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.filesystem import disk as disk_module
+from logbus.storage.filesystem import file as file_module
 from logbus.storage.filesystem.disk import Disk, disks_at
 from logbus.storage.istorage import IDisk, IFile, IOPool
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
@@ -220,7 +221,7 @@ class DiskTests(SynchronousTestCase):
         told: list[str] = []
         self.disk.on_no_space(lambda error: told.append(error.message))
         file = self.disk.open("f", True)
-        self.patch(disk_module, "write_fully", refuse)
+        self.patch(file_module, "write_fully", refuse)
         self.assertRaises(ApiError, file.write, 0, [b"x"])
         self.assertEqual(told, [f"no space to append to f: {os.strerror(errno.ENOSPC)}"])
         self.patch(disk_module.os, "replace", refuse)
@@ -245,7 +246,7 @@ class DiskTests(SynchronousTestCase):
 
         file = self.disk.open("f", True)
         fd = file.fileno()
-        self.patch(disk_module, "write_fully", refuse)
+        self.patch(file_module, "write_fully", refuse)
         gc.disable()
         self.addCleanup(gc.enable)
         with contextlib.suppress(ApiError):

@@ -16,7 +16,8 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 from logbus.errors import StorageError
 from logbus.storage.filesystem import page_cache as residency_module
 from logbus.storage.filesystem.cached_only import CachedOnly
-from logbus.storage.filesystem.disk import Disk, File
+from logbus.storage.filesystem.disk import Disk
+from logbus.storage.filesystem.file import File
 from logbus.storage.filesystem.page_cache import STRETCH, PageCache
 from logbus.storage.filesystem.read_ahead import CHUNK, HOT, MAX_CONCURRENT_READS
 from logbus.storage.istorage import IOPool, NotCached
