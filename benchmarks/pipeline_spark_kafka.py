@@ -134,7 +134,7 @@ def main() -> None:
     options = parser.parse_args()
     print(InterpreterBuild.running().name, flush=True)
     jars = ",".join(map(str, sorted(spark_kafka_jars(CACHE).glob("*.jar"))))
-    spark = session("benchmark", master=options.master, settings={**SETTINGS, "spark.jars": jars}, unix_sockets=True)
+    spark = session("benchmark", master=options.master, settings={**SETTINGS, "spark.jars": jars})
     spark.sparkContext.setLogLevel("ERROR")
     print(f"Spark's connector {SPARK_KAFKA_VERSION}, {options.master}")
     for_each = f"{'logbus':>12}{'kafka':>12}{'ratio (rounds)':>18}"

@@ -17,6 +17,7 @@ brokers, or, by ``jobs``, to tables of the ``lake``.
 * ``spark_home``: a home directory of Spark from which Python starts in a third of the time
 * ``worker_sockets``: connects Spark's Java and Python by Unix domain sockets
 * ``worker_daemon``: Spark's daemon of Python workers, quieter
+* ``hang_ups``: keeps Spark's Python processes quiet when Java has gone
 * ``users_settings``: the settings of Spark that the user has made outside of the program
 * ``datasource``: the data source ``format("logbus")``
 * ``source``: its readers

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable
 from functools import wraps
-from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from logbus.errors import LogbusError
@@ -25,8 +23,6 @@ _CAUSE = "Caused by: "
 _OURS = re.compile(r"\blogbus(?:\.\w+)+: (.+)")
 _STACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
 _FAILED = re.compile(r"^\[STREAM_FAILED\] Query .*? terminated with exception: ")
-_PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
-"""The program of the processes that plan the batches of a stream."""
 
 
 def without_traceback(call: Callable[P, R]) -> Callable[P, R]:
@@ -48,24 +44,6 @@ def without_traceback(call: Callable[P, R]) -> Callable[P, R]:
         raise problem
 
     return called
-
-
-def expect_closed_connection() -> None:
-    """
-    In a process that plans a stream: it may end without a traceback when its connection to Java is closed.
-
-    Java closes it when the query ends. The process then tries to answer, and with bad luck finds that nobody reads it.
-    """
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is None or spec.name != _PLANNER:
-        return
-    report = sys.excepthook
-
-    def report_others(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if not isinstance(error, (BrokenPipeError, ConnectionResetError)):
-            report(kind, error, trace)
-
-    sys.excepthook = report_others
 
 
 def short_message(text: str) -> str:

@@ -16,6 +16,7 @@ from logbus.pipeline import Missing, check_packages, register
 from logbus.pipeline.class_archive import ClassArchive, archive_for
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
+from logbus.pipeline.hang_ups import expect_hang_ups_of_tasks
 from logbus.pipeline.spark_home import lean_home, spark_home
 from logbus.pipeline.users_settings import users_settings
 from logbus.pipeline.worker_sockets import socket_settings
@@ -109,7 +110,7 @@ def session(
     quiet: bool = False,
     is_short: bool = False,
     class_archive: bool = False,
-    unix_sockets: bool = False,
+    unix_sockets: bool = True,
 ) -> SparkSession:
     """
     A session in which ``format("logbus")`` is known: the running one, or a new one.
@@ -123,13 +124,14 @@ def session(
         processor time, and Spark has no web pages.
     :param class_archive: whether to have Java write an archive of its classes, if there is none, when the caller calls
         :func:`end_java`. One that is there is used in any case.
-    :param unix_sockets: whether to connect Java and Python by Unix domain sockets, if they are on this machine and the
-        user has not chosen; streams may print tracebacks as they end.
+    :param unix_sockets: whether to connect Java and Python by Unix domain sockets, where both can
+        (:mod:`.worker_sockets`), and the user has not chosen.
     :raise Missing: pyspark or Java is not installed.
     :raise OptionError: Spark knows no such master.
     :raise PipelineError: Spark does not start.
     """
     check_packages()
+    import pyspark
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -159,8 +161,10 @@ def session(
     home = None if _runs_already() else lean_home(os.environ, master or given.get("spark.master", ""), given)
     is_quiet = quiet and not os.environ.get("LOGBUS_DEBUG")
     defaults |= _cheap_start(given, java, is_short, class_archive, home, is_quiet)
-    if home is not None and unix_sockets:
-        _sockets.update(socket_settings(os.environ, {*given, *users_settings(os.environ, _home())}))
+    if unix_sockets and not _runs_already():
+        names = {*given, *users_settings(os.environ, _home())}
+        is_here = home is not None
+        _sockets.update(socket_settings(os.environ, names, is_here=is_here, pyspark_version=pyspark.__version__))
     if SparkContext._active_spark_context is None:
         defaults |= _sockets
     if is_quiet and "PYSPARK_GATEWAY_PORT" in os.environ:
@@ -285,6 +289,8 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
     had = SparkContext._active_spark_context
     try:
         spark = builder.getOrCreate()
+        if SparkContext._active_spark_context is not had:
+            expect_hang_ups_of_tasks(getattr(spark.sparkContext, "_accumulatorServer", None))
         register(spark)
     except (PySparkException, Py4JError) as e:
         left = SparkContext._active_spark_context

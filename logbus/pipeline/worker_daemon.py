@@ -14,9 +14,9 @@ import sys
 import traceback
 from typing import Any
 
+from logbus.pipeline.hang_ups import is_hang_up
 from logbus.pipeline.worker_memory import keep_modules
 
-_HANG_UPS = (BrokenPipeError, ConnectionResetError)
 _DAEMON = "pyspark.daemon"
 
 
@@ -28,7 +28,7 @@ class Tracebacks:
 
     def print_exc(self) -> None:
         """Print the current exception, unless the other side has hung up."""
-        if not isinstance(sys.exc_info()[1], _HANG_UPS):
+        if not is_hang_up(sys.exc_info()[1]):
             traceback.print_exc()
 
 

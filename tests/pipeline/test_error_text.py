@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
-from importlib.machinery import ModuleSpec
-from typing import Any
 from unittest.mock import patch
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.pipeline.error_text import expect_closed_connection, without_traceback
+from logbus.pipeline.error_text import without_traceback
 from logbus.pipeline.errors import OptionError
 
 
@@ -55,25 +52,3 @@ class BriefTests(SynchronousTestCase):
         shown = self.shown(ZeroDivisionError("ours"))
         self.assertIn("in _deep", shown)
         self.assertIn("inner", shown)
-
-
-class ClosedConnectionTests(SynchronousTestCase):
-    """A process that plans a stream, when the query has ended."""
-
-    def reported(self, program: str) -> list[Any]:
-        """Which errors that end a process are reported, if it runs this program."""
-        reported: list[Any] = []
-        self.patch(sys, "excepthook", lambda kind, error, trace: reported.append(error))
-        self.patch(sys.modules["__main__"], "__spec__", ModuleSpec(program, None))
-        expect_closed_connection()
-        for error in (BrokenPipeError(32, "Broken pipe"), ConnectionResetError(104, "reset"), ValueError("x")):
-            sys.excepthook(type(error), error, None)
-        return [type(error) for error in reported]
-
-    def test_planner(self) -> None:
-        """That Java has gone is no error; others are."""
-        self.assertEqual(self.reported("pyspark.sql.streaming.python_streaming_source_runner"), [ValueError])
-
-    def test_others(self) -> None:
-        """Other programs report all."""
-        self.assertEqual(self.reported("pyspark.daemon"), [BrokenPipeError, ConnectionResetError, ValueError])

@@ -17,6 +17,7 @@ from logbus.pipeline import Missing
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.session import MIN_JAVA, check_java, check_master, check_python, describe_java_exit
+from logbus.pipeline.worker_sockets import ENABLED
 
 
 class JavaTests(TestCase):
@@ -114,7 +115,7 @@ class StartTests(TestCase):
             "from logbus.errors import LogbusError\n"
             "from logbus.pipeline.session import session\n"
             "quiet = {'spark.ui.enabled': 'false', 'spark.ui.showConsoleProgress': 'false'}\n"
-            "how = {'quiet': True, 'unix_sockets': True}\n"
+            "how = {'quiet': True}\n"
             "for wrong in ('spark.sql.shuffle.partitions', 'spark.task.cpus'):\n"
             "    try:\n"
             "        session('x', master='local[1]', settings={**quiet, wrong: 'many'}, **how)\n"
@@ -133,6 +134,61 @@ class StartTests(TestCase):
         for line, name in zip(lines, ("spark.sql.shuffle.partitions", "spark.task.cpus"), strict=False):
             self.assertRegex(line, rf"^Spark does not start: .* The value 'many' in the config \"{name}\" is invalid")
         self.assertEqual(lines[2:], ["3", "2", "true 3"])
+        said = [line for line in done.stderr.splitlines() if "ERROR" not in line and "incubator" not in line]
+        self.assertEqual(said, [], "it was to be quiet")
+
+    def test_stopped_while_it_starts(self) -> None:
+        """Stopped before the process that plans it has connected, a stream ends quietly, and another starts."""
+        done = self.run_code(
+            "import os, time\n"
+            "from pathlib import Path\n"
+            "from logbus.pipeline.session import session\n"
+            "from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader\n"
+            "class Reader(SimpleDataSourceStreamReader):\n"
+            "    def initialOffset(self):\n"
+            "        return {'next': 0}\n"
+            "    def read(self, start):\n"
+            "        return iter([(start['next'],)]), {'next': start['next'] + 1}\n"
+            "class Numbers(DataSource):\n"
+            "    def schema(self):\n"
+            "        return 'number long'\n"
+            "    def simpleStreamReader(self, schema):\n"
+            "        return Reader()\n"
+            "def planners():\n"
+            "    found = []\n"
+            "    for each in Path('/proc').glob('[0-9]*'):\n"
+            "        try:\n"
+            "            is_child = (each / 'stat').read_text().rpartition(')')[2].split()[1] == str(java.pid)\n"
+            "            if is_child and b'python_streaming_source_runner' in (each / 'cmdline').read_bytes():\n"
+            "                found.append(each.name)\n"
+            "        except OSError:\n"
+            "            pass\n"
+            "    return found\n"
+            "def wait_for(condition):\n"
+            "    end = time.monotonic() + 90\n"
+            "    while not condition():\n"
+            "        assert time.monotonic() < end\n"
+            "        time.sleep(0.005)\n"
+            "quiet = {'spark.ui.enabled': 'false', 'spark.ui.showConsoleProgress': 'false'}\n"
+            "spark = session('x', master='local[1]', settings=quiet, quiet=True, is_short=True)\n"
+            "java = spark.sparkContext._gateway.proc\n"
+            "spark.dataSource.register(Numbers)\n"
+            "def start():\n"
+            "    return spark.readStream.format('Numbers').load().writeStream.format('noop').start()\n"
+            "for turn in range(2):\n"
+            "    query = start()\n"
+            "    wait_for(planners)\n"
+            "    query.stop()\n"
+            "    wait_for(lambda: not planners())\n"
+            "    print(query.exception())\n"
+            "query = start()\n"
+            "wait_for(lambda: query.lastProgress and query.lastProgress['numInputRows'])\n"
+            "query.stop()\n"
+            "wait_for(lambda: not planners())\n"
+            "print(query.exception())\n"
+            "spark.stop()\n"
+        )
+        self.assertEqual(done.stdout.splitlines(), ["None"] * 3)
         said = [line for line in done.stderr.splitlines() if "ERROR" not in line and "incubator" not in line]
         self.assertEqual(said, [], "it was to be quiet")
 
@@ -160,12 +216,14 @@ class StartTests(TestCase):
             done = self.run_code(
                 "from logbus.pipeline.session import session\n"
                 "settings = {'spark.ui.enabled': 'false'}\n"
-                "spark = session('x', master='local[1]', settings=settings, quiet=True, is_short=True)\n"
+                "how = {'quiet': True, 'is_short': True, 'unix_sockets': False}\n"
+                "spark = session('x', master='local[1]', settings=settings, **how)\n"
                 f"print([spark.conf.get(name) for name in ({rows!r}, {shuffled!r}, {zone!r})])\n"
+                f"print(spark.conf.get({ENABLED!r}, 'unset'))\n"
                 "spark.stop()\n",
                 PYSPARK_SUBMIT_ARGS=f"--conf {shuffled}=3 pyspark-shell",
             )
-            self.assertEqual(done.stdout.splitlines(), ["['2000', '3', 'UTC']"])
+            self.assertEqual(done.stdout.splitlines(), ["['2000', '3', 'UTC']", "unset"])
 
     def test_java_dies(self) -> None:
         """A job whose Java is killed says so, and not that a connection was refused."""

@@ -32,7 +32,8 @@ class SparkHomeTests(TestCase):
         assert home is not None
         self.assertEqual((home / "bin" / "spark-submit").resolve(), PACKAGE / "bin" / "spark-submit")
         self.assertTrue((home / "jars").samefile(PACKAGE / "jars"))
-        self.assertEqual([each.name for each in (home / "python").rglob("*.py")], ["pyspark_logbus.py"])
+        names = {each.name for each in (home / "python").rglob("*") if each.is_file()}
+        self.assertEqual(names, {"pyspark_logbus.py", "sitecustomize.py"})
         self.assertEqual(lean_home(self.environ, "local", {}), home)
 
     def test_mended(self) -> None:
@@ -40,7 +41,7 @@ class SparkHomeTests(TestCase):
         home = lean_home(self.environ, "local", {})
         assert home is not None
         (home / "bin").unlink()
-        (module,) = (home / "python").rglob("*.py")
+        (module,) = (home / "python").rglob("pyspark_*.py")
         module.write_text("try:")
         self.assertEqual(lean_home(self.environ, "local", {}), home)
         self.assertTrue((home / "bin" / "spark-submit").is_file())
@@ -49,7 +50,7 @@ class SparkHomeTests(TestCase):
         """What Spark's process imports that looks for data sources: it names none, and does without this package."""
         home = lean_home(self.environ, "local", {})
         assert home is not None
-        (module,) = (home / "python").rglob("*.py")
+        (module,) = (home / "python").rglob("pyspark_*.py")
         for options in ((), ("-I", "-S")):
             code = f"import runpy; print('DefaultSource' in runpy.run_path({str(module)!r}))"
             done = subprocess.run(
@@ -66,7 +67,8 @@ class SparkHomeTests(TestCase):
         for name in ("spark.pyspark.python", "spark.python.daemon.module", "spark.executorEnv.PYTHONPATH"):
             self.assertIsNone(lean_home(self.environ, "local", {name: "x"}), name)
         own = {**self.environ, "PYSPARK_PYTHON": sys.executable}
-        self.assertIsNotNone(lean_home(own, "local", {"spark.driver.memory": "2g"}))
+        for name in ("spark.driver.memory", "spark.python.unix.domain.socket.enabled"):
+            self.assertIsNotNone(lean_home(own, "local", {name: "x"}), name)
 
     def test_another_pyspark(self) -> None:
         """A new Python process would import another than this one did, or there is no cache."""

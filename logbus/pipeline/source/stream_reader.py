@@ -10,8 +10,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
-from logbus.pipeline.error_text import expect_closed_connection, without_traceback
+from logbus.pipeline.error_text import without_traceback
 from logbus.pipeline.errors import OptionError
+from logbus.pipeline.hang_ups import expect_hang_up
 from logbus.pipeline.source.offset_ranges import ranges_between, rate_limited, should_delay, split
 from logbus.pipeline.source.offset_reader import OffsetReader, topic_ids
 from logbus.pipeline.source.offsets_json import PartitionOffsets, offsets_to_json
@@ -112,7 +113,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Close the connections at the end of the query."""
-        expect_closed_connection()
+        expect_hang_up()
         self._offset_reader.brokers.close()
 
     # Reading.
