@@ -36,6 +36,12 @@ _KEEP_LENT = 1 << 24
 _LOW_WATER_MARK = 1 << 20
 """Low-water mark for receiving a large response: the process wakes for this many bytes, not for each segment."""
 
+_LOW_WATER_MARK_LENT = 1 << 22
+"""
+The same for a follower: it wakes once for a whole response, since each time costs it and its leader more than the
+copying that it could do meanwhile.
+"""
+
 
 @define(eq=False)
 class _Waiting:
@@ -244,20 +250,27 @@ class Channel(Protocol):
         """
         self._frames.filled(count)
         self._received()
-        return min(self._frames.missing, _LOW_WATER_MARK) or 1
+        return min(self._frames.missing, _LOW_WATER_MARK_LENT if self._lends else _LOW_WATER_MARK) or 1
 
     def _receive(self) -> ConnectionLost | ConnectionDone | None:
-        """Receive once, straight into the buffer (the transport's ``doRead``)."""
+        """Receive what there is of a response, straight into the buffer (the transport's ``doRead``)."""
         transport: Any = self.transport
-        try:
-            count = transport.socket.recv_into(self.room())
-        except BlockingIOError:
-            return None
-        except OSError:
-            return main.CONNECTION_LOST
-        if not count:
-            return main.CONNECTION_DONE
-        wakes_for = self.filled(count)
+        wakes_for, left = self._wakes_for, _LOW_WATER_MARK_LENT
+        while left > 0:
+            room = self.room()
+            try:
+                count = transport.socket.recv_into(room)
+            except BlockingIOError:
+                break
+            except OSError:
+                return main.CONNECTION_LOST
+            if not count:
+                return main.CONNECTION_DONE
+            left -= count
+            wakes_for = self.filled(count)
+            # What fills all the room of a large response is the begin of more that is there already.
+            if wakes_for == 1 or count < len(room) or self._end is not None:
+                break
         if wakes_for != self._wakes_for and self._end is None:
             self._wakes_for = wakes_for
             transport.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wakes_for)

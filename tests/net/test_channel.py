@@ -6,6 +6,7 @@ import socket
 import struct
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.endpoints import TCP4ClientEndpoint
@@ -213,6 +214,67 @@ class ChannelTests(SynchronousTestCase):
         self.wire.pump()
         self.successResultOf(closing)
         self.failureResultOf(after, Disconnected)
+
+
+class ArrivedSocket:
+    """A socket at which these bytes have arrived; counts the calls for them."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.calls = self.wakes_for = 0
+
+    def recv_into(self, room: memoryview) -> int:
+        self.calls += 1
+        if not self.data:
+            raise BlockingIOError
+        count = min(len(room), len(self.data))
+        room[:count], self.data = self.data[:count], self.data[count:]
+        return count
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        assert (level, option) == (socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+        self.wakes_for = value
+
+
+class ReceivingTests(SynchronousTestCase):
+    def channel(self, *, lends: bool) -> Channel:
+        channel = Channel(Timers(Clock()), lends=lends)
+        channel.transport = Mock(socket=ArrivedSocket(b""))
+        return channel
+
+    def receive(self, channel: Channel, data: bytes) -> int:
+        """Have these bytes arrive, and be received in one turn; returns for how many the next one waits."""
+        arrived: Any = channel.transport
+        arrived.socket.data = data
+        self.assertIs(channel._receive(), None)
+        self.assertEqual(arrived.socket.data, b"")
+        return int(arrived.socket.wakes_for)
+
+    def test_a_follower_wakes_once_for_a_response(self) -> None:
+        """It waits for all that is missing, within limits, and takes all that has arrived."""
+        length, mega = 5 << 20, 1 << 20
+        channel = self.channel(lends=True)
+        self.assertEqual(self.receive(channel, struct.pack(">i", length) + bytes(1000)), 4 * mega)
+        self.assertEqual(self.receive(channel, bytes(3 * mega)), 2 * mega - 1000)
+        # Too early: nothing is missing less than before.
+        self.assertEqual(self.receive(channel, b""), 2 * mega - 1000)
+        self.assertEqual(self.receive(channel, bytes(mega)), mega - 1000)
+
+    def test_others_wake_for_each_megabyte(self) -> None:
+        """A client's kernel need not keep more for it."""
+        channel = self.channel(lends=False)
+        self.assertEqual(channel.room()[:4].nbytes, 4)
+        channel.room()[:4] = struct.pack(">i", 5 << 20)
+        self.assertEqual(channel.filled(4), 1 << 20)
+
+    def test_a_turn_is_bounded(self) -> None:
+        """A peer that sends without an end does not keep the others from their turns."""
+        channel = self.channel(lends=True)
+        arrived: Any = channel.transport
+        arrived.socket.data = struct.pack(">i", 64 << 20) + bytes(16 << 20)
+        channel._receive()
+        self.assertGreater(len(arrived.socket.data), 10 << 20)
+        self.assertGreater(arrived.socket.calls, 1)
 
 
 class RealChannelTests(RealCase):
