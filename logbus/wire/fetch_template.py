@@ -60,6 +60,8 @@ _pack_length = Struct(">i").pack
 _pack_session = Struct(">i").pack
 _pack_sessions = Struct(">ii").pack
 _pack_offset = Struct(">q").pack
+_JOIN = 1 << 13
+"""So many bytes of records in memory are sent with what is around them: others are not copied."""
 _AFTER_ID = 8
 _SESSION = 8
 _OFFSET = 8
@@ -196,7 +198,7 @@ class FetchTemplate:
         numbers += uvarint(length + 1) if self._tail else _pack_length(length)
         if records is None:
             return [numbers + self._tail]
-        if records.data is not None:
+        if records.data is not None and length <= _JOIN:
             return [b"".join((numbers, records.data, self._tail))]
         return [numbers, records, self._tail] if self._tail else [numbers, records]
 

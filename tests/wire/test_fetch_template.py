@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.records.file_slice import FileSlice, joined, total_length
+from logbus.records.file_slice import MEMORY, FileSlice, joined, total_length
 from logbus.wire.connection import ServerConnection
 from logbus.wire.fetch_template import FETCH, FIRST, LAST, MAX_TEMPLATES, FetchTemplateCache, RepeatedFetch
 from logbus.wire.headers import RequestHeader, encode_request_header
@@ -198,3 +198,17 @@ class FetchTemplateTests(SynchronousTestCase):
             )
         head = 9 if version >= FLEXIBLE else 8
         self.assertEqual(template.unusual(77, message), [expected[0][:head], expected[0][head:], *expected[1:]])
+
+    @given(st.integers(FIRST, LAST), st.sampled_from((1 << 14, 1 << 20)))
+    def test_many_records_in_memory(self, version: int, size: int) -> None:
+        """Those of remote storage are sent from where they are: to copy them takes longer than to send them."""
+        data = frame(fetch(version), version)
+        template = self.found(self.learned(data), data).template
+        memory = memoryview(b"x" * size)
+        records = FileSlice(MEMORY, 0, size, memory)
+        found = template.found(9, 8, 7, records)
+        parts = template.response(77, 0, found, total_length(found))
+        self.assertIs(parts[1], records)
+        [in_file, *_] = template.found(9, 8, 7, FileSlice(io.BytesIO(), 0, size))
+        self.assertEqual(found[0], in_file)
+        self.assertEqual(int.from_bytes(joined(parts)[:4], "big") + 4, total_length(parts))
