@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from pathlib import Path
@@ -88,6 +88,7 @@ def job_options(command: F) -> F:
         settings = parse_pairs(spark, "--spark", "spark.driver.memory=2g")
         try:
             _check_masters(master, settings)
+            _check_namenodes(given.values(), settings)
             check_packages()  # before the command imports them
             return command(job=Job(name, master, settings, report, quiet, class_archive), **given)
         except OptionError as e:
@@ -125,6 +126,19 @@ def _check_masters(master: str | None, settings: Mapping[str, str]) -> None:
     for option, given in (("--master", master), ("--spark spark.master", settings.get("spark.master"))):
         if given is not None:
             check_master(given, option)
+
+
+def _check_namenodes(given: Iterable[Any], settings: Mapping[str, str]) -> None:
+    """
+    Check the URLs of HDFS among the values of options and arguments.
+
+    :raise OptionError: one has no namenode, and none is the default.
+    """
+    from logbus.pipeline.lake.reachability import check_default_namenode
+
+    for each in given:
+        if isinstance(each, str):
+            check_default_namenode(each, settings)
 
 
 def kafka_options(command: F) -> F:

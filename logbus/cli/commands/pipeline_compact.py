@@ -52,6 +52,7 @@ def compact(
       logbus pipeline compact --table lake.views --catalog demo --vacuum 7
     """
     from logbus.pipeline.lake.formats import check_exists, existing_table
+    from logbus.pipeline.lake.local_directory import check_writable
     from logbus.pipeline.lake.vacuum import check_vacuum, vacuum_table
 
     check_vacuum(vacuum)
@@ -65,6 +66,8 @@ def compact(
 
     def check(tell: Callable[[str], None]) -> None:
         check_exists(table, "", store_of(store_settings), catalog)
+        if not catalog:
+            check_writable(table)
 
     done = job.run(work, check)
     print_json(done.as_json())

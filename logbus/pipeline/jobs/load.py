@@ -29,9 +29,10 @@ from logbus.pipeline.jobs.progress import count_noun, plan_line, rates, report_p
 from logbus.pipeline.jobs.slow_workers import retried
 from logbus.pipeline.jobs.wanted_offsets import WantedOffsets, next_batch
 from logbus.pipeline.lake.compaction import MIN_FILES
-from logbus.pipeline.lake.formats import check_format, table_at, table_before_spark
+from logbus.pipeline.lake.formats import ICEBERG, check_format, table_at, table_before_spark
 from logbus.pipeline.lake.layout import Layout, check_directory, layout_for
 from logbus.pipeline.lake.load_state import LoadChange, TopicOffsets
+from logbus.pipeline.lake.local_directory import check_writable
 from logbus.pipeline.lake.offset_set import OffsetSet, Range
 from logbus.pipeline.lake.parquet import TARGET_BYTES, parquet_settings
 from logbus.pipeline.lake.vacuum import OLD_DAYS, check_vacuum, old_versions, vacuum_table
@@ -115,6 +116,8 @@ class LoadOptions:
 
         :raise LakeError: the table is damaged, is none, or has other directories.
         """
+        if not (self.catalog or self.format == ICEBERG):
+            check_writable(self.table)
         table = table_before_spark(self.table, self.format, self.store_options, self.catalog)
         if table is not None:
             wanted = Layout(self.partition_by) if self.partition_by else None

@@ -15,8 +15,9 @@ from attrs import define, field, frozen
 
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake import schema_evolution
-from logbus.pipeline.lake.formats import check_format, table_at, table_before_spark
+from logbus.pipeline.lake.formats import ICEBERG, check_format, table_at, table_before_spark
 from logbus.pipeline.lake.load_state import LoadChange
+from logbus.pipeline.lake.local_directory import check_writable
 from logbus.pipeline.lake.parquet import parquet_settings
 from logbus.pipeline.sink.options import EXACTLY_ONCE
 from logbus.pipeline.sink.options import read_sink_options as read_options
@@ -151,6 +152,8 @@ class ToTable:
 
         :raise LakeError: it is damaged, or no table, if that can be known without Spark.
         """
+        if not (self.catalog or self.format == ICEBERG):
+            check_writable(self.url)
         table_before_spark(self.url, self.format, self.store_options, self.catalog)
 
     def check_columns(self, columns: Sequence[str]) -> None:

@@ -30,6 +30,7 @@ from logbus.pipeline.jobs.outputs import Output
 from logbus.pipeline.jobs.progress import report_progress
 from logbus.pipeline.jobs.record_counts import CountsDiffer, last_commit, parsed_problem, windows_problem
 from logbus.pipeline.lake.file_system import FileSystem, check_store, file_system_at, local_path
+from logbus.pipeline.lake.local_directory import check_writable
 from logbus.pipeline.lake.reachability import check_namenode
 
 if TYPE_CHECKING:
@@ -93,9 +94,11 @@ class QuerySettings:
         """
         Check what can be checked of the checkpoint before Spark is started.
 
-        :raise LakeError: it is on a store that is not allowed, or its namenode cannot be reached.
+        :raise LakeError: it is on a store that is not allowed, or cannot be written to, or its namenode cannot be
+            reached.
         """
         check_store(self.checkpoint)
+        check_writable(self.checkpoint)
         check_namenode(self.checkpoint)
 
 

@@ -20,6 +20,7 @@ from logbus.pipeline.lake.object_store import (
     store_options,
 )
 from logbus.pipeline.lake.reachability import check_endpoint, check_namenode
+from logbus.pipeline.lake.store_refusal import store_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -180,11 +181,12 @@ def format_of(names: Sequence[str]) -> str:
 
 def _names(spark: SparkSession | None, url: str, options: Mapping[str, str]) -> list[str]:
     if is_on_object_store(url):
+        import pyarrow as pa
         from pyarrow import fs
 
-        store = ArrowStore(url, options)
+        store, given = ArrowStore(url, options), store_options(url, options)
         if spark is None:
-            check_endpoint(url, store_options(url, options))
+            check_endpoint(url, given)
         silent = f"{url}: its store has not answered for {PATIENCE:g} s; still trying; see its address and credentials"
         try:
             with telling(silent, warn, PATIENCE):
@@ -192,8 +194,6 @@ def _names(spark: SparkSession | None, url: str, options: Mapping[str, str]) -> 
                 # Azure's Hadoop makes some, which are empty files for Arrow.
                 signs = store.file_system().get_file_info([f"{store.root()}/{name}" for name in _SIGNS])
                 return [each.base_name for each in signs if each.type is not fs.FileType.NotFound]
-        except OSError as e:
-            # Google's client adds all of it once more, for programs.
-            why = str(e).partition(" error_info=")[0]
-            raise LakeError(f"{url} cannot be listed: {why}") from e
+        except (pa.ArrowException, OSError) as e:
+            raise LakeError(store_problem(url, given, str(e))) from e
     return file_system_at(spark, url).names("")

@@ -14,13 +14,20 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from logbus.pipeline.blocking.patience import PATIENCE, telling, warn
-from logbus.pipeline.errors import LakeError
+from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake.object_store import GCS_SCHEMES, S3_SCHEMES, split_scheme
 
 NAMENODE_PORT = 8020
 
 _SECONDS = 60.0
 _NAMENODE = re.compile(r"hdfs://(?P<host>\[[0-9A-Fa-f:.]+\]|[^/:\[\]]+):(?P<port>[^/]*)(?:/.*)?", re.IGNORECASE)
+_NO_HOST = re.compile(r"hdfs:(?!//[^/]).*", re.IGNORECASE)
+_HADOOP_KNOWS = frozenset(["HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_GATEWAY_PORT"])
+"""Environment variables that tell Hadoop where its files of settings are, or that it runs already."""
+_DEFAULT_NAMENODE = frozenset(
+    ["spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name", "spark.driver.extraClassPath"]
+)
+"""Settings that may tell Hadoop its default namenode."""
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST", "AZURE_STORAGE_ENDPOINT")
 _PROXIES = frozenset(["http_proxy", "https_proxy", "all_proxy"])
 _PORTS = {"http": 80, "https": 443}
@@ -39,6 +46,22 @@ def check_namenode(url: str, tell: Callable[[str], None] = warn) -> None:
     if not found["port"].isdecimal() or not 0 < int(found["port"]) < 65536:
         raise LakeError(f"{url}: {found['port']!r} is no port; a namenode's is usually {NAMENODE_PORT}")
     connect(f"{url}: no namenode", found["host"].strip("[]"), int(found["port"]), tell)
+
+
+def check_default_namenode(url: str, settings: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> None:
+    """
+    Check of a URL of HDFS without a host, such as ``hdfs:///lake``, that Hadoop may know its default namenode.
+
+    :param settings: Spark's, as far as they are known.
+    :raise OptionError: nobody has said which that is.
+    """
+    if not _NO_HOST.fullmatch(url) or _HADOOP_KNOWS & environ.keys() or _DEFAULT_NAMENODE & settings.keys():
+        return
+    if not any(name in environ.get("PYSPARK_SUBMIT_ARGS", "") for name in _DEFAULT_NAMENODE):
+        raise OptionError(
+            f"{url}: the namenode is not known; give hdfs://HOST:PORT/PATH, or a default one: by core-site.xml in "
+            "HADOOP_CONF_DIR, or --spark spark.hadoop.fs.defaultFS=hdfs://HOST:PORT"
+        )
 
 
 def check_endpoint(

@@ -195,6 +195,12 @@ def test_wrong_before_spark(
             "a directory (--partition-by) is of the column 'page', which is not there",
         ),
         ([*clicked, "--partition-by", "page"], "is of the column 'page', which is not there; there are who"),
+        (
+            ["load", "views", "--table", "hdfs:///lake"],
+            "hdfs:///lake: the namenode is not known; give hdfs://HOST:PORT",
+        ),
+        (["compact", "--table", "hdfs:/lake"], "hdfs:/lake: the namenode is not known; give hdfs://HOST:PORT"),
+        ([*hours[:-1], "hdfs:///c"], "hdfs:///c: the namenode is not known; give hdfs://HOST:PORT"),
     ):
         status = run_app(["pipeline", *asked])
         out, said = capsys.readouterr()
@@ -227,6 +233,7 @@ def test_tables_before_spark(
             "its files are in date=..., and partition",
         ),
         (["load", "views", "--table", str(hours), "--format", "delta"], "is a table of the format parquet, and not"),
+        (["load", "views", "--table", str(foreign / "other" / "t")], f"{foreign}/other is a file, and has to be a dir"),
     ):
         status = run_app(["pipeline", *asked])
         out, said = capsys.readouterr()
@@ -237,6 +244,9 @@ def test_tables_before_spark(
         query[1:2] = [topic, "--bootstrap", broker.bootstrap]
         assert run_app(["pipeline", *query, "--to-table", str(foreign)]) == 1
         assert "holds files, but no _logbus/commits" in capsys.readouterr().err
+        place = str(foreign / "other" / "c")
+        assert run_app(["pipeline", *query, "--to-table", str(tmp_path / "new"), "--checkpoint", place]) == 1
+        assert capsys.readouterr().err == f"logbus: {place}: {foreign}/other is a file, and has to be a directory\n"
 
 
 def test_no_topic_yet(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:

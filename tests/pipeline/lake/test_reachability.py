@@ -7,8 +7,8 @@ from unittest import mock
 
 import pytest
 
-from logbus.pipeline.errors import LakeError
-from logbus.pipeline.lake.reachability import check_endpoint, check_namenode, connect
+from logbus.pipeline.errors import LakeError, OptionError
+from logbus.pipeline.lake.reachability import check_default_namenode, check_endpoint, check_namenode, connect
 
 
 @pytest.fixture
@@ -66,6 +66,23 @@ def test_behind_a_proxy() -> None:
     with mock.patch.object(socket, "create_connection", side_effect=AssertionError):
         proxy = {"HTTPS_PROXY": "http://proxy:3128"}
         check_endpoint("s3://bucket/lake", {"AWS_ENDPOINT_URL": "https://store"}, environ=proxy)
+
+
+@pytest.mark.parametrize("url", ["hdfs:///lake", "hdfs:/lake", "HDFS:lake", "hdfs://"])
+def test_no_namenode(url: str) -> None:
+    """Without a host Hadoop needs to have been told which the default one is."""
+    with pytest.raises(OptionError, match=rf"^{url}: the namenode is not known; give hdfs://HOST:PORT/PATH, or a def"):
+        check_default_namenode(url, {"spark.ui.enabled": "false"}, {})
+    check_default_namenode(url, {"spark.hadoop.fs.defaultFS": "hdfs://host:8020"}, {})
+    check_default_namenode(url, {}, {"PYSPARK_SUBMIT_ARGS": "--conf spark.hadoop.fs.defaultFS=hdfs://h pyspark-shell"})
+    for name in ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"):
+        check_default_namenode(url, {}, {name: "x"})
+
+
+@pytest.mark.parametrize("url", ["hdfs://host/lake", "hdfs://service", "/lake", "lake", "s3:///lake", "", "hdfsx:/y"])
+def test_needs_no_default(url: str) -> None:
+    """It has a host, or is on another store."""
+    check_default_namenode(url, {}, {})
 
 
 def test_refused(free_port: int) -> None:
