@@ -57,7 +57,8 @@ class SentChange(NamedTuple):
 @define(eq=False, repr=False)
 class IsrManager:
     """
-    Sends ISR changes to the controller, and checks for lagging followers; implements :class:`.replica.ReplicaContext`.
+    Sends ISR changes to the controller, and checks for lagging followers; a
+    :class:`~logbus.cluster.replication.replica_context.ReplicaContext`.
 
     :param max_lag_ms: reads ``replica.lag.time.max.ms``; called every time.
     :ivar followers_serve: whether consumers are sent to followers.

@@ -20,6 +20,7 @@ from logbus.cluster.replication.broker_topic_stats import TopicStats
 from logbus.cluster.replication.follower_state import FollowerState
 from logbus.cluster.replication.offset_waiters import OffsetWaiters
 from logbus.cluster.replication.partition import Partition
+from logbus.cluster.replication.replica_context import ReplicaContext, StandaloneContext
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH, IsrChange, LeaderAndIsr, TopicPartition
@@ -50,55 +51,6 @@ class Watcher(Protocol):
         """About ``size`` more bytes of ``replica`` can be read now."""
 
 
-class ReplicaContext(Protocol):
-    """The cluster as a leader needs to know it: settings, time, live brokers, and the way to change the ISR."""
-
-    @property
-    def max_lag(self) -> float:
-        """Seconds that a follower in sync may be behind (``replica.lag.time.max.ms``)."""
-
-    @property
-    def followers_serve(self) -> bool:
-        """Whether consumers read from followers, too, which must soon learn a new high watermark."""
-
-    def seconds(self) -> float:
-        """The time, on a monotonic clock."""
-
-    def is_alive(self, broker_id: int) -> bool:
-        """Whether a broker is registered, as far as this broker knows."""
-
-    def epoch_of(self, broker_id: int) -> int:
-        """The epoch of a broker's registration, as far as this broker knows; 0 if it has none."""
-
-    def shutting_down(self) -> Collection[int]:
-        """The brokers that are shutting down, as far as this broker knows."""
-
-    def request_isr_change(self, replica: Replica) -> None:
-        """The ISR of the partition should change: ask the controller."""
-
-
-class StandaloneContext:
-    """The context of a broker without others."""
-
-    max_lag = 30.0
-    followers_serve = False
-
-    def seconds(self) -> float:
-        return 0.0
-
-    def is_alive(self, broker_id: int) -> bool:
-        return False
-
-    def epoch_of(self, broker_id: int) -> int:
-        return 0
-
-    def shutting_down(self) -> Collection[int]:
-        return ()
-
-    def request_isr_change(self, replica: Replica) -> None:
-        pass
-
-
 Repair = Callable[["Replica", int], Awaitable[None]]
 """Checks the log at an offset and repairs damage; returns when that is done, or is not possible now."""
 
@@ -121,7 +73,7 @@ class Replica:
     partition: Partition
     topic_id: UUID
     log: Log
-    cluster: ReplicaContext = field(factory=StandaloneContext, kw_only=True)
+    cluster: ReplicaContext[Replica] = field(factory=StandaloneContext, kw_only=True)
     repair: Repair = field(default=no_repair, kw_only=True)
     stats: TopicStats = field(factory=TopicStats, init=False)
     watchers: dict[Watcher, None] = field(factory=dict, init=False)

@@ -17,7 +17,8 @@ from logbus.cluster.icluster import ILeadershipListener, IReplicaHost, Partition
 from logbus.cluster.metadata_update import PartitionState
 from logbus.cluster.replication.broker_topic_stats import BrokerTopicStats
 from logbus.cluster.replication.partition import Partition
-from logbus.cluster.replication.replica import Repair, Replica, ReplicaContext, StandaloneContext, Watcher, no_repair
+from logbus.cluster.replication.replica import Repair, Replica, Watcher, no_repair
+from logbus.cluster.replication.replica_context import ReplicaContext, StandaloneContext
 from logbus.config import TopicConfig
 from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode, StorageError
@@ -85,7 +86,7 @@ class ReplicaManager:
     offline: Callable[[Sequence[TopicPartition]], object] = field(default=lambda names: None, kw_only=True)
     slices: SliceScheduler | None = field(default=None, kw_only=True)
     listeners: list[ILeadershipListener] = field(factory=list, init=False)
-    cluster: ReplicaContext = field(factory=StandaloneContext, init=False)
+    cluster: ReplicaContext[Replica] = field(factory=StandaloneContext, init=False)
     repair: Repair = field(default=no_repair, init=False)
     heard: Callable[[int], object] = field(default=lambda broker_id: None, init=False)
     added: Callable[[], object] = field(default=lambda: None, init=False)
