@@ -10,7 +10,8 @@ from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
 from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
-from logbus.testing.simulation.environment.memory_disk import MemoryFile, broken
+from logbus.testing.simulation.environment.memory_disk import broken
+from logbus.testing.simulation.environment.memory_file import MemoryFile
 from logbus.wire.messages.records import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.handlers.kit import NOW_MS, Client, HandlerCase, a_batch, content, fetch_request
 

@@ -21,7 +21,8 @@ from logbus.storage.filesystem.file import File
 from logbus.storage.filesystem.page_cache import STRETCH, PageCache
 from logbus.storage.filesystem.read_ahead import CHUNK, HOT, MAX_CONCURRENT_READS
 from logbus.storage.istorage import IOPool, NotCached
-from logbus.testing.simulation.environment.memory_disk import MemoryDisk, MemoryFile, broken
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken
+from logbus.testing.simulation.environment.memory_file import MemoryFile
 from tests.storage.filesystem.test_disk import Mailbox
 
 SIZE = 6 * CHUNK

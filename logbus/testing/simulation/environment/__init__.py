@@ -7,7 +7,8 @@ The environment of simulated processes: virtual time, network, disks and metadat
 * ``network_links``: latency and cuts between two hosts.
 * ``transport``: one connection, with its two ends.
 * ``memory_disk``: a disk in memory that knows what was synced, and can fail.
-* ``timed_disk``: the same, with operations that take time.
+* ``memory_file``: its open files, and writes behind their ends.
+* ``timed_disk``: the same disk, with operations that take time.
 * ``inodes``: its files and directories, and their state after a power cut.
 * ``simulated_store``: the metadata store, with latency, lost connections and expired sessions.
 * ``worker_store``: the store of workers, at their supervisor, behind connections.
