@@ -58,6 +58,13 @@ if any(each.startswith("pyspark.sql.") for each in sys.orig_argv):
         pass
     else:
         expect_hang_up()
+elif "pyspark.daemon" in sys.orig_argv:
+    try:
+        from logbus.pipeline.worker_daemon import quieten
+    except ImportError:
+        pass
+    else:
+        os.register_at_fork(after_in_child=quieten)
 """,
 }
 _PATIENCE = 60.0

@@ -5,7 +5,8 @@ Spark closes it when it needs no more rows, as for a ``limit``, or has not neede
 With TCP it does so before it notices; with a Unix domain socket it notices at once, and the daemon prints a traceback
 with ``BrokenPipeError``.
 
-Run as a program this is the daemon of workers of tasks. Spark has no setting for the daemons of workers that plan.
+Run as a program this is the daemon of workers of tasks. Spark has no setting for those of workers that plan: they
+are made quiet in their workers, as these are forked (:mod:`.spark_home`) or begin to run this package.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ def begin_work(program: Any = None) -> None:
     :param program: the module that the process runs; None: as it is.
     """
     keep_modules()
+    quieten(program)
+
+
+def quieten(program: Any = None) -> None:
+    """Have the daemon whose process this is print nothing about hang-ups; see :func:`begin_work`."""
     program = sys.modules["__main__"] if program is None else program
     if getattr(getattr(program, "__spec__", None), "name", "") == _DAEMON:
         program.traceback = Tracebacks()

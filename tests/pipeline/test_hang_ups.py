@@ -101,6 +101,25 @@ class StartingTests(SynchronousTestCase):
             self.assertEqual((done.stderr, done.returncode), ("", 1))
         self.assertIn("CANNOT_OPEN_SOCKET", self.run_python("-m", _PLANNER, **unix, LOGBUS_DEBUG="1").stderr)
 
+    def test_daemon(self) -> None:
+        """A worker of a daemon that plans, before it has imported anything of this package."""
+        (self.root / "pyspark").mkdir()
+        (self.root / "pyspark" / "__init__.py").touch()
+        (self.root / "pyspark" / "daemon.py").write_text(
+            "import os, traceback\n"
+            "for error in (BrokenPipeError(), ValueError('ours')):\n"
+            "    if not (worker := os.fork()):\n"
+            "        try:\n"
+            "            raise error\n"
+            "        except BaseException:\n"
+            "            traceback.print_exc()\n"
+            "            os._exit(1)\n"
+            "    os.waitpid(worker, 0)\n"
+        )
+        done = self.run_python("-m", "pyspark.daemon")
+        self.assertNotIn("BrokenPipeError", done.stderr)
+        self.assertIn("ValueError: ours", done.stderr)
+
     def test_hidden_module(self) -> None:
         """The user's own module of that name is run as always, as the module that it is."""
         (self.root / "sitecustomize.py").write_text("print('ours')\nknown = 1\n")
