@@ -39,6 +39,7 @@ SNAPSHOT_SUFFIX = "-snapshot"
 """Suffix of a directory with a snapshot of all logs; removed at a start."""
 MAX_NAME = 255
 
+_DELETED = re.compile(r"(\.[0-9]+)?" + re.escape(DELETED) + "$")
 _DIRECTORY = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
 _SNAPSHOT = re.compile("[0-9a-f]{32}" + SNAPSHOT_SUFFIX)
 
@@ -54,6 +55,16 @@ def base_offset_of(name: str, suffix: str) -> int | None:
     if len(stem) == 20 and len(name) == 20 + len(suffix) and stem.isascii() and stem.isdigit():
         return int(stem)
     return None
+
+
+def deleted(name: str, others: int = 0) -> str:
+    """The name of a file that is to be removed, while so many others of its name are, too."""
+    return f"{name}.{others}{DELETED}" if others else name + DELETED
+
+
+def before_deletion(name: str) -> str:
+    """The name that a file had before it was to be removed; others as they are."""
+    return _DELETED.sub("", name)
 
 
 def partition_directory(partition: TopicPartition) -> str:

@@ -63,6 +63,7 @@ class IFile(Interface):
 
     path: str = Attribute("Name relative to the directory of the disk, as it was opened.")
     ahead: int = Attribute("How far it was read ahead for a reader of cold data; see ReadAhead.")
+    is_plain: bool = Attribute("Whether to write to the descriptor is the same as to call write().")
 
     def fileno() -> int:
         """A descriptor for ``sendfile`` and ``pread``."""

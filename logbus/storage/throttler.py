@@ -22,6 +22,9 @@ MAX_PAUSE_SECONDS = 0.5
 _BURST = 0.1
 """Seconds of the byte rate that may be used at once."""
 
+_AT_ONCE = 16 << 20
+"""Upper bound of the same in bytes."""
+
 
 @define(eq=False)
 class Throttler:
@@ -49,13 +52,14 @@ class Throttler:
         """Do not count the time since ``since`` as work: it was spent waiting."""
         self._begun += self.timers.clock.seconds() - since
 
-    def worked(self, seconds: float) -> None:
-        """Count work that was done meanwhile in a thread."""
-        self._begun -= seconds
-
     def moved(self, size: int) -> None:
         """Count bytes that were read or written."""
         self._owed += size * self.sharing() / self.bytes_per_second
+
+    @property
+    def bytes_at_once(self) -> int:
+        """How many bytes a thread may read before it reports them by :meth:`moved`."""
+        return int(min(_BURST * self.bytes_per_second / self.sharing(), _AT_ONCE))
 
     @property
     def is_due(self) -> bool:

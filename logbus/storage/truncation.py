@@ -207,6 +207,11 @@ def _renamed(disk: IDisk, paths: Sequence[str]) -> list[str]:
     renamed = []
     for path in paths:
         if disk.exists(path):
-            disk.rename(path, path + file_names.DELETED)
-            renamed.append(path + file_names.DELETED)
+            # A segment that was replaced twice may still be there. To rename a file over it would remove it now: that
+            # takes 15 ms of 64 MB, and a reader may have it open.
+            others = 0
+            while disk.exists(new := file_names.deleted(path, others)):
+                others += 1
+            disk.rename(path, new)
+            renamed.append(new)
     return renamed

@@ -28,6 +28,13 @@ class FileNameTests(SynchronousTestCase):
         for bad in (TopicPartition("..", 0), TopicPartition("a/b", 0), TopicPartition("", 1), TopicPartition("a", -1)):
             self.assertRaises(ValueError, file_names.partition_directory, bad)
 
+    def test_files_to_be_removed(self) -> None:
+        """Several of one name have names of their own, and each tells the name it had."""
+        name = "00000000000000000042.log"
+        for others in (0, 1, 17):
+            self.assertEqual(file_names.before_deletion(file_names.deleted(name, others)), name)
+        self.assertEqual(file_names.before_deletion(name), name)
+
     def test_deleted(self) -> None:
         """The longest topic's directory still has a name when it is deleted."""
         unique = uuid.UUID(int=1)

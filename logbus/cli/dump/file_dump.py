@@ -63,7 +63,7 @@ def dump(path: Path, *, deep: bool = False, records: bool = False) -> Iterator[I
     :raises UnknownFileType: the file's name is not that of a file in a log directory, or of records in tiered storage.
     :raises OSError: the file cannot be read.
     """
-    name = _local_name(path.name.removesuffix(file_names.DELETED))
+    name = _local_name(file_names.before_deletion(path.name))
     if name.endswith(file_names.LOG) and file_names.base_offset_of(name, file_names.LOG) is not None:
         return _segment(path, name, deep, records)
     if name.endswith(file_names.OFFSET_INDEX):

@@ -4,7 +4,7 @@ Log compaction.
 * ``log_cleaner``: LogCleaner: chooses the next log, and handles failures
 * ``log_to_clean``: the section of a log to clean, and the segments to merge (pure)
 * ``cleaner_task``: one cleaning of one log
-* ``chunks``: reads and processes a chunk of a segment, in a thread
+* ``chunks``: reads and processes a part of a segment, in a thread
 * ``offset_map``: maps keys to the offsets of their last records
 * ``record_filter``: what is done with each record (pure)
 * ``compaction``: the records and batches that stay (pure)

@@ -10,9 +10,12 @@ Digests are SipHash-2-4 with 128 bits, under a key of its own for each map: nobo
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, nanosleep, timespec
+from posix.unistd cimport pread, pwrite
 
 from logbus.records._crc32c cimport logbus_crc32c, logbus_crc_prepare
 
@@ -20,9 +23,9 @@ import os
 
 from logbus.storage.cleaner import record_filter
 from logbus.storage.cleaner.offset_map import ENTRY_SIZE, LOAD_FACTOR
-from logbus.storage.cleaner.record_filter import FilteredRun, Kept
+from logbus.storage.cleaner.record_filter import FilteredFile, FilteredRun, Kept
 
-REVISION = 2
+REVISION = 3
 
 logbus_crc_prepare()
 
@@ -42,6 +45,15 @@ cdef enum:
     # Codec, transactional, control.
     NOT_PLAIN = 0x37
     DELETE_HORIZON = 0x40
+
+cdef enum:
+    # Bytes of a file that are read, processed, and written, with a pause after each; or one batch. A request that
+    # gets its processor only afterwards waits for less than 0.1 ms.
+    BLOCK = 64 * 1024
+    LARGEST_BLOCK = 16 * 1024 * 1024
+    POINT = 8 + HEADER_SIZE  # Of an index point: a position, and a header.
+    MOST_POINTS = 128  # Each takes some Python afterwards.
+    LONGEST_PAUSE = 500 * 1000 * 1000  # In ns, in case the processor was taken away meanwhile.
 
 cdef struct Entry:
     # A digest of 0 is a free place.
@@ -291,26 +303,52 @@ def checksum(const uint8_t[::1] data not None, bint by_table):
     return logbus_crc32c(&data[0] if data.shape[0] else NULL, data.shape[0], by_table)
 
 
+cdef struct Indexed:
+    # What decides about index entries: the file's bytes up to the last one, the bytes between them, and the largest
+    # timestamp so far.
+    int64_t indexed
+    int64_t interval
+    int64_t latest
+
+
+cdef inline bint point(
+    Indexed *state, const uint8_t *data, Py_ssize_t size, int64_t start, Py_ssize_t *pos, Py_ssize_t *best,
+    Py_ssize_t *found
+) noexcept nogil:
+    # The next batch that decides about an index entry, from `pos` on; `best` is -1 at first. `start` is the position
+    # of `data` in the file.
+    cdef Batch batch
+    cdef Py_ssize_t at
+    while read_batch(data, size, pos[0], &batch):
+        at = pos[0]
+        if batch.max_timestamp > state.latest:
+            state.latest, best[0] = batch.max_timestamp, at
+        if start + at - state.indexed > state.interval:
+            if 0 <= best[0] < at:
+                # First this one, then the batch at `pos` once more.
+                found[0], best[0] = best[0], -1
+                return True
+            found[0] = at
+            state.indexed, best[0], pos[0] = start + at, -1, batch.end
+            return True
+        pos[0] = batch.end
+        if start + at == 0:
+            found[0], best[0] = at, -1
+            return True
+    if best[0] >= 0:
+        found[0], best[0] = best[0], -1
+        return True
+    return False
+
+
 def index_points(const uint8_t[::1] data not None, int64_t start, int64_t indexed, int64_t interval, int64_t latest):
     """See ``record_filter.py``."""
     cdef list found = []
-    cdef Batch batch
-    cdef Py_ssize_t pos = 0, best = -1
+    cdef Indexed state = Indexed(indexed, interval, latest)
+    cdef Py_ssize_t pos = 0, best = -1, at = 0
     cdef const uint8_t *begin = &data[0] if data.shape[0] else NULL
-    while read_batch(begin, data.shape[0], pos, &batch):
-        if batch.max_timestamp > latest:
-            latest, best = batch.max_timestamp, pos
-        if start + pos - indexed > interval:
-            if 0 <= best < pos:
-                found.append(best)
-            found.append(pos)
-            indexed, best = start + pos, -1
-        elif start + pos == 0:
-            found.append(pos)
-            best = -1
-        pos = batch.end
-    if best >= 0:
-        found.append(best)
+    while point(&state, begin, data.shape[0], start, &pos, &best, &at):
+        found.append(at)
     return found
 
 
@@ -326,6 +364,181 @@ cdef bint has(const int64_t *numbers, Py_ssize_t count, int64_t wanted) noexcept
         else:
             return True
     return False
+
+
+cdef void put_run(
+    Table *table, const uint8_t *data, Py_ssize_t size, int64_t start, Py_ssize_t *position, int64_t *end
+) noexcept nogil:
+    # Puts the keys of plain batches into the map, as `put_batches`.
+    cdef int64_t delta, n
+    cdef Py_ssize_t at
+    cdef bint is_done
+    cdef Batch batch
+    cdef Found found
+    while read_batch(data, size, position[0], &batch):
+        if batch.attributes & NOT_PLAIN or not is_intact(data, &batch):
+            return
+        at, delta, is_done = batch.records, -1, True
+        for n in range(batch.count):
+            if not read_record(data, batch.end, at, batch.base_timestamp, &found) or not (
+                delta < found.delta <= batch.last
+            ):
+                is_done = False
+                break
+            delta, at = found.delta, found.end
+            if found.key_size >= 0 and batch.base + delta >= start:
+                if not put(table, found.key, found.key_size, batch.base + delta):
+                    is_done = False
+                    break
+        if not is_done or at != batch.end:
+            return
+        end[0] = batch.base + batch.last + 1
+        position[0] = batch.end
+
+
+cdef struct Filtered:
+    # What stays of a run of batches: the bytes written, and the other fields of `FilteredRun`.
+    Py_ssize_t position
+    Py_ssize_t written
+    Py_ssize_t dropped
+    int64_t records
+    int64_t removed
+    int64_t changed
+    int64_t keyless
+
+
+cdef struct Rule:
+    # What decides which records stay.
+    const Table *table
+    int64_t end
+    const int64_t *lasts
+    Py_ssize_t count
+
+
+cdef void filter_run(
+    const Rule *rule, const uint8_t *data, Py_ssize_t size, uint8_t *out, Filtered *run
+) noexcept nogil:
+    # Copies what stays of plain batches, from `run.position` on, as `filter_batches`. `out` has room for all of them.
+    cdef int64_t keyless, delta, kept, latest, n
+    cdef Py_ssize_t at, over, length
+    cdef bint is_sound, tombstones
+    cdef uint8_t *header
+    cdef Batch batch
+    cdef Found found
+    while read_batch(data, size, run.position, &batch):
+        length = batch.end - batch.begin
+        if batch.base >= rule.end:
+            memcpy(out + run.written, data + batch.begin, length)
+            run.written += length
+            run.position, run.dropped = batch.end, -1
+            continue
+        if batch.attributes & (NOT_PLAIN | DELETE_HORIZON) or batch.count < 1 or not is_intact(data, &batch):
+            return
+        header, over = out + run.written, run.written + HEADER_SIZE
+        at, delta, is_sound, tombstones = batch.records, -1, True, False
+        kept, keyless, latest = 0, 0, INT64_MIN
+        for n in range(batch.count):
+            if not read_record(data, batch.end, at, batch.base_timestamp, &found) or not (
+                delta < found.delta <= batch.last
+            ):
+                is_sound = False
+                break
+            delta, at = found.delta, found.end
+            if batch.base + delta < rule.end:
+                if found.key_size < 0:
+                    keyless += 1
+                elif get(rule.table, found.key, found.key_size) > batch.base + delta:
+                    continue
+            kept += 1
+            if found.timestamp > latest:
+                latest = found.timestamp
+            if found.value_size < 0 and found.key_size >= 0:
+                tombstones = True
+            memcpy(out + over, data + found.begin, found.end - found.begin)
+            over += found.end - found.begin
+        if not is_sound or at != batch.end:
+            return
+        if tombstones and batch.base + batch.last < rule.end:
+            return  # They get a delete horizon.
+        if kept == 0:
+            if has(rule.lasts, rule.count, batch.base + batch.last):
+                return  # It may be the last of a producer.
+            run.dropped = batch.begin
+            run.changed += 1
+        else:
+            memcpy(header, data + batch.begin, HEADER_SIZE)
+            run.dropped = -1
+            if kept < batch.count:
+                run.changed += 1
+                store_big(header + LENGTH_AT, 4, <uint64_t>(over - run.written - LENGTH_OVERHEAD))
+                if not batch.attributes & LOG_APPEND_TIME:
+                    store_big(header + MAX_TIMESTAMP_AT, 8, <uint64_t>latest)
+                store_big(header + COUNT_AT, 4, <uint64_t>kept)
+                store_big(
+                    header + CRC_AT, 4,
+                    logbus_crc32c(header + ATTRIBUTES_AT, over - run.written - ATTRIBUTES_AT, False),
+                )
+            run.written = over
+        run.records += batch.count
+        run.removed += batch.count - kept
+        run.keyless += keyless
+        run.position = batch.end
+
+
+cdef inline int64_t now() noexcept nogil:
+    cdef timespec at
+    clock_gettime(CLOCK_MONOTONIC, &at)
+    return <int64_t>at.tv_sec * 1000000000 + at.tv_nsec
+
+
+cdef inline int64_t pause(int64_t begun, double ratio) noexcept nogil:
+    # Sleeps for so many times as long as was worked since then. Returns when the next work begins.
+    cdef timespec span
+    cdef int64_t length = <int64_t>((now() - begun) * ratio)
+    if length > 0:
+        length = min(length, <int64_t>LONGEST_PAUSE)
+        span.tv_sec, span.tv_nsec = length // 1000000000, length % 1000000000
+        nanosleep(&span, NULL)
+    return now()
+
+
+cdef Py_ssize_t read_block(int fd, uint8_t *data, Py_ssize_t size, int64_t position) noexcept nogil:
+    # Returns the bytes read: fewer if there are not more, or they cannot be read.
+    cdef Py_ssize_t done = 0, count
+    while done < size:
+        count = pread(fd, data + done, size - done, position + done)
+        if count < 0 and errno == EINTR:
+            continue
+        if count <= 0:
+            break
+        done += count
+    return done
+
+
+cdef bint write_block(int fd, const uint8_t *data, Py_ssize_t size, int64_t position) noexcept nogil:
+    cdef Py_ssize_t done = 0, count
+    while done < size:
+        count = pwrite(fd, data + done, size - done, position + done)
+        if count < 0 and errno == EINTR:
+            continue
+        if count <= 0:
+            return False
+        done += count
+    return True
+
+
+cdef Py_ssize_t larger(const uint8_t *data, Py_ssize_t size) noexcept nogil:
+    # The size of the batch at the beginning, if it is plausible, and there is more of it; otherwise 0.
+    cdef int64_t length
+    if size < HEADER_SIZE or data[MAGIC_AT] != 2:
+        return 0
+    length = <int64_t>big(data + LENGTH_AT, 4) + LENGTH_OVERHEAD
+    return <Py_ssize_t>length if size < length <= LARGEST_BLOCK else 0
+
+
+cdef inline Py_ssize_t most_points(Py_ssize_t capacity) noexcept nogil:
+    # Before a block there are fewer than MOST_POINTS, and in it no more than two for each batch.
+    return MOST_POINTS + 2 * (capacity // HEADER_SIZE + 1)
 
 
 cdef class OffsetMap:
@@ -361,124 +574,145 @@ cdef class OffsetMap:
     def get(self, bytes key not None):
         return get(&self._table, <const uint8_t *>PyBytes_AS_STRING(key), len(key))
 
+    def clear(self):
+        """See ``offset_map.py``."""
+        cdef Entry *entries = self._table.entries
+        cdef Entry *few = <Entry *>calloc(2, sizeof(Entry))
+        if few == NULL:
+            raise MemoryError
+        self._table.entries, self._table.slots = few, 2
+        self._table.count, self._table.capacity = 0, 1
+        with nogil:
+            free(entries)
+
     def put_batches(self, data not None, Py_ssize_t position, int64_t start):
         cdef Py_buffer view
-        cdef const uint8_t *begin
-        cdef int64_t end = -1, delta, n
-        cdef Py_ssize_t at
-        cdef bint is_done
-        cdef Batch batch
-        cdef Found found
+        cdef int64_t end = -1
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            begin = <const uint8_t *>view.buf
             with nogil:
-                while read_batch(begin, view.len, position, &batch):
-                    if batch.attributes & NOT_PLAIN or not is_intact(begin, &batch):
-                        break
-                    at, delta, is_done = batch.records, -1, True
-                    for n in range(batch.count):
-                        if not read_record(begin, batch.end, at, batch.base_timestamp, &found) or not (
-                            delta < found.delta <= batch.last
-                        ):
-                            is_done = False
-                            break
-                        delta, at = found.delta, found.end
-                        if found.key_size >= 0 and batch.base + delta >= start:
-                            if not put(&self._table, found.key, found.key_size, batch.base + delta):
-                                is_done = False
-                                break
-                    if not is_done or at != batch.end:
-                        break
-                    end = batch.base + batch.last + 1
-                    position = batch.end
+                put_run(&self._table, <const uint8_t *>view.buf, view.len, start, &position, &end)
         finally:
             PyBuffer_Release(&view)
         return position, end
 
+    def put_file(self, int fd, int64_t position, int64_t size, int64_t most, double ratio, int64_t start):
+        """See ``offset_map.py``."""
+        cdef int64_t end = -1, first = position, begun
+        cdef Py_ssize_t capacity = BLOCK, count, done
+        cdef uint8_t *data
+        with nogil:
+            data = <uint8_t *>malloc(capacity)
+            while data != NULL and position < size and position - first < most:
+                begun, done = now(), 0
+                count = read_block(fd, data, min(capacity, <Py_ssize_t>(size - position)), position)
+                begun = pause(begun, ratio)
+                put_run(&self._table, data, count, start, &done, &end)
+                position += done
+                if done == 0:
+                    count = larger(data, count)
+                    if count <= capacity:
+                        break
+                    free(data)
+                    capacity = count
+                    data = <uint8_t *>malloc(capacity)
+                pause(begun, ratio)
+            free(data)
+        return position, end
+
     def filter_batches(self, data not None, Py_ssize_t position, int64_t end, bytes last_offsets not None):
         cdef Py_buffer view
-        cdef const uint8_t *begin
-        cdef const int64_t *lasts = <const int64_t *>PyBytes_AS_STRING(last_offsets)
-        cdef Py_ssize_t count = len(last_offsets) // <Py_ssize_t>sizeof(int64_t)
-        cdef int64_t records = 0, removed = 0, changed = 0, keyless = 0, without_key, delta, kept, latest, n
-        cdef Py_ssize_t at, written = 0, over, dropped = -1, size
-        cdef bint is_sound, tombstones
+        cdef Rule rule = self._rule(end, last_offsets)
+        cdef Filtered run = Filtered(position, 0, -1, 0, 0, 0, 0)
         cdef uint8_t *out
-        cdef uint8_t *header
-        cdef Batch batch
-        cdef Found found
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         out = <uint8_t *>malloc(view.len - position if view.len > position else 1)
         try:
             if out == NULL:
                 raise MemoryError
-            begin = <const uint8_t *>view.buf
             with nogil:
-                while read_batch(begin, view.len, position, &batch):
-                    size = batch.end - batch.begin
-                    if batch.base >= end:
-                        memcpy(out + written, begin + batch.begin, size)
-                        written += size
-                        position, dropped = batch.end, -1
-                        continue
-                    if batch.attributes & (NOT_PLAIN | DELETE_HORIZON) or batch.count < 1 or not is_intact(begin, &batch):
-                        break
-                    header, over = out + written, written + HEADER_SIZE
-                    at, delta, is_sound, tombstones = batch.records, -1, True, False
-                    kept, without_key, latest = 0, 0, INT64_MIN
-                    for n in range(batch.count):
-                        if not read_record(begin, batch.end, at, batch.base_timestamp, &found) or not (
-                            delta < found.delta <= batch.last
-                        ):
-                            is_sound = False
-                            break
-                        delta, at = found.delta, found.end
-                        if batch.base + delta < end:
-                            if found.key_size < 0:
-                                without_key += 1
-                            elif get(&self._table, found.key, found.key_size) > batch.base + delta:
-                                continue
-                        kept += 1
-                        if found.timestamp > latest:
-                            latest = found.timestamp
-                        if found.value_size < 0 and found.key_size >= 0:
-                            tombstones = True
-                        memcpy(out + over, begin + found.begin, found.end - found.begin)
-                        over += found.end - found.begin
-                    if not is_sound or at != batch.end:
-                        break
-                    if tombstones and batch.base + batch.last < end:
-                        break  # They get a delete horizon.
-                    if kept == 0:
-                        if has(lasts, count, batch.base + batch.last):
-                            break  # It may be the last of a producer.
-                        dropped = batch.begin
-                        changed += 1
-                    else:
-                        memcpy(header, begin + batch.begin, HEADER_SIZE)
-                        dropped = -1
-                        if kept < batch.count:
-                            changed += 1
-                            store_big(header + LENGTH_AT, 4, <uint64_t>(over - written - LENGTH_OVERHEAD))
-                            if not batch.attributes & LOG_APPEND_TIME:
-                                store_big(header + MAX_TIMESTAMP_AT, 8, <uint64_t>latest)
-                            store_big(header + COUNT_AT, 4, <uint64_t>kept)
-                            store_big(
-                                header + CRC_AT, 4,
-                                logbus_crc32c(header + ATTRIBUTES_AT, over - written - ATTRIBUTES_AT, False),
-                            )
-                        written = over
-                    records += batch.count
-                    removed += batch.count - kept
-                    keyless += without_key
-                    position = batch.end
+                filter_run(&rule, <const uint8_t *>view.buf, view.len, out, &run)
             return FilteredRun(
-                position, PyBytes_FromStringAndSize(<char *>out, written), records, removed, changed, keyless, dropped
+                run.position, PyBytes_FromStringAndSize(<char *>out, run.written), run.records, run.removed,
+                run.changed, run.keyless, run.dropped,
             )
         finally:
             free(out)
             PyBuffer_Release(&view)
+
+    def filter_file(
+        self, int fd, int64_t position, int64_t size, int64_t most, double ratio, int64_t end,
+        bytes last_offsets not None, int out_fd, int64_t written, int64_t indexed, int64_t interval, int64_t latest,
+    ):
+        """See ``offset_map.py``."""
+        cdef Rule rule = self._rule(end, last_offsets)
+        cdef Indexed state = Indexed(indexed, interval, latest)
+        cdef Filtered total = Filtered(0, 0, -1, 0, 0, 0, 0), run
+        cdef int64_t first = position, begun
+        cdef Py_ssize_t capacity = BLOCK, count, pos, best, at = 0, points = 0
+        cdef uint8_t header[HEADER_SIZE]
+        cdef uint8_t *data
+        cdef uint8_t *out
+        cdef uint8_t *index
+        with nogil:
+            data, out = <uint8_t *>malloc(capacity), <uint8_t *>malloc(capacity)
+            index = <uint8_t *>malloc(most_points(capacity) * POINT)
+            while data != NULL and out != NULL and index != NULL and position < size and position - first < most:
+                begun = now()
+                count = read_block(fd, data, min(capacity, <Py_ssize_t>(size - position)), position)
+                begun = pause(begun, ratio)
+                run = Filtered(0, 0, -1, 0, 0, 0, 0)
+                filter_run(&rule, data, count, out, &run)
+                if run.position == 0:
+                    count = larger(data, count)
+                    if count <= capacity or points:
+                        break
+                    free(data)
+                    free(out)
+                    free(index)
+                    capacity = count
+                    data, out = <uint8_t *>malloc(capacity), <uint8_t *>malloc(capacity)
+                    index = <uint8_t *>malloc(most_points(capacity) * POINT)
+                    continue
+                begun = pause(begun, ratio)
+                if not write_block(out_fd, out, run.written, written):
+                    break  # Whoever writes there next meets the error, and says it.
+                pos, best = 0, -1
+                while point(&state, out, run.written, written, &pos, &best, &at):
+                    store_big(index + points * POINT, 8, <uint64_t>(written + at))
+                    memcpy(index + points * POINT + 8, out + at, HEADER_SIZE)
+                    points += 1
+                if run.dropped >= 0:
+                    memcpy(header, data + run.dropped, HEADER_SIZE)
+                total.dropped = run.dropped
+                total.written += run.written
+                total.records += run.records
+                total.removed += run.removed
+                total.changed += run.changed
+                total.keyless += run.keyless
+                written += run.written
+                position += run.position
+                if points >= MOST_POINTS:
+                    break
+                pause(begun, ratio)
+            free(data)
+            free(out)
+        try:
+            if index == NULL:
+                raise MemoryError
+            return FilteredFile(
+                position, total.written, PyBytes_FromStringAndSize(<char *>index, points * POINT), total.records,
+                total.removed, total.changed, total.keyless,
+                PyBytes_FromStringAndSize(<char *>header, HEADER_SIZE) if total.dropped >= 0 else None,
+            )
+        finally:
+            free(index)
+
+    cdef Rule _rule(self, int64_t end, bytes last_offsets):
+        return Rule(
+            &self._table, end, <const int64_t *>PyBytes_AS_STRING(last_offsets),
+            len(last_offsets) // <Py_ssize_t>sizeof(int64_t),
+        )
 
     def put_records(self, section not None, int64_t start):
         cdef Py_buffer view

@@ -2,8 +2,8 @@
 Cleans one log once (Kafka: Cleaner): maps the keys of the dirty section to their last offsets, rewrites segments with
 the records that stay, and replaces the old segments.
 
-A thread reads and processes 256 KB at a time (:mod:`logbus.storage.cleaner.chunks`); between two of them the
-reactor checks that the log is as it was, and that the cleaner may go on.
+A thread reads and processes a part of a segment (:mod:`logbus.storage.cleaner.chunks`) for a tenth of a second; then
+the reactor checks that the log is as it was, and that the cleaner may go on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,18 @@ from collections.abc import Callable, Sequence
 
 from attrs import define, field
 
-from logbus.storage.cleaner.chunks import CHUNK, ChunkWork, KeysPass, RewritePass, append_batches, process_chunk
+from logbus.storage.cleaner.chunks import (
+    BEHIND,
+    CHUNK,
+    SHARE,
+    SHARE_BEHIND,
+    ChunkWork,
+    KeysPass,
+    RewritePass,
+    append_batches,
+    process_chunk,
+    process_part,
+)
 from logbus.storage.cleaner.compaction import Compaction
 from logbus.storage.cleaner.implementations import OffsetMap
 from logbus.storage.cleaner.log_to_clean import LogToClean, SegmentGroup
@@ -36,6 +47,8 @@ SMALL = 16 * 1024
 _SMALLEST_RECORD = 8
 """Bytes; bounds the number of keys in the dirty section, unless it is compressed."""
 _SMALLEST_MAP = 1024 * 1024
+_LARGE_MAP = 250_000
+"""Keys, 8 MB. To release more holds the reactor up."""
 
 
 @define(eq=False)
@@ -98,6 +111,8 @@ class CleanerTask:
         done = 0
         while done < len(reached):
             done += await self._replace(reached[done:], ends[done:])
+        if keys.capacity >= _LARGE_MAP:
+            await self.log.disk.submit(IOPool.CLEAN, keys.clear)
 
     # -- The first pass
 
@@ -109,7 +124,7 @@ class CleanerTask:
         for segment in dirty:
             position, aborted = segment.find(plan.start), self._aborted(segment)
             while position < segment.size:
-                keys_pass = KeysPass(keys, plan.start, aborted)
+                keys_pass = KeysPass(keys, plan.start, aborted, self._share)
                 begun = position
                 position = await self._process(segment, position, keys_pass, dirty)
                 if keys_pass.is_full:
@@ -151,7 +166,7 @@ class CleanerTask:
             self._check(run)
             position, aborted = 0, self._aborted(segment)
             while position < segment.size:
-                work = RewritePass(compaction, aborted, new, new.log.get(), interval)
+                work = RewritePass(compaction, aborted, new, new.log.get(), interval, self._share)
                 position = await self._process(segment, position, work, run)
         if (last := compaction.end_of_group()) is not None:
             append_batches(new, new.log.get(), (last,), interval)
@@ -163,6 +178,10 @@ class CleanerTask:
 
     # -- Both
 
+    @property
+    def _share(self) -> float:
+        return SHARE_BEHIND if self.plan.ratio >= BEHIND else SHARE
+
     def _aborted(self, segment: Segment) -> AbortedTransactionSet:
         """The aborted transactions that batches of a segment may belong to; it is not the last one."""
         segments = self.log.segments
@@ -171,22 +190,21 @@ class CleanerTask:
 
     async def _process(self, segment: Segment, position: int, work: ChunkWork, needed: Sequence[Segment]) -> int:
         """
-        Have a chunk of a segment read and processed; returns the position behind its whole batches.
+        Have a part of a segment read and processed; returns the position behind its last whole batch.
 
         :raises DecodeError: there is no batch, or a damaged one.
         """
         file, length, clock = segment.log.get(), min(CHUNK, segment.size - position), self.throttler.timers.clock
         if length <= SMALL and file.is_cold(position, length) is False:
             # Handing it to a thread costs more than doing it here.
-            done = process_chunk(file, position, segment.size, work, clock.seconds)
+            done = process_chunk(file, position, segment.size, work)
         else:
             asked = clock.seconds()
+            most, end = self.throttler.bytes_at_once, segment.size
             done = await self.log.disk.submit(
-                IOPool.CLEAN, process_chunk, file, position, segment.size, work, clock.seconds
+                IOPool.CLEAN, process_part, file, position, end, work, most, clock.seconds
             )
-            # Work in a thread is followed by pauses, too: producers would wait for processors, and the device.
             self.throttler.waited(asked)
-            self.throttler.worked(done.seconds)
         self.read_bytes += done.read
         self.throttler.moved(done.read + done.written)
         self._check(needed)

@@ -37,7 +37,8 @@ from logbus.records.checksum import Buffer
 from logbus.records.compression import Codec, decompress
 from logbus.records.header import require_crc
 from logbus.storage.cleaner.implementations import OffsetMap
-from logbus.storage.cleaner.record_filter import Kept, Section
+from logbus.storage.cleaner.record_filter import FilteredFile, FilteredRun, Kept, Section
+from logbus.storage.istorage import IFile
 from logbus.storage.segments.transaction_index import AbortedTransaction, AbortedTransactionSet
 
 
@@ -130,10 +131,7 @@ class Compaction:
             run = self.keys.filter_batches(data, position, self.end, self._last_offsets)
             if run.position > position:
                 position = run.position
-                self.records += run.records
-                self.removed += run.removed
-                self.changed += run.changed
-                self.keyless += run.keyless
+                self._count(run)
                 self._dropped = read_header(data, run.dropped) if run.dropped >= 0 else None
                 if run.data:
                     pieces.append(run.data)
@@ -146,6 +144,29 @@ class Compaction:
             if kept is not None:
                 pieces.append(kept)
             position += header.size
+
+    def retained_of_file(
+        self, file: IFile, position: int, size: int, most: int, pause_ratio: float, out: IFile, written: int,
+        indexed: int, interval: int, latest: int,
+    ) -> FilteredFile:  # fmt: skip
+        """
+        Write what stays of a file's batches to another file; see :meth:`.OffsetMap.filter_file`. What is left there is
+        for :meth:`retained_of_all`.
+        """
+        run = self.keys.filter_file(
+            file.fileno(), position, size, most, pause_ratio, self.end, self._last_offsets,
+            out.fileno(), written, indexed, interval, latest,
+        )  # fmt: skip
+        if run.position > position:
+            self._count(run)
+            self._dropped = None if run.dropped is None else read_header(run.dropped)
+        return run
+
+    def _count(self, run: FilteredRun | FilteredFile) -> None:
+        self.records += run.records
+        self.removed += run.removed
+        self.changed += run.changed
+        self.keyless += run.keyless
 
     def retained(
         self, data: Buffer, position: int, header: BatchHeader, aborted: AbortedTransaction | None = None

@@ -90,6 +90,29 @@ class FilteredRun(NamedTuple):
     dropped: int
 
 
+class FilteredFile(NamedTuple):
+    """
+    What stays of consecutive batches of a file, when it was written to another one.
+
+    :ivar position: in the file, of the first batch that is left to others, or behind the last one.
+    :ivar written: bytes written.
+    :ivar points: batches written that decide about index entries: for each its position, a big-endian 64-bit number,
+        and its header.
+    :ivar records: how many there were; ``removed``: how many of them are gone; ``keyless``: how many have no key.
+    :ivar changed: number of batches removed or rewritten.
+    :ivar dropped: the header of the last batch before ``position``, if nothing stays of it.
+    """
+
+    position: int
+    written: int
+    points: bytes
+    records: int
+    removed: int
+    changed: int
+    keyless: int
+    dropped: bytes | None
+
+
 def put_records(keys: KeyOffsets, section: Section, start: int) -> int:
     """
     Put the keys of records into a map.

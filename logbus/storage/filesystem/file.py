@@ -66,6 +66,7 @@ class File:
     """
 
     __slots__ = ("_disk", "_fd", "_hot_from", "ahead", "path")
+    is_plain = True
 
     def __init__(self, disk: OwnDisk, path: str, fd: int) -> None:
         self._disk = disk

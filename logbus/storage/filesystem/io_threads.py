@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread, current_thread, get_native_id
 from typing import Any, TypeAlias
@@ -68,6 +69,9 @@ class IOThreads:
 
     def _run(self) -> None:
         if self.niceness and sys.platform == "linux":
+            # A thread of this kind does not take the processor from the reactor when a pause of it ends.
+            with suppress(OSError):
+                os.sched_setscheduler(get_native_id(), os.SCHED_BATCH, os.sched_param(0))
             os.setpriority(os.PRIO_PROCESS, get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + self.niceness)
         while (job := self._queue.get()) is not None:
             op, args, done = job

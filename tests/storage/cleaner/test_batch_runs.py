@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from array import array
+from importlib import import_module
+from tempfile import TemporaryFile
 from typing import Any
 from unittest import skipUnless
 
@@ -11,7 +15,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import DecodeError
-from logbus.records.batch import iter_batches
+from logbus.records.batch import HEADER_SIZE, iter_batches, read_header
 from logbus.records.compression import Codec
 from logbus.storage.cleaner import implementations, offset_map, record_filter
 from logbus.storage.cleaner.compaction import Compaction, add_batches
@@ -101,10 +105,64 @@ class BatchRuns(SynchronousTestCase):
         every = record_filter.index_points(data, start, 0, interval, 7)
         self.assertEqual(entries(data, found, start, interval), entries(data, every, start, interval))
 
+    @given(BATCHES, st.integers(0, 40), st.sampled_from([0, 30, 9000]), st.integers(1, 300_000), st.integers(1, 9000))
+    def test_files(self, batches: list[dict[str, Any]], end: int, longer: int, most: int, interval: int) -> None:
+        """What is read from a file and written to another one is what it would be in memory, however large it is."""
+        for one in batches:
+            one["values"] = [value and value * (1 + longer) for value in one["values"]]
+        data, lasts = encoded(batches), array("q", [3, 17]).tobytes()
+        keys, same = implementations.OffsetMap(10_000), implementations.OffsetMap(10_000)
+        run_end = keys.put_batches(data, 0, 1)
+        run = keys.filter_batches(data, 0, end, lasts)
+        points = implementations.index_points(run.data, 5, 0, interval, 50)
+        with TemporaryFile(buffering=0) as file, TemporaryFile(buffering=0) as out:
+            file.write(b"before!" + data)
+            fd, size = file.fileno(), 7 + len(data)
+            position, reached = 7, -1
+            while (found := same.put_file(fd, position, size, most, 0.0, 1))[0] > position:
+                position, reached = found
+            self.assertEqual((position - 7, reached, len(same)), (*run_end, len(keys)))
+            position, written, counts, dropped, indexed, latest = 7, 5, [0, 0, 0, 0], None, 0, 50
+            found_points: dict[int, bytes] = {}
+            while True:
+                part = same.filter_file(
+                    fd, position, size, most, 0.0, end, lasts, out.fileno(), written, indexed, interval, latest
+                )
+                if part.position == position:
+                    break
+                position, written = part.position, written + part.written
+                more = part.records, part.removed, part.changed, part.keyless
+                counts = [a + b for a, b in zip(counts, more, strict=True)]
+                dropped = part.dropped
+                for at in range(0, len(part.points), 8 + HEADER_SIZE):
+                    begin = int.from_bytes(part.points[at : at + 8], "big")
+                    found_points[begin - 5] = part.points[at + 8 : at + 8 + HEADER_SIZE]
+                    latest = max(latest, read_header(part.points, at + 8).max_timestamp)
+                    indexed = begin if begin - indexed > interval else indexed
+            out.seek(5)
+            self.assertEqual(out.read(), run.data)
+        self.assertEqual((position - 7, written - 5), (run.position, len(run.data)))
+        self.assertEqual(counts, [run.records, run.removed, run.changed, run.keyless])
+        self.assertEqual(dropped, data[run.dropped : run.dropped + HEADER_SIZE] if run.dropped >= 0 else None)
+        self.assertEqual({at: run.data[at : at + HEADER_SIZE] for at in found_points}, found_points)
+        self.assertEqual(entries(run.data, sorted(found_points), 5, interval), entries(run.data, points, 5, interval))
+
+    def test_files_that_fail(self) -> None:
+        """What cannot be read or written is left to those who say so."""
+        data, keys = batch(b"a", keys=[b"k"]), implementations.OffsetMap(1000)
+        with TemporaryFile(buffering=0) as file, open(os.devnull, "rb") as unwritable:
+            file.write(data)
+            fd = file.fileno()
+            part = keys.filter_file(fd, 0, len(data), 999, 0.0, 9, b"", unwritable.fileno(), 0, 0, 10, -1)
+            self.assertEqual(part, (0, 0, b"", 0, 0, 0, 0, None))
+            self.assertEqual(keys.put_file(fd, 0, len(data) - 1, 999, 0.0, 0), (0, -1))
+            self.assertEqual(keys.put_file(fd, 5, len(data), 999, 0.0, 0), (5, -1))
+        self.assertEqual(keys.put_file(-1, 0, 99, 999, 0.0, 0), (0, -1))
+
     @given(st.binary(max_size=100))
     def test_checksum(self, data: bytes) -> None:
         """By the processor's instruction, and by tables."""
-        checksum: Any = implementations.compiled_module().checksum
+        checksum: Any = import_module("logbus.storage.cleaner._offset_map").checksum
         self.assertEqual([checksum(data, True), checksum(data, False)], [crc32c(data)] * 2)
 
 

@@ -18,8 +18,10 @@ from logbus.metrics import Registry
 from logbus.model import TopicPartition
 from logbus.records.batch import iter_batches, iter_records
 from logbus.records.compression import Codec
+from logbus.storage import file_names
 from logbus.storage.appends.append_as_follower import append_as_follower
 from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.cleaner import cleaner_task
 from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
@@ -29,6 +31,7 @@ from logbus.storage.settings import CleanerSettings
 from logbus.storage.throttler import Throttler
 from logbus.storage.truncation import delete_expired
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
+from logbus.testing.simulation.environment.memory_file import MemoryFile
 from logbus.timers import Timers
 from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_manager, batch, data_of, finish
 
@@ -829,6 +832,10 @@ class ModelTests(CleanerCase):
     @settings(max_examples=25, deadline=None)
     def test_random_operations(self, seed: int) -> None:
         """Appends of every kind, cleanings, kills and clean stops, at random."""
+        self.operate(seed)
+
+    def operate(self, seed: int) -> None:
+        """Carry out the operations of a seed, and compare what is read."""
         self.end()
         self.begin()
         self.log.configure(evolve(COMPACT, delete_retention_ms=20_000))
@@ -869,3 +876,48 @@ class ModelTests(CleanerCase):
         for producer in (1, 2):
             entry = self.log.producers.get(producer)
             self.assertEqual(entry.last_sequence + 1 if entry else 0, sequences[producer])
+
+
+class Plain(CleanerCase):
+    """In threads, by the descriptors of files."""
+
+    def begin(self) -> None:
+        """Nothing is read on the reactor; the disk does not notice writes."""
+        self.patch(cleaner_task, "SMALL", -1)
+        self.patch(MemoryFile, "is_plain", True)
+        super().begin()
+
+
+class PlainGapTests(Plain, GapTests):
+    """The same as of :class:`GapTests`."""
+
+
+class PlainTimeTests(Plain, TimeTests):
+    """The same as of :class:`TimeTests`."""
+
+
+class PlainReplacementTests(Plain, ReplacementTests):
+    """The same as of :class:`ReplacementTests`."""
+
+    def test_replaced_twice(self) -> None:
+        """What was replaced by a segment that is replaced itself stays until its readers are gone."""
+        self.fill()
+        self.clean()
+        self.fill()
+        self.clean()
+        names = [name for name in self.disk.names("orders-0") if ".log." in name]
+        first = file_names.segment_file(0, file_names.LOG)
+        self.assertIn(file_names.deleted(first), names)
+        self.assertIn(file_names.deleted(first, 1), names)
+        self.clock.advance(COMPACT.file_delete_delay_ms / 1000)
+        self.assertEqual([name for name in self.disk.names("orders-0") if "deleted" in name], [])
+
+
+class PlainModelTests(Plain, ModelTests):
+    """The same as of :class:`ModelTests`."""
+
+    @given(st.integers(0, 2**32))
+    @settings(max_examples=15, deadline=None)
+    def test_random_operations(self, seed: int) -> None:
+        """Appends of every kind, cleanings, kills and clean stops, at random."""
+        self.operate(seed)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.storage.cleaner import implementations
 from logbus.storage.cleaner.offset_map import ENTRY_SIZE, OffsetMap
 
 KEYS = st.binary(max_size=3)
@@ -39,3 +40,13 @@ class OffsetMapTests(SynchronousTestCase):
         self.assertFalse(found.put(b"b", 2))
         self.assertTrue(found.put(b"a", 3))
         self.assertEqual((found.get(b"a"), found.get(b"b")), (3, -1))
+
+    def test_clear(self) -> None:
+        """A map without its memory knows no key, and can still be asked."""
+        for maps in (OffsetMap, implementations.OffsetMap):
+            found = maps(1000)
+            found.put(b"a", 1)
+            found.clear()
+            self.assertEqual((len(found), found.get(b"a"), found.capacity), (0, -1, 1))
+            self.assertTrue(found.put(b"b", 2))
+            self.assertFalse(found.put(b"c", 3))

@@ -43,6 +43,8 @@ class OwnDisk(Protocol):
 class MemoryFile:
     """An open file."""
 
+    is_plain = False
+
     def __init__(self, disk: OwnDisk, path: str, inode: Inode) -> None:
         self._disk = disk
         self._inode = inode
