@@ -51,20 +51,21 @@ _hidden = PathFinder.find_spec(__name__, _others)
 if _hidden is not None and _hidden.loader is not None:
     sys.modules[__name__] = module_from_spec(_hidden)
     _hidden.loader.exec_module(sys.modules[__name__])
-if any(each.startswith("pyspark.sql.") for each in sys.orig_argv):
-    try:
-        from logbus.pipeline.hang_ups import expect_hang_up
-    except ImportError:
-        pass
-    else:
-        expect_hang_up()
-elif "pyspark.daemon" in sys.orig_argv:
+if "pyspark.daemon" in sys.orig_argv:
+    # Of tasks, or of workers that plan, whose module is named behind it.
     try:
         from logbus.pipeline.worker_daemon import quieten
     except ImportError:
         pass
     else:
         os.register_at_fork(after_in_child=quieten)
+elif any(each.startswith("pyspark.sql.") for each in sys.orig_argv):
+    try:
+        from logbus.pipeline.hang_ups import expect_hang_up
+    except ImportError:
+        pass
+    else:
+        expect_hang_up()
 """,
 }
 _PATIENCE = 60.0

@@ -116,9 +116,10 @@ class StartingTests(SynchronousTestCase):
             "            os._exit(1)\n"
             "    os.waitpid(worker, 0)\n"
         )
-        done = self.run_python("-m", "pyspark.daemon")
-        self.assertNotIn("BrokenPipeError", done.stderr)
-        self.assertIn("ValueError: ours", done.stderr)
+        for module in ([], ["pyspark.sql.worker.plan_data_source_read"]):
+            done = self.run_python("-m", "pyspark.daemon", *module)
+            self.assertNotIn("BrokenPipeError", done.stderr)
+            self.assertIn("ValueError: ours", done.stderr)
 
     def test_hidden_module(self) -> None:
         """The user's own module of that name is run as always, as the module that it is."""
