@@ -52,9 +52,9 @@ class Throttler:
         """Do not count the time since ``since`` as work: it was spent waiting."""
         self._begun += self.timers.clock.seconds() - since
 
-    def moved(self, size: int) -> None:
-        """Count bytes that were read or written."""
-        self._owed += size * self.sharing() / self.bytes_per_second
+    def moved(self, size: int, seconds: float = 0.0) -> None:
+        """Count bytes that were read or written, in a thread for so long."""
+        self._owed = max(0.0, self._owed + size * self.sharing() / self.bytes_per_second - seconds)
 
     @property
     def bytes_at_once(self) -> int:

@@ -53,7 +53,9 @@ cdef enum:
     LARGEST_BLOCK = 16 * 1024 * 1024
     POINT = 8 + HEADER_SIZE  # Of an index point: a position, and a header.
     MOST_POINTS = 128  # Each takes some Python afterwards.
-    LONGEST_PAUSE = 500 * 1000 * 1000  # In ns, in case the processor was taken away meanwhile.
+    # In ns. A pause is no longer when the device or another process took the time; and about how long a call takes.
+    LONGEST_PAUSE = 50 * 1000 * 1000
+    LONGEST_CALL = 100 * 1000 * 1000
 
 cdef struct Entry:
     # A digest of 0 is a free place.
@@ -527,6 +529,11 @@ cdef bint write_block(int fd, const uint8_t *data, Py_ssize_t size, int64_t posi
     return True
 
 
+cdef inline bint is_left(const uint8_t *data, Py_ssize_t size, int64_t end) noexcept nogil:
+    # Whether the first batch is of a kind that is left to others: it is not worth a pause to find that out.
+    return size >= HEADER_SIZE and data[ATTRIBUTES_AT + 1] & NOT_PLAIN and <int64_t>big(data, 8) < end
+
+
 cdef Py_ssize_t larger(const uint8_t *data, Py_ssize_t size) noexcept nogil:
     # The size of the batch at the beginning, if it is plausible, and there is more of it; otherwise 0.
     cdef int64_t length
@@ -598,14 +605,16 @@ cdef class OffsetMap:
 
     def put_file(self, int fd, int64_t position, int64_t size, int64_t most, double ratio, int64_t start):
         """See ``offset_map.py``."""
-        cdef int64_t end = -1, first = position, begun
+        cdef int64_t end = -1, first = position, begun, started = now()
         cdef Py_ssize_t capacity = BLOCK, count, done
         cdef uint8_t *data
         with nogil:
             data = <uint8_t *>malloc(capacity)
-            while data != NULL and position < size and position - first < most:
+            while data != NULL and position < size and position - first < most and now() - started < LONGEST_CALL:
                 begun, done = now(), 0
                 count = read_block(fd, data, min(capacity, <Py_ssize_t>(size - position)), position)
+                if is_left(data, count, INT64_MAX):
+                    break
                 begun = pause(begun, ratio)
                 put_run(&self._table, data, count, start, &done, &end)
                 position += done
@@ -648,7 +657,7 @@ cdef class OffsetMap:
         cdef Rule rule = self._rule(end, last_offsets)
         cdef Indexed state = Indexed(indexed, interval, latest)
         cdef Filtered total = Filtered(0, 0, -1, 0, 0, 0, 0), run
-        cdef int64_t first = position, begun
+        cdef int64_t first = position, begun, started = now()
         cdef Py_ssize_t capacity = BLOCK, count, pos, best, at = 0, points = 0
         cdef uint8_t header[HEADER_SIZE]
         cdef uint8_t *data
@@ -657,9 +666,14 @@ cdef class OffsetMap:
         with nogil:
             data, out = <uint8_t *>malloc(capacity), <uint8_t *>malloc(capacity)
             index = <uint8_t *>malloc(most_points(capacity) * POINT)
-            while data != NULL and out != NULL and index != NULL and position < size and position - first < most:
+            while (
+                data != NULL and out != NULL and index != NULL
+                and position < size and position - first < most and now() - started < LONGEST_CALL
+            ):
                 begun = now()
                 count = read_block(fd, data, min(capacity, <Py_ssize_t>(size - position)), position)
+                if is_left(data, count, end):
+                    break
                 begun = pause(begun, ratio)
                 run = Filtered(0, 0, -1, 0, 0, 0, 0)
                 filter_run(&rule, data, count, out, &run)

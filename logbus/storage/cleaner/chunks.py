@@ -35,6 +35,8 @@ AT_ONCE_SECONDS = 0.1
 """How long a thread goes on, pauses included, before the reactor looks whether it may."""
 _AT_ONCE = 4 * 1024 * 1024
 """Bytes processed without a look at the clock."""
+_LARGEST_BATCH = 16 * 1024 * 1024
+"""Bytes by which a call may exceed that."""
 _POSITION = 8
 """Bytes of a position before each header in :attr:`.FilteredFile.points`."""
 _LARGEST = 2**31 - 1
@@ -181,7 +183,7 @@ class RewritePass:
         """See :class:`ChunkWork`."""
         new, out = self.new, self.file
         begin = new.size
-        if not file.is_plain or begin + most > _LARGEST:
+        if not file.is_plain or begin + min(end - position, most + _LARGEST_BATCH) > _LARGEST:
             return 0, 0
         run = self.compaction.retained_of_file(
             file,

@@ -9,9 +9,11 @@ the reactor checks that the log is as it was, and that the cleaner may go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from attrs import define, field
 
+from logbus.errors import StorageError
 from logbus.storage.cleaner.chunks import (
     BEHIND,
     CHUNK,
@@ -109,10 +111,13 @@ class CleanerTask:
         following = log.segments[log.segments.index(reached[-1]) + 1].base_offset
         ends = [*(segment.base_offset for segment in reached[1:]), following]
         done = 0
-        while done < len(reached):
-            done += await self._replace(reached[done:], ends[done:])
-        if keys.capacity >= _LARGE_MAP:
-            await self.log.disk.submit(IOPool.CLEAN, keys.clear)
+        try:
+            while done < len(reached):
+                done += await self._replace(reached[done:], ends[done:])
+        finally:
+            if keys.capacity >= _LARGE_MAP:
+                with suppress(StorageError):
+                    await log.disk.submit(IOPool.CLEAN, keys.clear)
 
     # -- The first pass
 
@@ -180,7 +185,7 @@ class CleanerTask:
 
     @property
     def _share(self) -> float:
-        return SHARE_BEHIND if self.plan.ratio >= BEHIND else SHARE
+        return SHARE_BEHIND if self.plan.ratio >= BEHIND or self.plan.is_overdue else SHARE
 
     def _aborted(self, segment: Segment) -> AbortedTransactionSet:
         """The aborted transactions that batches of a segment may belong to; it is not the last one."""
@@ -194,6 +199,7 @@ class CleanerTask:
 
         :raises DecodeError: there is no batch, or a damaged one.
         """
+        seconds = 0.0
         file, length, clock = segment.log.get(), min(CHUNK, segment.size - position), self.throttler.timers.clock
         if length <= SMALL and file.is_cold(position, length) is False:
             # Handing it to a thread costs more than doing it here.
@@ -204,9 +210,10 @@ class CleanerTask:
             done = await self.log.disk.submit(
                 IOPool.CLEAN, process_part, file, position, end, work, most, clock.seconds
             )
+            seconds = clock.seconds() - asked
             self.throttler.waited(asked)
         self.read_bytes += done.read
-        self.throttler.moved(done.read + done.written)
+        self.throttler.moved(done.read + done.written, seconds)
         self._check(needed)
         if self.throttler.is_due:
             await self.throttler.rest()
