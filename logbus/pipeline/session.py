@@ -19,7 +19,7 @@ from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.hang_ups import expect_hang_ups_of_tasks
 from logbus.pipeline.spark_home import lean_home, spark_home
 from logbus.pipeline.users_settings import users_settings
-from logbus.pipeline.worker_sockets import socket_settings
+from logbus.pipeline.worker_sockets import DAEMON, ENABLED, socket_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -167,6 +167,9 @@ def session(
         _sockets.update(socket_settings(os.environ, names, is_here=is_here, pyspark_version=pyspark.__version__))
     if SparkContext._active_spark_context is None:
         defaults |= _sockets
+        if _sockets and not (master or given.get("spark.master", "local")).startswith("local"):
+            # The same Java had workers of its own before; those of a cluster do not have its directory.
+            defaults |= {ENABLED: "false", DAEMON: "pyspark.daemon"}
     if is_quiet and "PYSPARK_GATEWAY_PORT" in os.environ:
         defaults["spark.log.level"] = "ERROR"
     builder = SparkSession.builder.appName(name)

@@ -22,6 +22,9 @@ def check_writable(url: str) -> None:
     absolute = path.absolute()
     for place in (absolute, *absolute.parents):
         if os.path.lexists(place):
+            if place == Path("/") and not url.startswith("file:"):
+                # Nothing of it is here: Spark's default file system may be another one.
+                return
             _check(url, place, is_it=place == absolute)
             return
 

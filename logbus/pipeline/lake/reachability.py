@@ -22,7 +22,9 @@ NAMENODE_PORT = 8020
 _SECONDS = 60.0
 _NAMENODE = re.compile(r"hdfs://(?P<host>\[[0-9A-Fa-f:.]+\]|[^/:\[\]]+):(?P<port>[^/]*)(?:/.*)?", re.IGNORECASE)
 _NO_HOST = re.compile(r"hdfs:(?!//[^/]).*", re.IGNORECASE)
-_HADOOP_KNOWS = frozenset(["HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_GATEWAY_PORT"])
+_HADOOP_KNOWS = frozenset(
+    ["HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "SPARK_HOME", "PYSPARK_GATEWAY_PORT"]
+)
 """Environment variables that tell Hadoop where its files of settings are, or that it runs already."""
 _DEFAULT_NAMENODE = frozenset(
     ["spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name", "spark.driver.extraClassPath"]

@@ -11,6 +11,7 @@ from logbus.pipeline.lake.object_store import GCS_SCHEMES, S3_SCHEMES, split_sch
 _REFUSED = re.compile(r"ACCESS_DENIED|PERMISSION_DENIED|UNAUTHENTICATED|(?:HTTP status|Azure Error: \[\w*\]) 40[13]\b")
 """In an error of Arrow's: the store has answered with the status 401 or 403."""
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN")
+_SIGNATURE = re.compile(r"""\bsig=[^&\s'"]*""")
 _BY = "in the environment or by --store-option"
 
 
@@ -29,6 +30,8 @@ def store_problem(url: str, options: Mapping[str, str], error: str, environ: Map
     why = re.split(r" error_info=|\s*\n\s*Request ID:", error)[0]
     for secret in filter(None, map(options.get, _SECRETS)):
         why = why.replace(secret, "...")
+    # Azure's client puts the parts of a token that begins with "?" in another order.
+    why = _SIGNATURE.sub("sig=...", why)
     return f"{url} cannot be listed: {' '.join(why.split())}"
 
 

@@ -57,3 +57,11 @@ def test_no_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         check_writable(f"file://{closed}/a/b")
     check_writable(str(tmp_path / "open"))
+
+
+def test_nothing_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that may be of Spark's default file system, which another one than this machine's may be."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    check_writable("/nowhere-at-all/lake")
+    with pytest.raises(LakeError, match=r"cannot be created in /: this user has no right to"):
+        check_writable("file:///nowhere-at-all/lake")

@@ -127,5 +127,8 @@ def test_other_errors() -> None:
     assert (
         said == "abfss://b/lake cannot be listed: Check of 'http://h/acc/.../b' failed. Azure Error: [] 400 Bad Request"
     )
+    error = "'http://h/acc/b?se=1&sig=SECRET%2Babc%3D&sv=1' failed"
+    said = store_problem("abfss://b/lake", {"AZURE_STORAGE_SAS_TOKEN": "?sv=1&se=1&sig=SECRET%2Babc%3D"}, error, {})
+    assert said == "abfss://b/lake cannot be listed: 'http://h/acc/b?se=1&sig=...&sv=1' failed"
     said = store_problem("s3://b/lake", {}, "AWS Error UNKNOWN (HTTP status 400) during HeadObject operation", {})
     assert said == "s3://b/lake cannot be listed: AWS Error UNKNOWN (HTTP status 400) during HeadObject operation"
