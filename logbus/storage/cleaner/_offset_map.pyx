@@ -417,16 +417,45 @@ cdef struct Rule:
     Py_ssize_t count
 
 
+cdef struct Tally:
+    # Of the records of one batch that stay: their bytes and number, how many have no key, whether there are tombstones,
+    # and the latest timestamp.
+    Py_ssize_t size
+    int64_t kept
+    int64_t keyless
+    int64_t latest
+    bint tombstones
+
+
+cdef inline void keep(
+    const Table *table, const uint8_t *data, const Found *found, int64_t offset, int64_t end, bint drop_tombstones,
+    uint8_t *out, Tally *tally
+) noexcept nogil:
+    # Copies a record behind the others that stay, if it stays.
+    if offset < end:
+        if found.key_size < 0:
+            tally.keyless += 1
+        elif (found.value_size < 0 and drop_tombstones) or get(table, found.key, found.key_size) > offset:
+            return
+    tally.kept += 1
+    tally.latest = max(tally.latest, found.timestamp)
+    if found.value_size < 0 and found.key_size >= 0:
+        tally.tombstones = True
+    memcpy(out + tally.size, data + found.begin, found.end - found.begin)
+    tally.size += found.end - found.begin
+
+
 cdef void filter_run(
     const Rule *rule, const uint8_t *data, Py_ssize_t size, uint8_t *out, Filtered *run
 ) noexcept nogil:
     # Copies what stays of plain batches, from `run.position` on, as `filter_batches`. `out` has room for all of them.
-    cdef int64_t keyless, delta, kept, latest, n
-    cdef Py_ssize_t at, over, length
-    cdef bint is_sound, tombstones
+    cdef int64_t delta, n
+    cdef Py_ssize_t at, length
+    cdef bint is_sound
     cdef uint8_t *header
     cdef Batch batch
     cdef Found found
+    cdef Tally tally
     while read_batch(data, size, run.position, &batch):
         length = batch.end - batch.begin
         if batch.base >= rule.end:
@@ -436,9 +465,9 @@ cdef void filter_run(
             continue
         if batch.attributes & (NOT_PLAIN | DELETE_HORIZON) or batch.count < 1 or not is_intact(data, &batch):
             return
-        header, over = out + run.written, run.written + HEADER_SIZE
-        at, delta, is_sound, tombstones = batch.records, -1, True, False
-        kept, keyless, latest = 0, 0, INT64_MIN
+        header = out + run.written
+        at, delta, is_sound = batch.records, -1, True
+        tally = Tally(0, 0, 0, INT64_MIN, False)
         for n in range(batch.count):
             if not read_record(data, batch.end, at, batch.base_timestamp, &found) or not (
                 delta < found.delta <= batch.last
@@ -446,44 +475,33 @@ cdef void filter_run(
                 is_sound = False
                 break
             delta, at = found.delta, found.end
-            if batch.base + delta < rule.end:
-                if found.key_size < 0:
-                    keyless += 1
-                elif get(rule.table, found.key, found.key_size) > batch.base + delta:
-                    continue
-            kept += 1
-            if found.timestamp > latest:
-                latest = found.timestamp
-            if found.value_size < 0 and found.key_size >= 0:
-                tombstones = True
-            memcpy(out + over, data + found.begin, found.end - found.begin)
-            over += found.end - found.begin
+            keep(rule.table, data, &found, batch.base + delta, rule.end, False, header + HEADER_SIZE, &tally)
         if not is_sound or at != batch.end:
             return
-        if tombstones and batch.base + batch.last < rule.end:
+        if tally.tombstones and batch.base + batch.last < rule.end:
             return  # They get a delete horizon.
-        if kept == 0:
+        if tally.kept == 0:
             if has(rule.lasts, rule.count, batch.base + batch.last):
                 return  # It may be the last of a producer.
             run.dropped = batch.begin
             run.changed += 1
         else:
             memcpy(header, data + batch.begin, HEADER_SIZE)
+            length = HEADER_SIZE + tally.size
             run.dropped = -1
-            if kept < batch.count:
+            if tally.kept < batch.count:
                 run.changed += 1
-                store_big(header + LENGTH_AT, 4, <uint64_t>(over - run.written - LENGTH_OVERHEAD))
+                store_big(header + LENGTH_AT, 4, <uint64_t>(length - LENGTH_OVERHEAD))
                 if not batch.attributes & LOG_APPEND_TIME:
-                    store_big(header + MAX_TIMESTAMP_AT, 8, <uint64_t>latest)
-                store_big(header + COUNT_AT, 4, <uint64_t>kept)
+                    store_big(header + MAX_TIMESTAMP_AT, 8, <uint64_t>tally.latest)
+                store_big(header + COUNT_AT, 4, <uint64_t>tally.kept)
                 store_big(
-                    header + CRC_AT, 4,
-                    logbus_crc32c(header + ATTRIBUTES_AT, over - run.written - ATTRIBUTES_AT, False),
+                    header + CRC_AT, 4, logbus_crc32c(header + ATTRIBUTES_AT, length - ATTRIBUTES_AT, False)
                 )
-            run.written = over
+            run.written += length
         run.records += batch.count
-        run.removed += batch.count - kept
-        run.keyless += keyless
+        run.removed += batch.count - tally.kept
+        run.keyless += tally.keyless
         run.position = batch.end
 
 
@@ -757,9 +775,10 @@ cdef class OffsetMap:
     def keep_records(self, section not None, int64_t end, bint drop_tombstones):
         cdef Py_buffer view
         cdef int64_t base = section.base_offset, last = section.last_offset_delta, base_timestamp = section.base_timestamp
-        cdef int64_t count = section.record_count, delta = -1, n, latest = INT64_MIN
-        cdef Py_ssize_t pos = 0, written = 0, kept = 0, keyless = 0
-        cdef bint is_sound = 0 <= last <= INT64_MAX - base, tombstones = False
+        cdef int64_t count = section.record_count, delta = -1, n
+        cdef Py_ssize_t pos = 0
+        cdef bint is_sound = 0 <= last <= INT64_MAX - base
+        cdef Tally tally = Tally(0, 0, 0, INT64_MIN, False)
         cdef const uint8_t *data
         cdef uint8_t *out
         cdef bytes made
@@ -780,25 +799,12 @@ cdef class OffsetMap:
                         is_sound = False
                         break
                     delta, pos = found.delta, found.end
-                    if base + delta < end:
-                        if found.key_size < 0:
-                            keyless += 1
-                        elif (found.value_size < 0 and drop_tombstones) or (
-                            get(&self._table, found.key, found.key_size) > base + delta
-                        ):
-                            continue
-                    kept += 1
-                    if found.timestamp > latest:
-                        latest = found.timestamp
-                    if found.value_size < 0 and found.key_size >= 0:
-                        tombstones = True
-                    memcpy(out + written, data + found.begin, found.end - found.begin)
-                    written += found.end - found.begin
+                    keep(&self._table, data, &found, base + delta, end, drop_tombstones, out, &tally)
                 is_sound = is_sound and pos == view.len
             if not is_sound:
                 return record_filter.keep_records(self, section, end, drop_tombstones)
-            made = None if kept == count else PyBytes_FromStringAndSize(<char *>out, written)
-            return Kept(made, kept, keyless, tombstones, latest if kept else -1)
+            made = None if tally.kept == count else PyBytes_FromStringAndSize(<char *>out, tally.size)
+            return Kept(made, tally.kept, tally.keyless, tally.tombstones, tally.latest if tally.kept else -1)
         finally:
             free(out)
             PyBuffer_Release(&view)
