@@ -28,6 +28,10 @@ Windows and joins, from ``event_source`` through ``streaming_query`` to ``output
 * ``event_source``: the data source of such streams
 * ``punctuation``: rows that only advance a watermark
 * ``streaming_query``: runs a query with a checkpoint
+* ``query_definition``: what a query computes, and how it runs
+* ``query_checkpoint``: whose a checkpoint is, and whether its last run failed
+* ``query_starts``: starts a query on Spark, and waits for its end
+* ``query_report``: the report of a run, to which each batch is added
 * ``backlog``: decides whether a backlog is read with a held watermark
 * ``outputs``: topics and tables that batches are written to
 * ``durations``: durations such as ``10 minutes``

@@ -9,10 +9,17 @@ late, in a window that was written, or in one that is open, which is read from S
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from logbus.pipeline.errors import PipelineError
 from logbus.pipeline.lake.file_system import FileSystem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from logbus.pipeline.jobs.job_control import JobControl
+    from logbus.pipeline.jobs.query_definition import QueryDefinition
+    from logbus.pipeline.jobs.query_report import QueryReport
 
 _CAUSES = (
     "Records are lost, or counted twice: Spark does that if it repeats a stage, as after the loss of an executor. "
@@ -33,6 +40,20 @@ class CountsDiffer(PipelineError):
 
     def __str__(self) -> str:
         return self.problem
+
+
+def count_problem(
+    spark: SparkSession, files: FileSystem, query: QueryDefinition, report: QueryReport, watch: JobControl
+) -> str:
+    """The error message if the counts of a run do not add up."""
+    problem = parsed_problem(report.rows_in, report.readable, report.unreadable)
+    if problem or report.counted is None or report.open_before is None or query.open_state is None:
+        return problem
+    if report.batches and report.last_batch != last_commit(files):
+        watch.tell("the run ended within a batch: whether its counts add up is not known")
+        return ""
+    report.still_open = (query.open_state(spark, files).events or 0) if report.batches else report.open_before
+    return windows_problem(report.readable, report.late, report.counted, (report.open_before, report.still_open))
 
 
 def parsed_problem(rows_in: int, readable: int, unreadable: int) -> str:

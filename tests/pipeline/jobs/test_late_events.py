@@ -17,7 +17,8 @@ from logbus.pipeline.jobs.event_source import LATE_OPTION, PUNCTUATION_OPTION, E
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.late_events import FEW, LateEvents, TooManyLate, late_count, late_events_message, rounded_up
 from logbus.pipeline.jobs.late_watermark import LateWatermark
-from logbus.pipeline.jobs.streaming_query import QueryReport, QuerySettings, _count, offsets_left
+from logbus.pipeline.jobs.query_report import QueryReport, count_batches, offsets_left
+from logbus.pipeline.jobs.streaming_query import QuerySettings
 from logbus.pipeline.lake.file_system import LocalFileSystem
 from logbus.pipeline.source.stream_reader import FailingStreamReader
 
@@ -106,8 +107,8 @@ class CountTests(TestCase):
         """And not the sums of them that Spark drops."""
         report, told = QueryReport(), list[str]()
         batches = [self.progress(0, 0, left=8), self.progress(1, 2, late=60, behind=5, unreadable=20)]
-        _count(report, batches, JobControl(told.append))
-        _count(report, batches, JobControl(told.append))
+        count_batches(report, batches, JobControl(told.append))
+        count_batches(report, batches, JobControl(told.append))
         self.assertEqual((report.rows_in, report.unreadable, report.late, report.late_share), (200, 20, 60, 0.333333))
         self.assertEqual(report.late_events, LateEvents(180, 60, 5))
         self.assertEqual(

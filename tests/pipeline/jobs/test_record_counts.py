@@ -10,8 +10,15 @@ from unittest import TestCase
 
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.open_state import OpenState
-from logbus.pipeline.jobs.record_counts import CountsDiffer, last_commit, parsed_problem, windows_problem
-from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, _count_problem
+from logbus.pipeline.jobs.query_definition import QueryDefinition
+from logbus.pipeline.jobs.query_report import QueryReport
+from logbus.pipeline.jobs.record_counts import (
+    CountsDiffer,
+    count_problem,
+    last_commit,
+    parsed_problem,
+    windows_problem,
+)
 from logbus.pipeline.lake.file_system import LocalFileSystem
 
 
@@ -54,7 +61,7 @@ class RecordCountTests(TestCase):
 
             def problem(**counts: Any) -> str:
                 report = QueryReport(**counts)
-                return _count_problem(spark, files, query, report, JobControl(told.append))
+                return count_problem(spark, files, query, report, JobControl(told.append))
 
             self.assertEqual(problem(rows_in=3, readable=2, unreadable=1), "")
             self.assertIn("3 records were read, and 2 parsed", problem(rows_in=3, readable=2))
