@@ -31,7 +31,8 @@ A broker:
 * ``plugins``: finds installed plugins
 * ``ilogbus``: the interfaces for plugins
 * ``preflight``: the checks before a broker starts
-* ``tap``: the ``twistd logbus`` command
+* ``server_options``: the options of ``twistd logbus``, and the configuration they make
+* ``tap``: the ``twistd logbus`` command: its service and process
 
 Beside it:
 

@@ -291,7 +291,7 @@ def test_an_unknown_key_ends_the_process(tmp_path: Path) -> None:
 def test_set_wins_over_the_file(tmp_path: Path) -> None:
     """A key on the command line counts, whatever the file says."""
     from logbus.config import keys
-    from logbus.tap import load
+    from logbus.server_options import load
 
     (tmp_path / "server.properties").write_text("num.partitions=3\nlog.retention.hours=7\n")
     options = Options()
@@ -593,7 +593,7 @@ def test_pid_file_is_removed(tmp_path: Path) -> None:
 
 def test_kafka_name_of_listeners(tmp_path: Path) -> None:
     """``listeners`` and ``advertised.listeners`` of a Kafka configuration are understood, IPv6 included."""
-    from logbus.tap import load
+    from logbus.server_options import load
 
     options = Options()
     options.parseOptions(

@@ -18,7 +18,8 @@ from logbus import __version__
 from logbus.config import keys
 from logbus.ilogbus import Listener
 from logbus.listener_config import ADMIN, KAFKA
-from logbus.tap import Options, ProcessRunner, makeService
+from logbus.server_options import Options
+from logbus.tap import ProcessRunner, makeService
 
 
 class StartOptions(Options):

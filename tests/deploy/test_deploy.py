@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from logbus.config import ConfigView, keys
-from logbus.tap import Options, load
+from logbus.server_options import Options, load
 from tests.admin.harness import World
 
 ROOT = Path(__file__).parent.parent.parent

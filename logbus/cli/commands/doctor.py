@@ -75,7 +75,7 @@ def _look(path: Path | None, settings: tuple[str, ...], admin: str | None) -> It
     from logbus.config import ConfigView, keys
     from logbus.errors import ConfigError
     from logbus.listener_config import resolve_listeners
-    from logbus.tap import parse_set, read_file
+    from logbus.server_options import parse_set, read_file
 
     file, origins = read_file(str(path)) if path is not None else ({}, {})
     given = {**file, **dict(parse_set(text) for text in settings)}

@@ -1,4 +1,4 @@
-"""Tests that ``twistd logbus`` refuses security settings that are not enforced."""
+"""Tests that the options of ``twistd logbus`` refuse security settings that are not enforced."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
-from logbus.tap import Options, load
+from logbus.server_options import Options, load
 
 
 def listeners(*settings: str) -> list[Listener]:
