@@ -33,6 +33,9 @@ class _CountedFile(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
+        if self._file.closed:
+            # It was given up; pyarrow nevertheless writes the end of a Parquet file when the writer is freed.
+            return len(data)
         written = self._file.write(data)
         self._size += written
         return written

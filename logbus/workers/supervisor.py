@@ -49,7 +49,7 @@ PING_SECONDS = 1.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 15.0
 """Seconds before a worker that ended again is started."""
 NOTICE_SECONDS = 0.5
-"""After the end of a worker's link, to hear how it ended."""
+"""After the end of a worker's link, to hear how it ended; after a worker's signal, to have it as well."""
 WELL_SECONDS = 60.0
 """A worker that served for so long is started again at once when it ends."""
 
@@ -305,6 +305,8 @@ class Supervisor(Service):
             worker.why = text
         elif kind is Kind.STOP_ALL:
             self.stop_process()
+        elif kind is Kind.TERMINATED:
+            self._reactor.callLater(NOTICE_SECONDS, self._stop_alone, worker, worker.link)
 
     def _ended(self, pid: int, status: int) -> None:
         for worker in self._workers:
@@ -320,6 +322,11 @@ class Supervisor(Service):
                 self._gone(worker, "somehow")
 
         self._reactor.callLater(NOTICE_SECONDS, go_on)
+
+    def _stop_alone(self, worker: _Worker, link: WorkerLink) -> None:
+        """Somebody wants a worker to end; if all are to, each has its turn."""
+        if self.running and worker.link is link:
+            link.tell(Kind.STOP)
 
     def _gone(self, worker: _Worker, how: str) -> None:
         worker.link = worker.pid = None

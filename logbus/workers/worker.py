@@ -46,6 +46,7 @@ class Worker:
         self._broker: Any = None
         self._store: LocalStore | None = None
         self._stopping = False
+        self._terminated = False
         self._link = WorkerLink(self._told, self._orphaned)
         self._scrapes = WorkerScrapes(reactor, self._link.tell, self._families)
         with socket.socket(fileno=descriptor) as end:
@@ -58,7 +59,7 @@ class Worker:
         # What a terminal sends to all processes; the supervisor says when to stop.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._reactor.addSystemEventTrigger("before", "shutdown", self._stopped)
-        signal.signal(signal.SIGTERM, lambda *_: self._reactor.callFromThread(self.stop))
+        signal.signal(signal.SIGTERM, lambda *_: self._reactor.callFromThread(self.terminated))
         maybeDeferred(self._build).addCallbacks(self._serving, self._failed)
 
     def _build(self) -> Deferred[None]:
@@ -116,6 +117,16 @@ class Worker:
         except (ConfigError, ExceptionGroup):
             _log.failure("the configuration was read again, but not all of it is in use")
         broker.security.reload()
+
+    def terminated(self) -> None:
+        """
+        A signal said to stop. The supervisor may have had it, too, and then says which worker's turn it is: workers
+        that stop at the same time have nobody to whom they could hand over. A second signal does not wait for it.
+        """
+        if self._terminated:
+            self.stop()
+        self._terminated = True
+        self._link.tell(Kind.TERMINATED)
 
     def stop(self) -> None:
         """Stop in order."""

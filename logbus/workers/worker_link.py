@@ -30,6 +30,8 @@ class Kind(StrEnum):
     """
     Kinds of messages: those of the supervisor, and those of a worker.
 
+    STOP_ALL asks that all stop; TERMINATED says that somebody wants this worker to end, or perhaps all.
+
     Of a scrape: SCRAPED has the number that the worker gives it; COLLECT has the number that the supervisor gives it;
     COLLECTED has that and a part, or nothing after the last part; OTHERS has the worker's number, the index of another
     worker, and what that has told, or only the number at the end.
@@ -45,6 +47,7 @@ class Kind(StrEnum):
     READY = "ready"
     FAILED = "failed"
     STOP_ALL = "stop all"
+    TERMINATED = "terminated"
     SCRAPED = "scraped"
     COLLECTED = "collected"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import pty
@@ -14,7 +15,7 @@ import tempfile
 import termios
 import time
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -258,6 +259,18 @@ class WithBrokerTests(SynchronousTestCase):
             self.assertIn("No such file", self.refused("topics", "import", "kept", f"{directory}/absent.avro"))
             self.assertIn("is no directory", self.refused("topics", "export", "kept", f"{directory}/absent/kept.avro"))
             self.assertEqual(sorted(os.listdir(directory)), ["kept.avro", "kept.jsonl", "kept.parquet", "one.jsonl"])
+
+    def test_export_that_fails(self) -> None:
+        """One line is all that is said, also where a library would write the end of its file as it is freed."""
+        said: list[Any] = []
+        self.patch(sys, "unraisablehook", said.append)
+        with tempfile.TemporaryDirectory() as directory:
+            for ending in ("jsonl", "avro", "parquet"):
+                refused = self.refused("topics", "export", "absent", f"{directory}/absent.{ending}")
+                self.assertIn("there is no topic 'absent'", refused)
+                gc.collect()
+            self.assertEqual(os.listdir(directory), [])
+        self.assertEqual(said, [])
 
     def test_created_by_produce(self) -> None:
         """

@@ -171,6 +171,22 @@ def test_the_supervisor_dies() -> None:
 
 @pytest.mark.logbus(workers=2)
 @pytest.mark.long
+def test_a_signal_to_all(logbus_broker: Broker) -> None:
+    """As service managers, shells and ``timeout`` send: workers stop one after the other; the last one hands over."""
+    create(logbus_broker, "orders")
+    produce(logbus_broker, "orders", range(100))
+    with suppress(ProcessLookupError):
+        for pid in (*workers(logbus_broker), logbus_broker.pid):
+            os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not is_running(logbus_broker.pid), "the end")
+    assert "handing over failed" not in logbus_broker.output
+    logbus_broker.kill()
+    logbus_broker.start()
+    assert content(logbus_broker, "orders") == list(range(100))
+
+
+@pytest.mark.logbus(workers=2)
+@pytest.mark.long
 def test_deaths_at_the_start_and_the_stop(logbus_broker: Broker) -> None:
     """A worker that dies whenever it starts is started until it serves; one that dies as it stops holds nothing up."""
     create(logbus_broker, "orders")

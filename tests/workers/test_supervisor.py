@@ -163,6 +163,31 @@ class SupervisorTests(SynchronousTestCase):
         self.successResultOf(stopping)
         self.assertEqual(lock.read_text(), "")
 
+    def test_a_signal_to_a_worker(self) -> None:
+        """It stops, and is started again, as the others can take over what it leads."""
+        self.ready()
+        self.say(1, Kind.TERMINATED)
+        self.reactor.advance(NOTICE_SECONDS)
+        self.assertIn(("stop", ""), self.told(1))
+        self.assertNotIn(("stop", ""), self.told(0))
+        self.supervisor._ended(102, 0)
+        self.reactor.advance(FIRST_PAUSE)
+        self.assertEqual([plan.index for plan in self.plans], [0, 1, 1])
+
+    def test_a_signal_to_all(self) -> None:
+        """As service managers, shells and ``timeout`` send: the workers stop one after the other nevertheless."""
+        self.ready()
+        for index in (0, 1):
+            self.say(index, Kind.TERMINATED)
+        stopping = self.supervisor.stopService()
+        self.reactor.advance(NOTICE_SECONDS)
+        self.assertEqual([kind for kind, _ in self.told(1) if kind == "stop"], ["stop"])
+        self.assertNotIn(("stop", ""), self.told(0))
+        self.supervisor._ended(102, 0)
+        self.assertEqual([kind for kind, _ in self.told(0) if kind == "stop"], ["stop"])
+        self.supervisor._ended(101, 0)
+        self.successResultOf(stopping)
+
     def test_a_worker_that_cannot_start(self) -> None:
         """Then nothing runs; its reason is the supervisor's."""
         self.say(1, Kind.FAILED, "the disk is broken")
