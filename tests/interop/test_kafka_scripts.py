@@ -13,6 +13,8 @@ import pytest
 from attrs import frozen
 
 from logbus.testing import Broker
+from logbus.testing.settings import Setting
+from logbus.testing.waiting import wait_until
 from tests.interop.kafka_tools import KafkaTools, Printed
 
 SECONDS = 300.0
@@ -147,6 +149,40 @@ def test_segments(tmp_path: Path) -> None:
             words = [sys.executable, "-P", "-m", "logbus.cli.kafka_scripts", "kafka-dump-log", *arguments]
             ours = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
             assert ours == kafka.run("kafka-dump-log", *arguments).out
+
+
+def test_internal_topics(tmp_path: Path) -> None:
+    """Kafka's tool decodes what is in them: offsets of groups, transactions, segments in remote storage."""
+    pytest.importorskip("fsspec")
+    tiered: dict[str, Setting] = {
+        "remote.log.storage.system.enable": True,
+        "remote.log.storage.uri": f"file://{tmp_path}/store",
+        "remote.log.manager.task.interval.ms": 200,
+    }
+    with Broker(tiered) as broker, KafkaTools() as kafka:
+        broker.admin.create_topic("t", 1, 1, **{"remote.storage.enable": "true", "segment.bytes": "16384"})
+        producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "tid"})
+        producer.init_transactions(SECONDS)
+        for _ in range(4):
+            producer.begin_transaction()
+            producer.produce("t", bytes(9_000))
+            producer.commit_transaction(SECONDS)
+        group = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
+        group.commit(offsets=[confluent_kafka.TopicPartition("t", 0, 3)], asynchronous=False)
+        group.close()
+        # Their records are complete by then.
+        wait_until(lambda: any((tmp_path / "store").rglob("*.log")), "a segment in the store")
+        broker.stop()
+
+        def printed(topic: str, decoder: str) -> str:
+            files = [str(file) for file in broker.data_dir.glob(f"{topic}-*/*.log") if file.stat().st_size]
+            found = kafka.run("kafka-dump-log", "--files", ",".join(files), decoder)
+            assert "skipping" not in found.out, found.out
+            return found.out
+
+        assert '"group":"readers","topic":"t","partition":0' in printed("__consumer_offsets", "--offsets-decoder")
+        assert '"transactionalId":"tid"' in printed("__transaction_state", "--transaction-log-decoder")
+        assert "startOffset=0" in printed("__remote_log_metadata", "--remote-log-metadata-decoder")
 
 
 def test_the_cluster(sides: tuple[Side, Side]) -> None:

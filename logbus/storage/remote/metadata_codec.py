@@ -18,8 +18,10 @@ from logbus.wire.messages.remote_log import (
 )
 from logbus.wire.schema import decode, decode_versioned, encode, encode_versioned
 
-_PREFIX = b"\x00\x00"
-"""Record type 0, RemoteLogSegmentMetadataRecord, in version 0."""
+_PREFIX = b"\x01\x00\x00"
+"""A frame of version 1 (Kafka: AbstractApiMessageSerde), and in it a record of type 0, in version 0."""
+_EARLIER_PREFIX = b"\x00\x00"
+"""Until then the frame's version was left out."""
 
 
 @frozen
@@ -83,9 +85,10 @@ def decode_value(value: bytes) -> RemoteLogSegment:
 
     :raise DecodeError: it cannot be decoded.
     """
-    if value[:2] != _PREFIX:
-        raise DecodeError(f"a record of remote log metadata begins with {value[:2].hex()}; we know {_PREFIX.hex()}")
-    found, _ = decode(RemoteLogSegmentMetadataRecord, 0, value, len(_PREFIX))
+    prefix = next((each for each in (_PREFIX, _EARLIER_PREFIX) if value.startswith(each)), None)
+    if prefix is None:
+        raise DecodeError(f"a record of remote log metadata begins with {value[:3].hex()}; we know {_PREFIX.hex()}")
+    found, _ = decode(RemoteLogSegmentMetadataRecord, 0, value, len(prefix))
     segment_id = found.remote_log_segment_id
     of = segment_id.topic_id_partition
     try:

@@ -1,9 +1,9 @@
 """
 Records of ``__remote_log_metadata``: one record per remote segment, with its latest state (KIP-405).
 
-A value begins with the number of its record type and with its version, both unsigned varints, as in Kafka
-(``RemoteLogSegmentMetadataRecord.json``). Kafka's records have no key; ours have, since the topic is compacted: a null
-value deletes.
+A value begins with the version of its frame, the number of its record type, and its version, all unsigned varints, as
+in Kafka (``RemoteLogSegmentMetadataRecord.json``). Kafka's records have no key; ours have, since the topic is
+compacted: a null value deletes.
 """
 
 from __future__ import annotations

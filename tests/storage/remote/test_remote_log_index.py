@@ -85,6 +85,13 @@ class StateTests(SynchronousTestCase):
         self.assertRaises(DecodeError, decode_value, b"\x01\x00")
         self.assertRaises(DecodeError, decode_key, None)
 
+    def test_frame(self) -> None:
+        """The version of the frame is in front, as in Kafka; records from before that are read, too."""
+        segment = remote(9, 7, 20)
+        value = encode_value(segment)
+        self.assertEqual(value[:3], b"\x01\x00\x00")
+        self.assertEqual(decode_value(value[1:]), segment)
+
     def test_names(self) -> None:
         """Names of objects tell their segment; other names do not."""
         name = object_names.name_of(remote(9, 7, 20), object_names.LOG)
