@@ -36,7 +36,7 @@ with kept_attrs_code():
     from logbus.log_levels import process_levels
     from logbus.log_output import LogOutput
     from logbus.net.garbage_collection import GarbageCollection, StartupCollection
-    from logbus.net.reactor_choice import install_reactor
+    from logbus.net.reactor_choice import install_reactor, process_reactor
     from logbus.net.without_tls import import_without_tls
     from logbus.records.implementations import IS_COMPILED
     from logbus.sd_notify import ServiceManager
@@ -88,6 +88,7 @@ class ProcessRunner(Service):
         self._options = options
         self._release = options["as-version"]
         self._log_output: LogOutput | None = None
+        self._reactor: Any = None
         self._service: Any = None
         self._signals: ProcessSignals | None = None
         self._manager: ServiceManager | None = None
@@ -128,10 +129,7 @@ class ProcessRunner(Service):
         super().startService()
         self._collection.begin()
         # Imported and built after twistd became a daemon: threads do not survive a fork.
-        from twisted.internet import reactor
-
-        # Before any timer exists: a step of the wall clock must not affect timers.
-        reactor.seconds = time.monotonic  # type: ignore[method-assign]
+        reactor = self._reactor = process_reactor()
         self._manager = ServiceManager.of_environment(reactor, os.environ, os.getpid())
         self._manager.starting()
         self._signals = signals = ProcessSignals(reactor)
@@ -205,15 +203,13 @@ class ProcessRunner(Service):
         if sys.__stderr__ is not None:
             # twistd redirects sys.stderr to the log, which has the error already: this line is for the terminal.
             sys.__stderr__.write(f"logbus: {failure.getErrorMessage()}\n")
-        from twisted.internet import reactor
-
         # twistd cannot be given an exit status; this runs at the very end, after the pid file was removed.
         atexit.register(_exit_with_failure)
         assert self._signals is not None, "a service that is lost was started"
-        if reactor.running:
+        if self._reactor.running:
             self._signals.stop()
         else:
-            reactor.callWhenRunning(self._signals.stop)
+            self._reactor.callWhenRunning(self._signals.stop)
 
 
 class BrokerRunner(ProcessRunner):

@@ -27,7 +27,7 @@ Servers:
 * ``cold_reads``: waits for cold data before it is sent
 * ``tls``: TLS with a deadline for the handshake
 * ``channel_binding``: what identifies a TLS connection to both of its ends
-* ``reactor_choice``: chooses the reactor of a process
+* ``reactor_choice``: chooses the reactor of a process, and hands it out
 * ``without_tls``: imports Twisted's TCP without OpenSSL
 * ``reactor``: an epoll reactor that calls our transport directly
 * ``turn_times``: how long the reactor's turns take

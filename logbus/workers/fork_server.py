@@ -17,13 +17,12 @@ import signal
 import socket
 import struct
 import sys
-import time
 from importlib import import_module
 
 from attrs import define, field
 
 from logbus.attrs_code import kept_attrs_code
-from logbus.net.reactor_choice import install_reactor
+from logbus.net.reactor_choice import process_reactor
 from logbus.net.without_tls import import_without_tls
 from logbus.workers.worker import Worker
 from logbus.workers.worker_plan import WorkerPlan
@@ -147,14 +146,10 @@ class ForkServer:
 
 def _run(plan: WorkerPlan, descriptor: int) -> int:
     """Run a worker to its end; returns the exit status."""
-    install_reactor()
-    from twisted.internet import reactor
-
-    # Before any timer exists: a step of the wall clock must not affect timers.
-    reactor.seconds = time.monotonic  # type: ignore[method-assign]
+    reactor = process_reactor()
     worker = WORKER(reactor, plan, descriptor)
     reactor.callWhenRunning(worker.start)
-    reactor.run(installSignalHandlers=False)  # type: ignore[call-arg]
+    reactor.run(installSignalHandlers=False)
     return worker.status
 
 
