@@ -5,6 +5,8 @@ Consumer and its group:
 
 * ``consumer``: Consumer: the public class
 * ``consumer_options``: ConsumerOptions: its options, checked
+* ``consumer_arguments``: checks what its methods are called with
+* ``group_subscription``: GroupSubscription: joins the group, and leaves it
 * ``assignment_listener``: AssignmentListener: applies the group's assignment to the fetcher
 * ``committer``: Committer: commits offsets, on demand and periodically
 * ``delivered_offsets``: DeliveredOffsets: partitions with uncommitted records, by generation; pure

@@ -16,7 +16,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
-from attrs import evolve, fields
+from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from typing_extensions import Unpack
@@ -25,23 +25,25 @@ from logbus.client import validators as check
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.assignment_listener import AssignmentListener
 from logbus.client.consumer.committer import Committer
+from logbus.client.consumer.consumer_arguments import (
+    check_listener,
+    check_position,
+    committed_offsets,
+    group_options,
+    subscription_to,
+)
 from logbus.client.consumer.consumer_options import ConsumerOptions
 from logbus.client.consumer.consumer_record import ConsumerRecord, K, V
 from logbus.client.consumer.delivered_offsets import DeliveredOffsets
 from logbus.client.consumer.fetcher import Fetcher
+from logbus.client.consumer.group_subscription import GroupSubscription
 from logbus.client.consumer.offsets_by_time import OffsetsByTime
 from logbus.client.consumer.partition_position import AtTime, Isolation, Position, Reset, reset_position
 from logbus.client.consumer.record_poller import BatchIterator, RecordPoller
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.interceptors import ConsumerInterceptor
 from logbus.client.list_offsets import EARLIEST, LATEST
-from logbus.client.membership import (
-    GroupArguments,
-    GroupListener,
-    GroupMetadata,
-    GroupOptions,
-    Subscription,
-)
+from logbus.client.membership import GroupArguments, GroupListener, GroupMetadata
 from logbus.client.serializers import Deserializer
 from logbus.coroutines import returns_deferred
 from logbus.errors import LogbusError
@@ -49,7 +51,6 @@ from logbus.model import TopicPartition
 
 if TYPE_CHECKING:
     from logbus.client.consumer.record_processor import EachArguments
-    from logbus.client.membership import Membership
 
 __all__ = ["AtTime", "Consumer", "Isolation", "Position", "Reset"]
 
@@ -123,7 +124,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
             max_partition_fetch_bytes=max_partition_fetch_bytes,
             queue_max_bytes=queue_max_bytes,
         )
-        self._group_options = _group_options(group_id, client_rack, dict(options))
+        self._group_options = group_options(group_id, client_rack, dict(options))
         group = None
         require_stable = False
         if self._group_options is not None:
@@ -142,7 +143,11 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         )
         self._auto = enable_auto_commit and group is not None
         self.poller.monitor = self._listener
-        self._subscribe_next: tuple[Subscription, GroupListener | None] | None = None
+        self._subscription: GroupSubscription | None = None
+        if self._group_options is not None:
+            self._subscription = GroupSubscription(
+                cluster, self._group_options, self._committer, self.poller, self._listener
+            )
 
     # Assignment.
 
@@ -163,7 +168,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         if isinstance(partitions, Mapping):
             for each, position in partitions.items():
                 check.partition(each)
-                _check_position(each, position)
+                check_position(each, position)
         else:
             partitions = check.partitions(partitions)
         if self._committer.membership is not None:
@@ -192,41 +197,32 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         :raises ConfigError: no topic is named, or the options do not fit.
         """
         self._check_open()
-        if self._group_options is None:
+        if self._subscription is None:
             raise LogbusError("a consumer without a group cannot subscribe: give it a group_id, or assign partitions")
-        for name in ("on_assigned", "on_revoked", "on_lost", "on_failed"):
-            if listener is not None and (isinstance(listener, type) or not callable(getattr(listener, name, None))):
-                raise check.InvalidOption(f"listener is {check.shown(listener)}; give an instance of a GroupListener")
-        wanted = Subscription.matching(topics.pattern) if isinstance(topics, re.Pattern) else Subscription.of(topics)
-        wanted.among([])
-        if self.poller.leaving:
-            # One membership ends before the next one begins.
-            self._subscribe_next = wanted, listener
+        check_listener(listener)
+        wanted = subscription_to(topics)
+        if self._subscription.follow(wanted, listener):
             return
-        membership = self._committer.membership
-        if membership is None:
+        if self._committer.membership is None:
             self.assign({})
-            membership = self._committer.membership = self._join(self._group_options)
-        self._subscribe(membership, wanted, listener)
+        self._subscription.subscribe(wanted, listener)
+        self._begin()
 
     def unsubscribe(self) -> Deferred[None]:
         """Leave the group, or drop the assigned partitions; fires when that is done."""
 
         async def unsubscribe() -> None:
-            membership = self._committer.membership
-            if membership is not None:
-                await self._leave(membership)
-            self._committer.membership = None
+            if self._subscription is not None:
+                await self._subscription.leave()
             self.poller.drop(self.assignment)
             self._fetcher.remove(self.assignment)
             self._listener.end()
             await self._fetcher.rest()
-            following, self._subscribe_next = self._subscribe_next, None
-            if following is not None and self._group_options is not None and not self.poller.closed:
-                membership = self._committer.membership = self._join(self._group_options)
-                self._subscribe(membership, *following)
+            if self._subscription is not None and self._subscription.subscribe_next():
+                self._begin()
 
-        self._subscribe_next = None
+        if self._subscription is not None:
+            self._subscription.forget_next()
         return Deferred.fromCoroutine(unsubscribe())
 
     def group_metadata(self) -> GroupMetadata:
@@ -388,7 +384,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         :raises KeyError: the partition is not assigned.
         """
         check.partition(partition)
-        _check_position(partition, position)
+        check_position(partition, position)
         self._fetcher.seek(partition, position)
         self.poller.drop((partition,))
 
@@ -435,11 +431,11 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         :raises CommitFailed: (in the Deferred) the group has rebalanced, or a partition's offset is refused.
         :raises LogbusError: there is no group, or no coordinator was reached in time.
         """
-        return self._committer.commit(_as_committed(offsets))
+        return self._committer.commit(committed_offsets(offsets))
 
     def commit_nowait(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
         """Commit without waiting; a failure is logged."""
-        self._committer.commit_nowait(_as_committed(offsets))
+        self._committer.commit_nowait(committed_offsets(offsets))
 
     def committed(self, partitions: Iterable[TopicPartition]) -> Deferred[dict[TopicPartition, CommittedOffset | None]]:
         """
@@ -487,25 +483,6 @@ class Consumer(OffsetsByTime, Generic[K, V]):
 
     # Internals.
 
-    def _join(self, options: GroupOptions) -> Membership:
-        from logbus.client.membership.protocol_choice import membership_of
-
-        return membership_of(self._cluster, options, self._listener)
-
-    def _subscribe(self, membership: Membership, wanted: Subscription, listener: GroupListener | None) -> None:
-        self._listener.listener = listener or GroupListener()
-        self._listener.failure = None
-        membership.subscribe(wanted)
-        self._begin()
-
-    async def _leave(self, membership: Membership) -> None:
-        self.poller.leaving = True
-        self.poller.stop_waiting()
-        try:
-            await membership.close()
-        finally:
-            self.poller.leaving = False
-
     def _check_open(self) -> None:
         if self.poller.closed:
             raise LogbusError("the consumer is closed")
@@ -513,41 +490,3 @@ class Consumer(OffsetsByTime, Generic[K, V]):
     def _begin(self) -> None:
         if self._auto:
             self._committer.start(self._options.auto_commit_interval)
-
-
-def _group_options(group_id: str | None, client_rack: str | None, options: dict[str, Any]) -> GroupOptions | None:
-    """
-    The options of the group's member, if there is a group.
-
-    :raises TypeError: there is no such option, or no group.
-    """
-    unknown = sorted(options.keys() - {each.name for each in fields(GroupOptions)})
-    if unknown:
-        raise TypeError(f"a consumer has no option {', '.join(unknown)}")
-    if group_id is None:
-        if options:
-            raise TypeError(f"without a group_id there is no use for {', '.join(sorted(options))}")
-        return None
-    found = GroupOptions(group_id, **{"client_rack": client_rack, **options})
-    from logbus.client.membership.assignors import assignors_by_name
-
-    assignors_by_name(found.assignors)
-    return found
-
-
-def _as_committed(
-    offsets: Mapping[TopicPartition, int | CommittedOffset] | None,
-) -> dict[TopicPartition, CommittedOffset] | None:
-    if offsets is None:
-        return None
-    check.offsets(offsets)
-    return {each: CommittedOffset(at) if isinstance(at, int) else at for each, at in offsets.items()}
-
-
-def _check_position(partition: TopicPartition, position: object) -> None:
-    if not isinstance(position, AtTime):
-        is_offset = isinstance(position, int) and not isinstance(position, bool)
-        if not is_offset or position < EARLIEST:  # type: ignore[operator]
-            raise check.InvalidOption(
-                f"the position of {partition} is {check.shown(position)}; it is an offset, EARLIEST, LATEST or AtTime"
-            )
