@@ -37,7 +37,6 @@ class TopicConfig:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
-    preallocate: bool = False
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False

@@ -289,12 +289,12 @@ class ViewTests(SynchronousTestCase):
 
     def test_alter_topic_configs(self) -> None:
         """A change sets some keys, takes others away, and leaves the rest."""
-        body = {"retention.ms": None, "max.message.bytes": 5000, "preallocate": False}
+        body = {"retention.ms": None, "max.message.bytes": 5000, "segment.jitter.ms": 7}
         items = {item["name"]: item for item in self.ask("PATCH", "/api/v1/configs/topics/orders", body)["items"]}
         self.assertEqual(items["retention.ms"]["source"], "default")
-        self.assertEqual((items["max.message.bytes"]["value"], items["preallocate"]["value"]), ("5000", "false"))
+        self.assertEqual((items["max.message.bytes"]["value"], items["segment.jitter.ms"]["value"]), ("5000", "7"))
         self.assertEqual(
-            self.world.metadata.topics["orders"].configs, {"max.message.bytes": "5000", "preallocate": "false"}
+            self.world.metadata.topics["orders"].configs, {"max.message.bytes": "5000", "segment.jitter.ms": "7"}
         )
 
     def test_alter_invalid_configs(self) -> None:

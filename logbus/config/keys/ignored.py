@@ -17,6 +17,7 @@ _REMOTE_PLUGINS = "remote storage is what remote.log.storage.uri names, and its 
 _REMOTE_RETRIES = "what failed is tried again at the next run, at most a minute later"
 _FORMAT = "records are always stored as version 2 batches, and never converted for readers"
 _WAITING = "waiting requests are dropped when they end, not purged"
+_GROWING = "segment files grow as they are written"
 _METRICS = "metrics are at /metrics of the admin listener"
 
 IGNORED_BROKER_KEYS: Mapping[str, str] = {
@@ -29,6 +30,8 @@ IGNORED_BROKER_KEYS: Mapping[str, str] = {
     "group.coordinator.threads": _THREADS,
     "log.cleaner.io.buffer.size": "the cleaner sizes its buffers itself",
     "log.cleaner.io.buffer.load.factor": "the cleaner sizes its buffers itself",
+    "log.flush.start.offset.checkpoint.interval.ms": "log start offsets are written as soon as they change",
+    "log.preallocate": _GROWING,
     "log.initial.task.delay.ms": "periodic work on logs begins with the broker",
     "log.message.downconversion.enable": _FORMAT,
     "log.message.format.version": _FORMAT,
@@ -78,6 +81,7 @@ IGNORED_BROKER_KEYS: Mapping[str, str] = {
     "remote.log.storage.manager.class.path": _REMOTE_PLUGINS,
     "remote.log.storage.manager.impl.prefix": _REMOTE_PLUGINS,
     "remote.list.offsets.request.timeout.ms": "a search in remote storage is limited by its request",
+    "replication.quota.window.num": "replication.quota.window.size.seconds is the only window",
     "alter.log.dirs.replication.quota.window.num": "replica.alter.log.dirs.io.max.bytes.per.second needs no window",
     "alter.log.dirs.replication.quota.window.size.seconds": (
         "replica.alter.log.dirs.io.max.bytes.per.second needs no window"
@@ -128,6 +132,7 @@ FOREIGN_TOPIC_KEYS: Mapping[str, str] = {
     "message.timestamp.difference.max.ms": (
         "message.timestamp.before.max.ms and message.timestamp.after.max.ms have taken its place"
     ),
+    "preallocate": _GROWING,
 }
 """The reasons for keys of topics."""
 

@@ -32,11 +32,11 @@ CONTROLLER_QUOTA_WINDOW_NUM = int32(
 CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = int32(
     "controller.quota.window.size.seconds", 1, "Seconds in each of those windows.", at_least=1
 )
-REPLICATION_QUOTA_WINDOW_NUM = int32(
-    "replication.quota.window.num", 11, "Number of windows for measuring the rate of replication.", at_least=1
-)
 REPLICATION_QUOTA_WINDOW_SIZE_SECONDS = int32(
-    "replication.quota.window.size.seconds", 1, "Seconds in each of those windows.", at_least=1
+    "replication.quota.window.size.seconds",
+    1,
+    "Seconds of its rate that throttled replication may send at once.",
+    at_least=1,
 )
 LEADER_REPLICATION_THROTTLED_RATE = int64(
     "leader.replication.throttled.rate",

@@ -55,13 +55,6 @@ LOG_INDEX_INTERVAL_BYTES = int32(
     topic="index.interval.bytes",
     dynamic=CLUSTER,
 )
-LOG_PREALLOCATE = boolean(
-    "log.preallocate",
-    False,
-    "Whether a segment file gets its full size when it is begun.",
-    topic="preallocate",
-    dynamic=CLUSTER,
-)
 LOG_SEGMENT_DELETE_DELAY_MS = int64(
     "log.segment.delete.delay.ms",
     MINUTE_MS,
@@ -154,12 +147,6 @@ LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS = int32(
     "log.flush.offset.checkpoint.interval.ms",
     MINUTE_MS,
     "Milliseconds between two checkpoints of the recovery points.",
-    at_least=1,
-)
-LOG_FLUSH_START_OFFSET_CHECKPOINT_INTERVAL_MS = int32(
-    "log.flush.start.offset.checkpoint.interval.ms",
-    MINUTE_MS,
-    "Milliseconds between two checkpoints of the log start offsets.",
     at_least=1,
 )
 
