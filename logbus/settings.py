@@ -20,7 +20,7 @@ from logbus.cluster.replication.replica_selector import RackAwareReplicaSelector
 from logbus.cluster.replication.replication_throttle import TokenBucket
 from logbus.config import ConfigView, TopicConfig, keys
 from logbus.config.config_key import ConfigKey
-from logbus.config.config_view import usable_topic_overrides
+from logbus.config.setting_checks import usable_topic_overrides
 from logbus.metastore.connect_string import ConnectString
 from logbus.metastore.embedded_store import FILE_NAME, EmbeddedStore
 from logbus.metastore.zookeeper_security import ZooKeeperSecurity

@@ -66,7 +66,8 @@ from logbus.cluster.replication_metrics import ReplicationMetrics
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.conditions import Conditions
 from logbus.config import keys
-from logbus.config.config_view import ConfigView, usable_topic_overrides
+from logbus.config.config_view import ConfigView
+from logbus.config.setting_checks import usable_topic_overrides
 from logbus.coordination.group_lag_history import LagHistory
 from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.transactions.hanging_transactions import HangingTransactions

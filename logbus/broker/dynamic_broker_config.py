@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from logbus.broker.security import BrokerSecurity
 from logbus.config import ConfigView
-from logbus.config.config_view import usable_broker_overrides
+from logbus.config.setting_checks import usable_broker_overrides
 from logbus.metastore.znodes import DEFAULT_ENTITY
 
 

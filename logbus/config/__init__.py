@@ -11,6 +11,7 @@ view by key, or get records such as a topic's configuration from it.
 * ``key_table``: keys by name
 * ``properties``: the syntax of ``server.properties``
 * ``config_view``: default < file < ``--set`` < cluster < broker < topic, and subscriptions to changes
+* ``setting_checks``: settings one by one: static, dynamic and stored ones
 * ``validation``: combinations of values
 * ``topic_config``: the configuration of a topic
 * ``group_config``: the configuration of a consumer group

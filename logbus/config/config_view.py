@@ -20,12 +20,11 @@ from logbus.config.key_table import (
     LISTENER_PREFIX,
     TOPIC_KEYS,
     broker_key,
-    ignored_broker_key,
     ignored_topic_key,
     listener_key_name,
-    unknown_broker_key,
     unknown_topic_key,
 )
+from logbus.config.setting_checks import check_static, read_dynamic, usable_topic_overrides
 from logbus.config.topic_config import TopicConfig
 from logbus.config.validation import check_broker, check_broker_change, check_remote_change, check_topic
 from logbus.errors import ConfigError
@@ -186,7 +185,7 @@ class ConfigView:
         Return the configuration of a topic.
 
         :param overrides: the topic's overrides, by the topic's names.
-        :raises ConfigError: a key is unknown or a value invalid; :func:`usable_topic_overrides` removes those.
+        :raises ConfigError: a key is unknown or a value invalid; :func:`.usable_topic_overrides` removes those.
         """
         if not overrides:
             return self._topic_defaults
@@ -234,7 +233,7 @@ class ConfigView:
         :raises ConfigError: names the key, the value and what is accepted.
         """
         source = Source.CLUSTER if cluster else Source.BROKER
-        texts, warnings = _read_dynamic(overrides, cluster)
+        texts, warnings = read_dynamic(overrides, cluster)
         values, _, doubts = self._resolve({**self._layers, source: texts})
         check_broker_change(self.get, values.__getitem__).raise_errors()
         return warnings + doubts
@@ -251,7 +250,7 @@ class ConfigView:
         warnings: list[str] = []
         for source, overrides in ((Source.CLUSTER, cluster), (Source.BROKER, broker)):
             if overrides is not None:
-                layers[source], more = _read_dynamic(overrides, source is Source.CLUSTER)
+                layers[source], more = read_dynamic(overrides, source is Source.CLUSTER)
                 warnings += more
         return warnings + self._adopt(layers)
 
@@ -284,7 +283,7 @@ class ConfigView:
 
         :raises ConfigError: names the key, the value and what is accepted.
         """
-        texts, _ = _read_dynamic(overrides, cluster=False)
+        texts, _ = read_dynamic(overrides, cluster=False)
         view = ConfigView({**self._layers, Source.BROKER: texts})
         view._adopt(view._layers)
         return view
@@ -336,45 +335,6 @@ class ConfigView:
         return values, defaults, broker.warnings + topic.warnings
 
 
-def usable_topic_overrides(overrides: Mapping[str, str], problems: list[str] | None = None) -> dict[str, str]:
-    """
-    Return a topic's overrides with known keys and valid values.
-
-    Stored overrides may come from Kafka or from a newer logbus: they must not make a topic unusable.
-
-    :param problems: receives a sentence for each override that was removed.
-    """
-    usable: dict[str, str] = {}
-    for name, text in overrides.items():
-        try:
-            if name in TOPIC_KEYS:
-                TOPIC_KEYS[name].parse(text, name)
-                usable[name] = text.strip()
-                continue
-            problem = ignored_topic_key(name, text) or str(unknown_topic_key(name))
-        except ConfigError as error:
-            problem = str(error)
-        if problems is not None:
-            problems.append(problem)
-    return usable
-
-
-def usable_broker_overrides(
-    overrides: Mapping[str, str], *, cluster: bool, problems: list[str] | None = None
-) -> dict[str, str]:
-    """Do the same for a dynamic layer of brokers."""
-    usable: dict[str, str] = {}
-    for name, text in overrides.items():
-        try:
-            texts, found = _read_dynamic({name: text}, cluster)
-            usable.update(texts)
-        except ConfigError as error:
-            found = [str(error)]
-        if problems is not None:
-            problems.extend(found)
-    return usable
-
-
 _ABSENT = object()
 
 
@@ -396,44 +356,6 @@ def _topic_config(values: Mapping[ConfigKey[Any], Any], overrides: Mapping[str, 
         found[attribute] = values[key] if text is None else key.parse(text, name)
     found["cleanup_policy"] = frozenset(found["cleanup_policy"])
     return TopicConfig(**found)
-
-
-def check_static(name: str, text: str) -> str | None:
-    """
-    Validate a static setting; return a warning if it is a key of Kafka that is ignored, else None.
-
-    :raises ConfigError: the key is unknown, or the value invalid.
-    """
-    key = broker_key(name)
-    if key is not None:
-        key.parse(text, name)
-        return None
-    warning = ignored_broker_key(name, text)
-    if warning is None:
-        raise unknown_broker_key(name)
-    return warning
-
-
-def _read_dynamic(overrides: Mapping[str, str | None], cluster: bool) -> tuple[dict[str, str], list[str]]:
-    texts: dict[str, str] = {}
-    warnings: list[str] = []
-    for name, text in overrides.items():
-        if text is None:
-            raise ConfigError(f"{name}: a value is missing")
-        key = broker_key(name)
-        if key is None:
-            warning = ignored_broker_key(name, text)
-            if warning is None:
-                raise unknown_broker_key(name)
-            warnings.append(warning)
-            continue
-        if key.dynamic is Dynamic.NO:
-            raise ConfigError(f"{name} cannot be changed while the broker runs; set it in the file or with --set")
-        if cluster and (key.dynamic is Dynamic.BROKER or name != key.name):
-            raise ConfigError(f"{name} is a key of single brokers; it has no default for all of them")
-        key.parse(text, name)
-        texts[name] = text.strip()
-    return texts, warnings
 
 
 def _changed_for_listeners(

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from attrs import frozen
 
 from logbus.config.config_key import ConfigKey
-from logbus.config.config_view import ConfigView, Source, usable_topic_overrides
+from logbus.config.config_view import ConfigView, Source
 from logbus.config.key_table import BROKER_KEYS, FLOW_PREFIX, GROUP_KEYS, LISTENER_PREFIX, TOPIC_KEYS, broker_key
 from logbus.config.kinds import ConfigType
+from logbus.config.setting_checks import usable_topic_overrides
 
 
 class Synonym(NamedTuple):

@@ -121,7 +121,7 @@ def check_keys(config: Mapping[str, Setting]) -> dict[str, str]:
 
     :raise ConfigError: a key is unknown, with those that are nearly so named; or a value is not valid.
     """
-    from logbus.config.config_view import check_static
+    from logbus.config.setting_checks import check_static
 
     texts = as_texts(config)
     for name, text in texts.items():

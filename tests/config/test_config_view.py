@@ -10,10 +10,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config import ConfigView, TopicConfig, keys
 from logbus.config.config_key import ConfigKey
-from logbus.config.config_view import usable_broker_overrides, usable_topic_overrides
 from logbus.config.key_table import TOPIC_KEYS
 from logbus.config.kinds import ConfigType, integer
 from logbus.config.listener_address import ListenerAddress
+from logbus.config.setting_checks import usable_broker_overrides, usable_topic_overrides
 from logbus.errors import ConfigError
 
 HOUR = 3_600_000

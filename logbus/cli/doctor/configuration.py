@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 from logbus.cli.doctor.finding import Finding, Weight
 from logbus.config import ConfigView, keys
-from logbus.config.config_view import check_static
+from logbus.config.setting_checks import check_static
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
 from logbus.listener_config import is_local
