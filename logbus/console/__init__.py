@@ -28,7 +28,8 @@ Pages:
 
 * ``overview``: the cluster, its faults, its disks and the last hour
 * ``topic_list_page``: topics, with what the brokers have of them
-* ``topic_pages``: one topic: its partitions and readers; create and delete topics
+* ``topic_pages``: one topic: its partitions and readers
+* ``topic_change_pages``: create and delete topics, and add partitions
 * ``record_pages``: records of a topic: browse and search
 * ``record_download``: the same as lines of JSON, read while they are sent
 * ``record_tail_page``: follow the end of a topic

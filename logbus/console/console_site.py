@@ -129,6 +129,7 @@ class ConsoleSite:
             from logbus.console.schema_change_pages import SchemaChangePages
             from logbus.console.schema_pages import SchemaPages
             from logbus.console.static_files import StaticFiles
+            from logbus.console.topic_change_pages import TopicChangePages
             from logbus.console.topic_list_page import TopicListPage
             from logbus.console.topic_pages import TopicPages
             from logbus.console.transaction_pages import TransactionPages
@@ -140,6 +141,7 @@ class ConsoleSite:
                     OverviewPage(self.clock),
                     TopicListPage(self.clock),
                     TopicPages(self.clock),
+                    TopicChangePages(),
                     RecordPages(),
                     RecordDownload(),
                     RecordProducePage(),
