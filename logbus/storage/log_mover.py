@@ -19,24 +19,23 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from attrs import define, evolve, field
+from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, ErrorCode, LogbusError, StorageError
-from logbus.model import NO_EPOCH, TopicPartition
+from logbus.model import TopicPartition
 from logbus.storage import file_names
 from logbus.storage.appends.append_as_follower import append_as_follower
-from logbus.storage.auxiliary_state import begin_with, state_of, write_files
 from logbus.storage.cleaner.log_cleaner import LogCleaner
+from logbus.storage.future_log import align, copy_small_files, future_of
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log import Log
-from logbus.storage.log_directory import LogDirectory, plugin_files, rename_for_good
+from logbus.storage.log_directory import LogDirectory, rename_for_good
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.segments.segment import Segment
 from logbus.storage.throttler import Throttler
-from logbus.storage.truncation import truncate_to
 from logbus.timers import Timers
 
 CHUNK = 1 << 20
@@ -237,21 +236,7 @@ class LogMover:
     async def _move(self, move: LogMove) -> None:
         disk, partition = move.destination.disk, move.partition
         self._check(move)
-        future = Log(
-            partition,
-            disk,
-            move.directory,
-            config=move.current.config,
-            settings=move.current.settings,
-            files=move.current.files,
-            wall_clock=move.current.wall_clock,
-            jitter=move.current.jitter,
-            topic_id=move.current.topic_id,
-        )
-        # Of a log with remote storage only what is on the disk is copied: the store has the rest.
-        future.create(move.current.local_start_offset)
-        _begin(move.current, future)
-        move.future = move.destination.futures[partition] = future
+        move.future = move.destination.futures[partition] = future = future_of(move.current, disk, move.directory)
         self._log.info("{partition} is being copied to {root}", partition=partition, root=disk.root)
         self._throttler.bytes_per_second = self._bytes_per_second()
         await self._copy(move, future)
@@ -272,7 +257,7 @@ class LogMover:
         throttler.begin()
         while True:
             self._check(move)
-            _align(current, future)
+            align(current, future)
             found = current.read(future.log_end_offset, CHUNK)
             if found.data is None:
                 if future.log_end_offset < current.log_end_offset:
@@ -287,7 +272,7 @@ class LogMover:
             except EOFError:
                 continue  # It was truncated meanwhile.
             self._check(move)
-            if _align(current, future):
+            if align(current, future):
                 continue
             future.configure(current.config)
             append_as_follower(future, data)
@@ -313,7 +298,7 @@ class LogMover:
                 await future.flusher.write_back_and_wait()
                 future.segments[-1].seal()
                 await future.close()
-                await destination.disk.submit(IOPool.BACKGROUND, _copy_small_files, current, future)
+                await destination.disk.submit(IOPool.BACKGROUND, copy_small_files, current, future)
                 if future.flushed_end_offset < future.log_end_offset:
                     raise destination.disk.failure or StorageError(f"{future.directory} was not synced")
                 await destination.checkpoint_start_offsets()
@@ -423,44 +408,3 @@ def settle_moves(directories: Sequence[LogDirectory], warn: Callable[[str], None
 
 def _moved(log: Log) -> str:
     return f"{log.directory}/{file_names.MOVED}"
-
-
-def _align(current: Log, future: Log) -> bool:
-    """
-    Truncate a future log to what the current one has, as a follower does with its leader's, and move its start.
-
-    :return: whether something was truncated.
-    """
-    if future.log_end_offset < current.local_start_offset:
-        # Retention was faster than the copy.
-        _begin(current, future)
-        return True
-    future.advance_start(current.log_start_offset)
-    common = min(future.log_end_offset, current.log_end_offset)
-    epoch = future.epochs.latest
-    if epoch != NO_EPOCH:
-        there = current.end_offset_for_epoch(epoch)
-        common = min(common, max(there.offset, 0))
-        if there.epoch != epoch:
-            common = min(common, max(future.epochs.end_offset_for(there.epoch, future.log_end_offset).offset, 0))
-    if common >= future.log_end_offset:
-        return False
-    if common < future.segments[0].base_offset:
-        _begin(current, future)
-    else:
-        truncate_to(future, common)
-    return True
-
-
-def _begin(current: Log, future: Log) -> None:
-    """Begin a future log where the local part of the current one does."""
-    state = state_of(current)
-    write_files(future.disk, future.directory, state, is_synced=False)
-    begin_with(future, state)
-
-
-def _copy_small_files(current: Log, future: Log) -> None:
-    """Runs in an I/O thread: copies plugins' files, and syncs what the future log began with."""
-    write_files(future.disk, future.directory, evolve(state_of(future), epochs=()), is_synced=True)
-    for name, data in plugin_files(current).items():
-        future.disk.replace(f"{future.directory}/{name}", data)
