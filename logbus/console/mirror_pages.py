@@ -18,7 +18,6 @@ from logbus.console.page import Page, Visit
 
 SECTION = "/console/mirrors"
 ROWS = 200
-CAPTION = "Partitions, first those that are not copied, then those with the largest lag"
 KINDS = {"running": "good", "starting": "info", "restarting": "warn", "failed": "bad", "stopped": ""}
 
 

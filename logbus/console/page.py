@@ -4,7 +4,7 @@ What a page is made from: the visit, and what it gives.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -85,4 +85,3 @@ class Download:
 
 
 PageResult = Page | SeeOther | Download
-PageFunction = Callable[[Visit], Awaitable[PageResult]]

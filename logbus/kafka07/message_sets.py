@@ -15,12 +15,12 @@ Source: the design page of Kafka 0.7, "Messages".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from struct import Struct
 from zlib import crc32
 
 from logbus.errors import ApiError, DecodeError
-from logbus.records.compression import Codec, compress, decompress
+from logbus.records.compression import Codec, decompress
 
 OVERHEAD = 10
 """Bytes of a message of magic 1 besides its payload."""
@@ -42,23 +42,9 @@ class InvalidMessage(DecodeError):
     """A set of messages is malformed, or a message's CRC does not match."""
 
 
-def encode_message(payload: bytes, codec: Codec = Codec.NONE) -> bytes:
-    """
-    Return a message of magic 1.
-
-    :param codec: what the payload is compressed with.
-    """
-    return _WHOLE_1.pack(_MAGIC_1.size + len(payload), 1, codec, crc32(payload)) + payload
-
-
-def encode_old_message(payload: bytes) -> bytes:
-    """Return a message of magic 0."""
-    return _LENGTH.pack(_MAGIC_0.size + len(payload)) + _MAGIC_0.pack(0, crc32(payload)) + payload
-
-
-def encode_compressed(codec: Codec, messages: Iterable[bytes]) -> bytes:
-    """Return the message that holds a compressed set of messages."""
-    return encode_message(compress(codec, b"".join(messages)), codec)
+def encode_message(payload: bytes) -> bytes:
+    """Return a message of magic 1, whose payload is not compressed."""
+    return _WHOLE_1.pack(_MAGIC_1.size + len(payload), 1, Codec.NONE, crc32(payload)) + payload
 
 
 def payloads(data: bytes | memoryview, limit: int = MAX_DECOMPRESSED) -> Iterator[bytes]:

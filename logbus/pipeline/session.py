@@ -43,17 +43,12 @@ _QUIET = Path(__file__).with_name("quiet.properties")
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
-def check_java(environ: Mapping[str, str] = os.environ) -> int:
+def java_runtime(environ: Mapping[str, str] = os.environ) -> tuple[int, str]:
     """
-    The version of the Java runtime that Spark will use.
+    The version of the Java runtime that Spark will use, and all that identifies it.
 
     :raise Missing: there is none, or it is too old.
     """
-    return _runtime(environ)[0]
-
-
-def _runtime(environ: Mapping[str, str]) -> tuple[int, str]:
-    """The version of the Java runtime, and all that identifies it. See :func:`check_java`."""
     if home := environ.get("JAVA_HOME"):
         java: str | None = str(Path(home) / "bin" / "java")
         if not os.access(str(java), os.X_OK):
@@ -139,7 +134,7 @@ def session(
     for one in (master, given.get("spark.master")):
         if one is not None:
             check_master(one)
-    _, java = _runtime(os.environ)
+    _, java = java_runtime()
     # Spark starts its workers as 'python3' by default, which may be a Python without logbus.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     check_python()

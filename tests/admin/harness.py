@@ -18,7 +18,6 @@ from twisted.internet.protocol import Protocol
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
-from twisted.web.http import HTTPChannel
 
 from logbus.admin.authentication import HttpAuthentication, HttpLoginMetrics, HttpLogins
 from logbus.admin.authorization import HttpAuthorization
@@ -502,9 +501,3 @@ def request(method: str, target: str, body: Any = None, headers: Mapping[str, st
     lines |= headers or {}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items() if value)
     return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + data
-
-
-def channel_of(connection: Connection) -> HTTPChannel:
-    """The protocol of a connection."""
-    assert isinstance(connection.protocol, HTTPChannel)
-    return connection.protocol

@@ -11,12 +11,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.kafka07.message_sets import (
     OVERHEAD,
     InvalidMessage,
-    encode_compressed,
     encode_message,
-    encode_old_message,
     payloads,
 )
-from logbus.records.compression import Codec
 from tests.kafka07 import client
 
 CONTENT = st.lists(st.binary(max_size=50), max_size=8)
@@ -43,10 +40,6 @@ class Messages(SynchronousTestCase):
         self.assertEqual(len(data), sum(OVERHEAD + len(each) for each in content))
         read, end = client.read_set(data, 7)
         self.assertEqual(([each.payload for each in read], end), (content, 7 + len(data)))
-        for codec in (Codec.GZIP, Codec.NONE):
-            read, _ = client.read_set(encode_compressed(codec, map(encode_message, content[:1])), 0)
-            self.assertEqual(len(read), 1 if codec is Codec.NONE else len(content[:1]))
-        self.assertEqual(b"".join(map(encode_old_message, content)), b"".join(client.message(x, 0) for x in content))
 
     @given(st.binary(max_size=80))
     def test_garbage(self, data: bytes) -> None:

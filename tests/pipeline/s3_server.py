@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
-from unittest import mock
 
 from attrs import define, field
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -69,17 +67,13 @@ class S3Server:
 
     @property
     def options(self) -> dict[str, str]:
-        """Of a store, or for the environment."""
+        """Of a store."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
             "AWS_REGION": "us-east-1",
         }
-
-    def as_environment(self) -> Any:
-        """A context manager in which programs that are started use the server."""
-        return mock.patch.dict(os.environ, self.options)
 
     def _answer(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         with self._lock:

@@ -16,7 +16,7 @@ import pytest
 from logbus.pipeline import Missing
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.session import MIN_JAVA, check_java, check_master, check_python, describe_java_exit
+from logbus.pipeline.session import MIN_JAVA, check_master, check_python, describe_java_exit, java_runtime
 from logbus.pipeline.worker_sockets import ENABLED
 
 
@@ -37,14 +37,14 @@ class JavaTests(TestCase):
 
     def test_the_real_one(self) -> None:
         """The tests need one themselves."""
-        self.assertGreaterEqual(check_java(), MIN_JAVA)
+        self.assertGreaterEqual(java_runtime()[0], MIN_JAVA)
 
     def test_none(self) -> None:
         """None is told, with how to install it."""
         with self.assertRaisesRegex(Missing, "no 'java' was found; on Debian or Ubuntu: apt-get install"):
-            check_java({"PATH": str(self.home)})
+            java_runtime({"PATH": str(self.home)})
         with self.assertRaisesRegex(Missing, f"JAVA_HOME is {self.home}, in which there is no bin/java"):
-            check_java({"JAVA_HOME": str(self.home)})
+            java_runtime({"JAVA_HOME": str(self.home)})
 
     def test_python(self) -> None:
         """That of workers is started here, too."""
@@ -59,20 +59,20 @@ class JavaTests(TestCase):
             with self.subTest(says), tempfile.TemporaryDirectory() as home:
                 self.home = Path(home)
                 self.java(says)
-                self.assertEqual(check_java({"JAVA_HOME": home}), version)
+                self.assertEqual(java_runtime({"JAVA_HOME": home})[0], version)
         self.home = Path(tempfile.mkdtemp(dir=scratch))
         self.java('java version "1.8.0_291"')
         with self.assertRaisesRegex(Missing, "is Java 8; on Debian"):
-            check_java({"PATH": str(self.home / "bin") + os.pathsep + os.defpath})
+            java_runtime({"PATH": str(self.home / "bin") + os.pathsep + os.defpath})
 
     def test_no_java_at_all(self) -> None:
         """What cannot run, or says nothing, is named."""
         self.java("hello")
         with self.assertRaisesRegex(Missing, "bin/java does not say which version it is"):
-            check_java({"JAVA_HOME": str(self.home)})
+            java_runtime({"JAVA_HOME": str(self.home)})
         (self.home / "bin" / "java").write_bytes(b"\x00\x01")
         with self.assertRaisesRegex(Missing, "bin/java does not run"):
-            check_java({"JAVA_HOME": str(self.home)})
+            java_runtime({"JAVA_HOME": str(self.home)})
 
 
 @pytest.mark.spark

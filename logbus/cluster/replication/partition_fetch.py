@@ -42,7 +42,6 @@ class FetchParams:
 
 
 CONSUMER = FetchParams()
-COMMITTED_CONSUMER = FetchParams(committed=True)
 
 
 @define(eq=False, slots=True)

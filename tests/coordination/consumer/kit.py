@@ -9,7 +9,7 @@ from attrs import define, field
 
 from logbus.coordination.consumer.consumer_group import ConsumerGroup, ConsumerGroupSettings
 from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat, ConsumerHeartbeatResult
-from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, TopicId, difference, pairs, union
+from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, TopicId, pairs, union
 from logbus.coordination.consumer.topics_view import Topic
 from logbus.coordination.group import Change
 from logbus.coordination.group_records import decode_change, encode_change
@@ -174,11 +174,6 @@ class Client:
         self.owned = self.told = NO_PARTITIONS
         self.epoch = 0
         self.full = True
-
-    @property
-    def to_give_up(self) -> Partitions:
-        """Partitions that the client reads and should not."""
-        return difference(self.owned, self.told)
 
 
 def overlap(clients: Sequence[Client]) -> set[tuple[TopicId, int]]:
