@@ -244,10 +244,15 @@ def may_need_tls(config: ConfigView, listeners: Iterable[Listener]) -> bool:
     )
 
 
+def interface_of(endpoint: str) -> str:
+    """Return the address at which an endpoint listens; "": at all that there are."""
+    found = _INTERFACE.search(endpoint)
+    return "" if found is None else found[1].replace("\\", "")
+
+
 def is_local(endpoint: str) -> bool:
     """Return whether only clients on this machine reach an endpoint."""
-    found = _INTERFACE.search(endpoint)
-    host = "" if found is None else found[1].replace("\\", "")
+    host = interface_of(endpoint)
     if endpoint.startswith("unix:") or host == "localhost":
         return True
     try:

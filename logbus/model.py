@@ -17,9 +17,11 @@ T = TypeVar("T")
 
 LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", REMOTE_LOG_METADATA_TOPIC})
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, REMOTE_LOG_METADATA_TOPIC})
 """Topics with the state of brokers, written by brokers only."""
 
 NO_OFFSET = -1

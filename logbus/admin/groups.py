@@ -20,12 +20,11 @@ from logbus.admin.routing import ViewRequest, ViewResponse, route
 from logbus.admin.topics import CONTAINS, OFFSET, TOPIC_NAME, UNANSWERED, containing, page, page_of, paged
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.coordination.group import Group
-from logbus.coordination.group_coordinator import OFFSETS_TOPIC
 from logbus.coordination.group_lag_history import INTERVAL_SECONDS, LagHistory
 from logbus.coordination.group_lags import GroupLags, Lag
 from logbus.coordination.group_offsets import CommittedOffset
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import TopicPartition
+from logbus.model import OFFSETS_TOPIC, TopicPartition
 from logbus.security.acl.acls import AclOperation, ResourceType
 
 GROUP_ID = string("Id of a group; any text, percent-encoded in a path.", minLength=1, maxLength=32_767)

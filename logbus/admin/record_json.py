@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from logbus.admin.json_schema import array, boolean, integer, nullable, object_schema, string
-from logbus.records.record import Record
+from logbus.records.record import Record, readable_name
 
 MAX_SHOWN = 262_144
 """Bytes of a key, a value or a header that are shown at most."""
@@ -94,17 +94,14 @@ def record_json(partition: int, record: Record, most: int) -> tuple[dict[str, An
         "timestamp": record.timestamp,
         "key": shown_bytes(record.key, most),
         "value": shown_bytes(record.value, most),
-        "headers": [{"name": _name(name)[:most], "value": shown_bytes(content, most)} for name, content in headers],
+        "headers": [
+            {"name": readable_name(name)[:most], "value": shown_bytes(content, most)} for name, content in headers
+        ],
         "headers_left_out": len(record.headers) - len(headers),
     }
     contents = (record.key, record.value, *(content for _, content in headers))
     size = 100 + sum(min(most, len(content)) for content in contents if content is not None)
     return told, size + sum(50 + min(most, len(name)) for name, _ in headers)
-
-
-def _name(name: str) -> str:
-    """Replace what is not UTF-8 in a header's name."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def given_bytes(given: Mapping[str, Any] | None, where: str) -> bytes | None:

@@ -20,12 +20,12 @@ from logbus.admin.relay import leader_of
 from logbus.admin.routing import ViewRequest, ViewResponse, route
 from logbus.admin.topics import TOPIC_NAME, UNANSWERED, page, page_of, paged
 from logbus.cluster.cluster_metadata import ClusterMetadata
-from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.coordination.transactions.transaction_summary import transaction_duration_ms
 from logbus.errors import ApiError, ErrorCode, error_of
-from logbus.model import TopicPartition
+from logbus.model import TRANSACTIONS_TOPIC, TopicPartition
 from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.wire.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 

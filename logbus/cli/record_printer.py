@@ -12,7 +12,7 @@ from logbus.cli.output import PROGRESS_INTERVAL, Progress, as_text, quantity
 from logbus.cli.terminal_escapes import json_line
 from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.model import TopicPartition
-from logbus.records.record import Record
+from logbus.records.record import Record, readable_name
 
 RecordFormat = Callable[[str, int, Record | ConsumerRecord], bytes]
 
@@ -70,12 +70,8 @@ def _as_json(topic: str, partition: int, record: Record | ConsumerRecord) -> byt
         **as_text("value", record.value),
     }
     if record.headers:
-        found["headers"] = [{"name": _name(name), **as_text("value", value)} for name, value in record.headers]
+        found["headers"] = [{"name": readable_name(name), **as_text("value", value)} for name, value in record.headers]
     return json_line(found).encode() + b"\n"
-
-
-def _name(name: str) -> str:
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 _ESCAPES = {"\\n": b"\n", "\\t": b"\t", "\\r": b"\r", "\\0": b"\0", "\\\\": b"\\", "%%": b"%"}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from logbus.errors import ApiError, Disconnected, ErrorCode, LogbusError
-
-_BY_CODE = {int(code): code for code in ErrorCode}
+from logbus.errors import ApiError, Disconnected, LogbusError, error_of
 
 
 class Unreachable(LogbusError):
@@ -28,9 +26,10 @@ def api_error(code: int, what: str, message: str | None = None) -> ApiError:
     :param what: the subject, such as ``topic orders``; the message begins with it.
     :param message: the broker's message; default: the standard sentence for the code.
     """
-    known = _BY_CODE.get(code)
-    if known is None:
-        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: error {code}, which is not known here")
+    error = error_of(code)
+    known = error.code
+    if known != code:
+        return ApiError(known, f"{what}: {error.message}")
     if message and what.rpartition(" ")[2] in message:
         return ApiError(known, message)
     return ApiError(known, f"{what}: {message}" if message else f"{what}: {known.sentence} ({known.name})")

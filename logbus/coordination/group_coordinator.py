@@ -31,12 +31,10 @@ from logbus.coordination.member_ids import MemberIds
 from logbus.coordination.member_memory import MemberMemory
 from logbus.coordination.state_log import StateLog
 from logbus.metrics import Family, Registry, Sample
-from logbus.model import TopicPartition
+from logbus.model import OFFSETS_TOPIC, TopicPartition
 from logbus.net.arrivals import Arrivals
 from logbus.net.time_slices import TimeSlice
 from logbus.records.compression import Codec
-
-OFFSETS_TOPIC = "__consumer_offsets"
 
 
 @define(eq=False, repr=False)

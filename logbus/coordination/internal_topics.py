@@ -15,10 +15,8 @@ from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.controller.topic_plan import NewTopic
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config import ConfigView, keys
-from logbus.coordination.group_coordinator import OFFSETS_TOPIC
-from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import REMOTE_LOG_METADATA_TOPIC
+from logbus.model import OFFSETS_TOPIC, REMOTE_LOG_METADATA_TOPIC, TRANSACTIONS_TOPIC
 
 CREATE_TIMEOUT_MS = 30_000
 

@@ -10,13 +10,13 @@ from attrs import define, frozen
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from logbus.coordination.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_offsets import CommittedOffset, offset_commit_change
 from logbus.coordination.group_shard import GroupShard
 from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager, RetryBackoff
 from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import TopicPartition
+from logbus.model import OFFSETS_TOPIC, TopicPartition
 from logbus.net.request_context import RequestContext
 
 #: The first version of TxnOffsetCommit that adds the group's partition to the transaction by itself (KIP-890).

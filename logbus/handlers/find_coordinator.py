@@ -9,14 +9,14 @@ from typing import Self
 from attrs import define
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
-from logbus.coordination.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.internal_topics import InternalTopics
-from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.metadata import reachable
 from logbus.handlers.request_router import serves, task
-from logbus.model import TopicPartition
+from logbus.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

@@ -11,14 +11,14 @@ from attrs import define, frozen
 from twisted.internet.defer import Deferred, gatherResults
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
-from logbus.coordination.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_metadata import V1, V2, ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.named_partitions import named_partitions
 from logbus.handlers.request_router import serves, task
-from logbus.model import INTERNAL_TOPICS, TopicPartition
+from logbus.model import INTERNAL_TOPICS, OFFSETS_TOPIC, TopicPartition
 from logbus.net.cancellation import shield_from_cancellation
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice

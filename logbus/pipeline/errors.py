@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from logbus.errors import LogbusError
 
 __all__ = ["ClaimLost", "LakeError", "OptionError", "PipelineError"]
@@ -57,6 +60,21 @@ class TransactionLost(PipelineError):
 
 class NotRepeatable(PipelineError):
     """A partly committed batch was repeated with other rows or another number of tasks; nothing was written."""
+
+
+class RunFailed(PipelineError):
+    """
+    What a run has written lacks something, or may be wrong.
+
+    :ivar report: the report of the run, as JSON.
+    """
+
+    def __init__(self, problem: str, report: Mapping[str, Any]) -> None:
+        super().__init__(problem, report)
+        self.problem, self.report = problem, report
+
+    def __str__(self) -> str:
+        return self.problem
 
 
 class DataLossFound(PipelineError):

@@ -18,7 +18,7 @@ from attrs import frozen
 
 from logbus.records.checksum import Buffer
 from logbus.records.kernel import decode_records
-from logbus.records.record import Record
+from logbus.records.record import Record, readable_name
 
 REVISION = 3
 """Incremented whenever the exported functions change: a compiled module of another revision is not used."""
@@ -224,4 +224,4 @@ def _utf8(name: str) -> bytes:
     try:
         return name.encode()
     except UnicodeEncodeError:
-        return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
+        return readable_name(name).encode()

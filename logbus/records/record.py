@@ -42,6 +42,11 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+def readable_name(name: str) -> str:
+    """A header's name, in which what is not UTF-8 is replaced."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def max_record_size(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
     """Upper bound of :func:`encode_record`'s result for these, whatever the deltas are."""
     size = MAX_OVERHEAD + 15

@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
-from logbus.registry.avro_schema import AvroType
+from logbus.registry.avro_schema import RANGES, AvroType
 from logbus.registry.avro_values import DEEPEST
 
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
-_RANGES = {"int": 1 << 31, "long": 1 << 63}
 _LATER = {"bytes": 1, "fixed": 1, "float": 1}
 """Branches that are tried after the others: text is text before it is hexadecimal, and a double loses no digits."""
 
@@ -45,7 +44,7 @@ def _encode(value: Any, wanted: AvroType, where: str, depth: int, out: bytearray
             out.append(value)
         case _, bool():
             raise _unfit(value, wanted, where)
-        case (("int" | "long"), int()) if _is_within(value, _RANGES[wanted.kind]):
+        case (("int" | "long"), int()) if _is_within(value, RANGES[wanted.kind]):
             _put_long(value, out)
         case (("float" | "double"), (int() | float() | str())):
             out += _number(value, wanted, where)

@@ -20,7 +20,8 @@ PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "by
 NAMED = frozenset({"record", "error", "enum", "fixed"})
 
 _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RANGES = {"int": 1 << 31, "long": 1 << 63}
+RANGES = {"int": 1 << 31, "long": 1 << 63}
+"""Numbers of a type are from minus this, and less than this."""
 
 
 @define(eq=False)
@@ -206,7 +207,7 @@ def is_value(value: Any, wanted: AvroType) -> bool:
         case "boolean":
             return isinstance(value, bool)
         case "int" | "long":
-            most = _RANGES[wanted.kind]
+            most = RANGES[wanted.kind]
             return isinstance(value, int) and not isinstance(value, bool) and -most <= value < most
         case "float" | "double":
             return isinstance(value, int | float) and not isinstance(value, bool)

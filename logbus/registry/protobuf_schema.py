@@ -16,8 +16,6 @@ from logbus.registry.protobuf_compiler import compiled
 from logbus.registry.protobuf_text import proto_string, proto_text
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-WELL_KNOWN = "google/protobuf/"
-"""Every client has the files of this directory."""
 
 
 @frozen(eq=False)

@@ -21,10 +21,9 @@ from attrs import asdict, evolve, frozen
 from logbus.config import ConfigView, keys
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
-from logbus.listener_config import KAFKA
+from logbus.listener_config import KAFKA, interface_of
 
 _TCP = re.compile(r"((?:tcp|tcp4|tcp6|ssl):)(\d+)((?::.*)?)")
-_INTERFACE = re.compile(r":interface=((?:\\.|[^:\\])*)")
 LAST_PORT = 65535
 WORKERS_DIRECTORY = "workers"
 """Below each log directory; no partition's directory has this name."""
@@ -82,8 +81,7 @@ def address(listener: Listener) -> tuple[str, int]:
             f"listener {listener.name}: {listener.endpoint!r} cannot be shared by workers: with workers > 1 endpoints "
             "begin with tcp:, tcp6: or ssl:"
         )
-    interface = _INTERFACE.search(found[3])
-    return ("" if interface is None else interface[1].replace("\\", ""), int(found[2]))
+    return interface_of(found[3]), int(found[2])
 
 
 def at_port(listener: Listener, port: int) -> Listener:

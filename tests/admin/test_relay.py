@@ -16,9 +16,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.admin.relay import MAX_BYTES, RelayedRequest, decode_response, encode_response, merged
 from logbus.admin.routing import ViewResponse
 from logbus.cluster.cluster_metadata import PartitionImage
-from logbus.coordination.group_coordinator import OFFSETS_TOPIC
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import LeaderAndIsr
+from logbus.model import OFFSETS_TOPIC, LeaderAndIsr
 from logbus.security.acl.acls import AclOperation as Op
 from logbus.security.acl.acls import ResourceType as Kind
 from tests.admin.harness import Answered, World

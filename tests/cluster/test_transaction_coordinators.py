@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC
 from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.coordination.transactions.transition import ENDING, IDLE
 from logbus.errors import ErrorCode
-from logbus.model import TopicPartition
+from logbus.model import TRANSACTIONS_TOPIC, TopicPartition
 from logbus.records.batch import decode_batch, iter_batches
 from logbus.records.control_records import ControlType, decode_control_key
 from logbus.wire.messages.groups import FindCoordinatorRequest

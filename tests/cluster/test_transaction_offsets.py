@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from logbus.coordination.group_coordinator import OFFSETS_TOPIC
 from logbus.errors import ErrorCode
+from logbus.model import OFFSETS_TOPIC
 from logbus.wire.messages.groups import FindCoordinatorRequest
 from logbus.wire.messages.offsets import OffsetFetchResponse
 from logbus.wire.messages.transactions import TxnOffsetCommitRequest

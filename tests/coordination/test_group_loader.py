@@ -9,10 +9,9 @@ from twisted.logger import LogLevel, globalLogPublisher
 
 from logbus.coordination import group_coordinator, state_log_reader
 from logbus.coordination.coordinator_partition import partition_for
-from logbus.coordination.group_coordinator import OFFSETS_TOPIC
 from logbus.coordination.group_shard import GroupShard
 from logbus.errors import ErrorCode
-from logbus.model import TopicPartition
+from logbus.model import OFFSETS_TOPIC, TopicPartition
 from logbus.net.time_slices import SliceScheduler
 from logbus.wire.messages.groups import ListGroupsRequest
 from logbus.wire.messages.offsets import OffsetFetchRequest, OffsetFetchRequestGroup

@@ -11,10 +11,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
 from logbus.cluster.controller.topic_plan import NewTopic
 from logbus.config import ConfigView
-from logbus.coordination.group_coordinator import OFFSETS_TOPIC
 from logbus.coordination.internal_topics import InternalTopics
-from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC
 from logbus.errors import ApiError, ErrorCode
+from logbus.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 
 class Topics:

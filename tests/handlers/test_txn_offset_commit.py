@@ -8,13 +8,11 @@ from typing import Any
 from attrs import evolve
 from twisted.internet.defer import Deferred, succeed
 
-from logbus.coordination.group_coordinator import OFFSETS_TOPIC
 from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
-from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC
 from logbus.errors import ErrorCode
 from logbus.handlers.txn_offset_commit import error_for_version
-from logbus.model import TopicPartition
+from logbus.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from logbus.records.batch import ControlType, Marker, iter_batches
 from logbus.storage.log import Log
 from logbus.testing.simulation.environment.memory_disk import no_space

@@ -14,9 +14,10 @@ from logbus.cli.dump import group_record_dump, transaction_record_dump
 from logbus.cli.dump.index_dump import Item, Mapped, damage, offset_index, time_index, transaction_index
 from logbus.cli.output import as_text
 from logbus.errors import ConfigError, LogbusError
+from logbus.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from logbus.records.batch import HEADER_SIZE, BatchHeader, batch_problem, decode_batch, decode_marker, read_header
 from logbus.records.compression import Codec
-from logbus.records.record import Record
+from logbus.records.record import Record, readable_name
 from logbus.storage import file_names
 from logbus.storage.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -44,8 +45,8 @@ _KEPT = (
     file_names.SNAPSHOT,
 )
 _TOPICS: dict[str, RecordDecoder] = {
-    group_record_dump.GROUP_TOPIC: group_record_dump.decoded,
-    transaction_record_dump.TRANSACTION_TOPIC: transaction_record_dump.decoded,
+    OFFSETS_TOPIC: group_record_dump.decoded,
+    TRANSACTIONS_TOPIC: transaction_record_dump.decoded,
 }
 _CODECS = {codec.value: codec.name.lower() for codec in Codec}
 
@@ -187,10 +188,7 @@ def _record(header: BatchHeader, record: Record, words: RecordDecoder | None) ->
     else:
         item |= {**as_text("key", record.key), **as_text("value", record.value)}
     if record.headers:
-        item["headers"] = [
-            {"name": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), **as_text("value", value)}
-            for name, value in record.headers
-        ]
+        item["headers"] = [{"name": readable_name(name), **as_text("value", value)} for name, value in record.headers]
     return item
 
 

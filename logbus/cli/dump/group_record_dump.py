@@ -30,7 +30,6 @@ from logbus.wire.messages.partitions import TopicIdPartitions
 
 Item = dict[str, Any]
 
-GROUP_TOPIC = "__consumer_offsets"
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _MEMBER_STATES: Mapping[int, str] = MappingProxyType(
     {0: "stable", 1: "unrevoked_partitions", 2: "unreleased_partitions"}

@@ -18,7 +18,6 @@ from logbus.wire.schema import decode_versioned
 
 Item = dict[str, Any]
 
-TRANSACTION_TOPIC = "__transaction_state"
 _STATES = {number: state.value for state, number in STATUS.items()}
 
 

@@ -23,6 +23,7 @@ from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.config_admin import Resource, ResourceType
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer import Consumer
+from logbus.client.consumer.fetch_options import RESETS
 from logbus.coroutines import sleep
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
@@ -32,7 +33,6 @@ _BETWEEN_LOOKS = 0.5
 """Seconds between looks for a topic that is not there."""
 
 _ISOLATIONS = ("read_committed", "read_uncommitted")
-_RESETS = ("earliest", "latest", "none")
 
 PARSER = OptionParser(
     "Prints records.",
@@ -185,8 +185,8 @@ def formatter_properties(options: ParsedOptions) -> Mapping[str, str]:
 def _start(options: ParsedOptions, settings: Settings) -> tuple[int, Literal["earliest", "latest", "none"]]:
     """The offset, or −1, and the reset."""
     reset = settings.text("auto.offset.reset", "earliest" if options.has("from-beginning") else "latest")
-    if reset not in _RESETS:
-        raise UsageError(f"Invalid value {reset} for configuration auto.offset.reset: there are {', '.join(_RESETS)}")
+    if reset not in RESETS:
+        raise UsageError(f"Invalid value {reset} for configuration auto.offset.reset: there are {', '.join(RESETS)}")
     if options.has("from-beginning") and reset != "earliest":
         raise UsageError(
             f"Can't simultaneously specify --from-beginning and 'auto.offset.reset={reset}', please remove one option"

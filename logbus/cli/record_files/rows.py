@@ -7,6 +7,7 @@ from typing import Any
 
 from logbus.cli.input_records import InputRecord
 from logbus.cli.record_filter import AnyRecord
+from logbus.records.record import readable_name
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
 
@@ -23,7 +24,7 @@ def check_columns(names: Collection[str]) -> None:
 
 def row_of(partition: int, record: AnyRecord) -> dict[str, Any]:
     """Return a record's row: the columns of :data:`COLUMNS`; ``timestamp`` in milliseconds since 1970."""
-    headers = [{"name": _text(name), "value": content} for name, content in record.headers]
+    headers = [{"name": readable_name(name), "value": content} for name, content in record.headers]
     return {
         "partition": partition,
         "offset": record.offset,
@@ -32,10 +33,6 @@ def row_of(partition: int, record: AnyRecord) -> dict[str, Any]:
         "value": record.value,
         "headers": headers,
     }
-
-
-def _text(name: str) -> str:
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def record_of(row: Mapping[str, Any]) -> InputRecord:

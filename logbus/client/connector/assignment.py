@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from logbus.client.connector.topic_filter import INTERNAL
 from logbus.client.connector.znodes import TopicCount, thread_id
-from logbus.model import TopicPartition
+from logbus.model import INTERNAL_TOPICS, TopicPartition
 
 
 def ranges(partitions: Collection[int], threads: Collection[str]) -> dict[int, str]:
@@ -66,4 +65,6 @@ def wanted_topics(subscription: TopicCount, there: Iterable[str], *, internal: b
     """
     if subscription.filter is None:
         return sorted(subscription.topics)
-    return sorted(name for name in there if (internal or name not in INTERNAL) and subscription.filter.allows(name))
+    return sorted(
+        name for name in there if (internal or name not in INTERNAL_TOPICS) and subscription.filter.allows(name)
+    )

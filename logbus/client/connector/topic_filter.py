@@ -18,8 +18,6 @@ LONGEST = 2048
 """The most characters of an expression."""
 MEMORY = 512 * 1024
 """The most bytes of a compiled expression."""
-INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Internal topics of the brokers."""
 
 
 @lru_cache(maxsize=64)

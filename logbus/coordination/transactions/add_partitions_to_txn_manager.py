@@ -17,10 +17,10 @@ from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.peers import Peers
 from logbus.config import ConfigView, keys
 from logbus.coordination.transactions.marker_codec import partitions_by_topic
-from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_metadata import V2, ProducerIdAndEpoch
 from logbus.errors import ApiError, ErrorCode, error_of
-from logbus.model import TopicPartition
+from logbus.model import TRANSACTIONS_TOPIC, TopicPartition
 from logbus.wire.messages.partitions import NamedTopicPartitions
 from logbus.wire.messages.transactions import (
     AddPartitionsToTxnRequest,

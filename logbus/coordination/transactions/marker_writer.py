@@ -15,10 +15,8 @@ from twisted.python.failure import Failure
 from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
 from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
 from logbus.errors import ApiError, ErrorCode, StorageError
-from logbus.model import TopicPartition
+from logbus.model import OFFSETS_TOPIC, TopicPartition
 from logbus.records.control_records import ControlType, Marker
-
-OFFSETS_TOPIC = "__consumer_offsets"
 
 Completed = Callable[[int, int, bool, int], object]
 """See :meth:`.GroupCoordinator.transaction_completed`."""

@@ -31,11 +31,9 @@ from logbus.coordination.transactions.transaction_shard import TransactionEntry,
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.coordination.transactions.transition import ENDING, ProducerIdNeeded, Transition, producer_after
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import TopicPartition
+from logbus.model import TRANSACTIONS_TOPIC, TopicPartition
 from logbus.net.time_slices import TimeSlice
 from logbus.records.compression import Codec
-
-TRANSACTIONS_TOPIC = "__transaction_state"
 
 UNITS_TO_SEND = 5
 """Units of a time slice that it takes to send the markers of a transaction."""

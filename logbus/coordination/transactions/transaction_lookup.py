@@ -14,9 +14,9 @@ from twisted.internet.defer import Deferred, FirstError, gatherResults
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.peers import LOOKUP, Peers
-from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.errors import ApiError, ErrorCode, error_of
-from logbus.model import TopicPartition
+from logbus.model import TRANSACTIONS_TOPIC, TopicPartition
 from logbus.wire.messages.transaction_admin import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,

@@ -7,12 +7,9 @@ query that drops more than a given share of its events fails, since its results 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from attrs import define
 
-from logbus.pipeline.errors import OptionError, PipelineError
+from logbus.pipeline.errors import OptionError, RunFailed
 from logbus.pipeline.jobs.durations import readable_duration
 
 DEFAULT_SHARE = 0.01
@@ -22,19 +19,8 @@ FEW = 1000
 _MILLISECOND, _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 
 
-class TooManyLate(PipelineError):
-    """
-    A query dropped more late events than allowed; its results lack them.
-
-    :ivar report: the report of the run, as JSON.
-    """
-
-    def __init__(self, problem: str, report: Mapping[str, Any]) -> None:
-        super().__init__(problem, report)
-        self.problem, self.report = problem, report
-
-    def __str__(self) -> str:
-        return self.problem
+class TooManyLate(RunFailed):
+    """A query dropped more late events than allowed; its results lack them."""
 
 
 def check_share(share: float) -> None:

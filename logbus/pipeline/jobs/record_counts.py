@@ -8,10 +8,9 @@ late, in a window that was written, or in one that is open, which is read from S
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from logbus.pipeline.errors import PipelineError
+from logbus.pipeline.errors import RunFailed
 from logbus.pipeline.lake.file_system import FileSystem
 
 if TYPE_CHECKING:
@@ -27,19 +26,8 @@ _CAUSES = (
 )
 
 
-class CountsDiffer(PipelineError):
-    """
-    The record counts of a run do not add up; its results may be wrong.
-
-    :ivar report: the report of the run, as JSON.
-    """
-
-    def __init__(self, problem: str, report: Mapping[str, Any]) -> None:
-        super().__init__(problem, report)
-        self.problem, self.report = problem, report
-
-    def __str__(self) -> str:
-        return self.problem
+class CountsDiffer(RunFailed):
+    """The record counts of a run do not add up; its results may be wrong."""
 
 
 def count_problem(

@@ -18,6 +18,8 @@ from typing import Self
 
 from attrs import field, frozen
 
+from logbus.security.sasl.scram_syntax import base64_text
+
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 1_000_000
 """More iterations would take seconds of a client's processor time."""
 
@@ -70,7 +72,7 @@ class ScramCredential:
     def encode(self) -> str:
         """Return Kafka's text, as it is stored."""
         return (
-            f"salt={_text(self.salt)},stored_key={_text(self.stored_key)},server_key={_text(self.server_key)},"
+            f"salt={base64_text(self.salt)},stored_key={base64_text(self.stored_key)},server_key={base64_text(self.server_key)},"
             f"iterations={self.iterations}"
         )
 
@@ -122,7 +124,3 @@ def salt_text(number: int) -> bytes:
         number, digit = divmod(number, 36)
         digits.append(_ALPHABET[digit])
     return "".join(reversed(digits)).encode() or b"0"
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()

@@ -14,6 +14,7 @@ from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
 
 from logbus.errors import ErrorCode, LogbusError
+from logbus.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from logbus.testing.simulation.bitflips import BitFlips
 from logbus.testing.simulation.checks.durability_oracle import DurabilityOracle
 from logbus.testing.simulation.checks.error_log import ErrorLog
@@ -32,7 +33,7 @@ from logbus.testing.simulation.workloads.cluster_client import ClusterClient, Un
 from logbus.testing.simulation.workloads.cluster_operator import ClusterOperator
 from logbus.testing.simulation.workloads.consumer import DAMAGED, WorkloadContext
 from logbus.testing.simulation.workloads.records_workload import TOPIC, RecordsWorkload
-from logbus.testing.simulation.workloads.transactions_workload import LEDGER, STATE_TOPIC, TOPICS, TransactionsWorkload
+from logbus.testing.simulation.workloads.transactions_workload import LEDGER, TOPICS, TransactionsWorkload
 from logbus.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 
 START_S = 60.0
@@ -40,7 +41,7 @@ HEAL_S = 30.0
 """Seconds after the end of the last fault in which everything must work again."""
 CLIENT_HOST = "10.0.1.1"
 
-_ALL_TOPICS = (*TOPICS, STATE_TOPIC, "__consumer_offsets")
+_ALL_TOPICS = (*TOPICS, TRANSACTIONS_TOPIC, OFFSETS_TOPIC)
 
 
 @define(kw_only=True)

@@ -7,9 +7,8 @@ from typing import Any
 from twisted.logger import capturedLogs
 
 from logbus.cluster.replication.replica import Replica
-from logbus.coordination.group_coordinator import OFFSETS_TOPIC
 from logbus.errors import StorageError
-from logbus.model import TopicPartition
+from logbus.model import OFFSETS_TOPIC, TopicPartition
 from logbus.records.batch import iter_batches
 from logbus.storage.repair.log_scrubber import FIRST_ROUND_S
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk

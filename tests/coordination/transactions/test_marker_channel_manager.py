@@ -15,13 +15,12 @@ from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, Partit
 from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
 from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
 from logbus.coordination.transactions.pending_complete_txn import FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS
-from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC
 from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.coordination.transactions.transaction_shard import TransactionEntry
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.coordination.transactions.txn_marker_queue import CONNECTIONS_PER_BROKER, MAX_PARTITIONS_PER_REQUEST
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.model import TRANSACTIONS_TOPIC, LeaderAndIsr, TopicPartition
 from logbus.timers import Timers
 from logbus.wire.messages.partitions import PartitionErrorCode, TopicErrorCodes
 from logbus.wire.messages.transactions import (

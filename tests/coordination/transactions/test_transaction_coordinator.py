@@ -10,11 +10,10 @@ from twisted.internet.defer import Deferred, fail
 
 from logbus.coordination.state_log import StateLog
 from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
-from logbus.coordination.transactions.transaction_coordinator import TRANSACTIONS_TOPIC
 from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import TopicPartition
+from logbus.model import TRANSACTIONS_TOPIC, TopicPartition
 from logbus.records.batch import Record, encode_batch
 from logbus.records.control_records import ControlType
 from logbus.testing.simulation.environment.memory_disk import no_space

@@ -17,6 +17,7 @@ from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
 
 from logbus.errors import ConfigError
+from logbus.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from logbus.testing.simulation.application.application_process import ApplicationProcess
 from logbus.testing.simulation.application.refusals import NotSimulated, Refusals
 from logbus.testing.simulation.application.run_context import close_coroutines, collected_at_the_end, logged_to, silence
@@ -45,7 +46,7 @@ COLLECT_S = 600
 """Seconds between collections of garbage."""
 _INPUT_HOST = "10.0.3.1"
 _OPERATOR_HOST = "10.0.3.2"
-_INTERNAL = ("__consumer_offsets", "__transaction_state")
+_INTERNAL = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 
 
 @define(eq=False)

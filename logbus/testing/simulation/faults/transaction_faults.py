@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from attrs import define
 
+from logbus.model import TRANSACTIONS_TOPIC
 from logbus.testing.simulation.environment.broker_node import BrokerNode
 from logbus.testing.simulation.faults.broker_faults import BrokerFaults
-from logbus.testing.simulation.workloads.transactions_workload import STATE_TOPIC, TOPICS, TransactionsWorkload
+from logbus.testing.simulation.workloads.transactions_workload import TOPICS, TransactionsWorkload
 
 
 @define(eq=False)
@@ -32,14 +33,14 @@ class TransactionFaults:
         return self.brokers.nodes[led[number % len(led)][1]] if led else None
 
     def kill_coordinator(self, number: int, down: float, steps: int) -> bool | None:
-        node = self._leader((STATE_TOPIC,), number)
+        node = self._leader((TRANSACTIONS_TOPIC,), number)
         if node is None:
             return False
         brokers, broker = self.brokers, node.broker_id
         return brokers.at_step("kill-coordinator", broker, steps, lambda: brokers.kill(broker, down))
 
     def power_cut_coordinator(self, number: int, down: float, steps: int, mode: str) -> bool | None:
-        node = self._leader((STATE_TOPIC,), number)
+        node = self._leader((TRANSACTIONS_TOPIC,), number)
         if node is None:
             return False
         broker = node.broker_id

@@ -32,7 +32,6 @@ from logbus.testing.simulation.workloads.transaction_writer import TransactionWr
 from logbus.testing.simulation.workloads.transactional_producer import TransactionalProducer
 
 LEDGER, ORDERS, RESULTS = TOPICS = ("ledger", "orders", "results")
-STATE_TOPIC = "__transaction_state"
 TIMEOUT_MS = 10_000
 """Of transactions."""
 _IDS = 2
