@@ -86,6 +86,7 @@ class SourceReader:
     _fetcher: Fetcher = field(init=False)
     _tried_again: set[TopicPartition] = field(factory=set, init=False)
     _ends: dict[TopicPartition, int] = field(factory=dict, init=False)
+    _left_alone: set[TopicPartition] = field(factory=set, init=False)
     _reached: dict[TopicPartition, int] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -136,6 +137,10 @@ class SourceReader:
             if isinstance(where, int) and where >= 0:
                 self._reached[each] = self.status.positions[each] = where
         self._fetcher.add(new, self.epochs)
+        self._left_alone = self._ends.keys() - self._fetcher.assigned.partitions
+        for each in self._left_alone - set(partitions):
+            if (rest := self._ends[each] - self._reached.get(each, 0)) > 0:
+                self.status.problem(each, f"{each}: it is not at the source any more; {rest} offsets were not copied")
 
     def _is_taken(self, name: str) -> bool:
         """Whether another mirror copies a topic, which would be there twice, then."""
@@ -282,7 +287,8 @@ class SourceReader:
     def is_at_end(self) -> bool:
         if not self.options.until_end:
             return False
-        return all(self._reached.get(each, 0) >= end or each in self.halted for each, end in self._ends.items())
+        ended = self.halted.keys() | self._left_alone
+        return all(each in ended or self._reached.get(each, 0) >= end for each, end in self._ends.items())
 
     # What was fetched.
 

@@ -227,7 +227,14 @@ class Housekeeping:
             return delete_expired(log, self._policy, now_ms, _SEGMENTS_PER_TURN)
         except (ApiError, StorageError) as error:
             self._log.warn("{partition}: retention failed: {error}", partition=log.partition, error=str(error))
-            return 0
+        except Exception:
+            # A policy may be anybody's; the logs behind this one have their turn all the same.
+            self._log.failure(
+                "{partition}: retention by the policy {policy} failed",
+                partition=log.partition,
+                policy=self._policy.name,
+            )
+        return 0
 
     def steady_now_ms(self) -> int:
         """

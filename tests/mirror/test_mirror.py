@@ -376,6 +376,36 @@ class TopicTests(MirrorCase):
         self.settle(5)
         self.assertEqual(self.values("b", "a.orders"), NUMBERS[:10])
 
+    def test_topic_created_anew_is_left_alone_to_the_end(self) -> None:
+        """A mirror that is to end does so, and says what it has not copied; other topics are."""
+        self.create("a", "orders")
+        self.create("a", "bills")
+        self.send("a", "orders", NUMBERS[:10])
+        self.mirror_all("a", "b")
+        self.result(AdminClient(self.clients["a"]).delete_topics(["orders"]))
+        self.settle(1)
+        self.create("a", "orders")
+        self.send("a", "orders", [b"new"] * 20)
+        self.send("a", "bills", [b"x"])
+        mirror = self.mirror_all("a", "b")
+        self.assertEqual(self.lines(mirror, "delete a.orders at the target"), 1)
+        self.assertEqual(self.values("b", "a.orders"), NUMBERS[:10])
+        self.assertEqual(self.values("b", "a.bills"), [b"x"])
+        self.assertEqual(list(mirror.mirror.status.problems), ["orders at the source"])
+
+    def test_topic_that_goes_before_the_end(self) -> None:
+        """A topic that is deleted at the source while it is copied keeps no mirror from its end, which says so."""
+        self.create("a", "orders")
+        for _ in range(30):
+            # More than a fetch has.
+            self.send("a", "orders", [b"x" * 900_000])
+        mirror = self.mirror("a", "b", until_end=True, refresh_interval=1.0, rate=1_000_000)
+        self.settle(3)
+        self.result(AdminClient(self.clients["a"]).delete_topics(["orders"]))
+        self.result(mirror.ended, 60)
+        [problem] = mirror.mirror.status.problems.values()
+        self.assertRegex(problem, r"^orders-0: it is not at the source any more; \d+ offsets were not copied$")
+
     def test_copy_created_anew(self) -> None:
         """A copy that was deleted at the target is made from the beginning."""
         self.create("a", "orders")

@@ -178,3 +178,23 @@ class HousekeepingTests(SynchronousTestCase):
         log = self.managed(policy=KeepOne())
         self.pass_time(301)
         self.assertEqual(log.log_start_offset, 4)
+
+    def test_a_policy_that_fails(self) -> None:
+        """It is said of which log; what its policy is wrong about stays, and the logs behind it lose theirs."""
+
+        @implementer(IDeletePolicy)
+        class Wrong:
+            name = "wrong"
+
+            def expired(self, log: Any, now_ms: int) -> Any:
+                return log.segments[:-1] if log is other else None
+
+        log = self.managed(policy=Wrong())
+        other = self.successResultOf(self.manager.create(OTHER, None, log.config))
+        for _ in range(5):
+            append_as_leader(other, batch(b"x"), 0)
+        other.high_watermark = 5
+        self.pass_time(301)
+        self.assertEqual((log.log_start_offset, other.log_start_offset), (0, 4))
+        [failure] = self.flushLoggedErrors(TypeError)
+        self.assertIn("NoneType", str(failure))
