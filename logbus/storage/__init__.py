@@ -2,7 +2,8 @@
 The logs of one broker on disk, in Kafka's formats (Kafka: storage).
 
 * ``log_manager``: LogManager: opens, creates, deletes and closes all logs, in all log directories
-* ``log_directory``: LogDirectory: lock, checkpoints and clean-shutdown marker of one directory
+* ``log_directory``: LogDirectory: lock and checkpoints of one directory, whose logs it opens and closes
+* ``clean_shutdown``: the marker by which the next start opens logs without reading them
 * ``log``: Log: writes and reads, by plain calls into the page cache (Kafka: UnifiedLog)
 * ``log_state``: LogState: a log's segments and offsets, its epochs, producers and transactions
 * ``log_owner``: the calls that a log makes to its owner

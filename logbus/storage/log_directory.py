@@ -1,9 +1,5 @@
 """
 One log directory: its lock, its checkpoints, and opening and closing of its logs.
-
-A clean shutdown leaves a marker that lists every log with its segments and leader epochs, so that the next start opens
-10,000 logs in a fraction of a second without reading them. The marker is used log by log, if file names and sizes still
-match, and is removed before anything is written.
 """
 
 from __future__ import annotations
@@ -20,17 +16,15 @@ from twisted.logger import Logger
 
 from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ConfigError, StorageError
-from logbus.model import NO_EPOCH, TopicPartition
+from logbus.model import TopicPartition
 from logbus.storage import checkpoints, file_names
 from logbus.storage.checkpoints import MetaProperties
+from logbus.storage.clean_shutdown import entry_of, restore, take_marker
 from logbus.storage.filesystem.bounded_work import BoundedWork
 from logbus.storage.istorage import IDisk, IOPool
-from logbus.storage.leader_epoch_cache import LeaderEpochCache
-from logbus.storage.leader_epoch_loader import load_leader_epochs
 from logbus.storage.log import Log
 from logbus.storage.log_flusher import GroupCommit
 from logbus.storage.log_recovery import Progress, recover_log
-from logbus.storage.segments.segment import Segment
 
 _LOGS_PER_TURN = 200
 """Logs opened by the marker, or described in it, in one turn of the reactor."""
@@ -100,7 +94,7 @@ class LogDirectory:
 
         :raises StorageError: the disk failed, and is offline.
         """
-        found = await self._take_marker()
+        found = await take_marker(self.disk)
         marker = found or {}
         recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         start_offsets = self._starts = self._read_offsets(checkpoints.LOG_START_OFFSETS)
@@ -129,7 +123,7 @@ class LogDirectory:
             log = self._new_log(partition, self.disk, name)
             entry = marker.get(name)
             recovery_point = recovery_points.get(partition, 0)
-            if entry is None or not self._restore(log, entry):
+            if entry is None or not restore(log, entry, start_offsets.get(partition)):
                 recovered += 1
                 log.topic_id = self._topic_id(name)
                 await recover_log(
@@ -200,21 +194,6 @@ class LogDirectory:
             remembered
         )
 
-    async def _take_marker(self) -> dict[str, Any] | None:
-        """Read and durably remove the marker. Returns its entries; None without a marker."""
-        try:
-            data = self.disk.read(checkpoints.CLEAN_SHUTDOWN)
-        except FileNotFoundError:
-            return None
-        await self.disk.submit(IOPool.BACKGROUND, _remove_for_good, self.disk, checkpoints.CLEAN_SHUTDOWN)
-        try:
-            return checkpoints.decode_marker(data)
-        except (ValueError, KeyError, TypeError) as problem:
-            self._log.warn(
-                "{root}: marker of a clean shutdown ignored: {problem}", root=self.disk.root, problem=str(problem)
-            )
-            return None
-
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
             return checkpoints.decode_offsets(self.disk.read(name))
@@ -234,39 +213,6 @@ class LogDirectory:
         except ValueError as problem:
             self._log.warn("{root}/{path} is ignored: {problem}", root=self.disk.root, path=path, problem=str(problem))
             return None
-
-    def _restore(self, log: Log, entry: dict[str, Any]) -> bool:
-        """Open a log as the marker describes it; False if the disk does not match."""
-        disk, directory = self.disk, log.directory
-        if disk.modified_ns(directory) != entry["modified"]:
-            return False
-        segments = []
-        for base, size, created, first, latest, latest_offset in entry["segments"]:
-            segment = Segment(disk, log.files, directory, base, created)
-            try:
-                if disk.size(segment.log.path) != size:
-                    return False
-            except FileNotFoundError:
-                return False
-            segment.size = size
-            segment.first_timestamp = first
-            segment.max_timestamp, segment.max_timestamp_offset = latest, latest_offset
-            segments.append(segment)
-        start, end = entry["start"], entry["end"]
-        if "epochs" in entry:
-            log.epochs = LeaderEpochCache(entry["epochs"])
-            log.epochs.saved = entry["epochs_saved"]
-        else:
-            # An older release wrote the marker.
-            first = min(start, self._starts.get(log.partition, start))
-            log.epochs = load_leader_epochs(disk, directory, first, end)
-            if log.epochs.latest == NO_EPOCH and end > start:
-                # Where this log and another replica's diverge can only be found by leader epochs; recovery finds these.
-                return False
-        log.topic_id = uuid.UUID(entry["id"]) if entry["id"] else None
-        log.has_producers = entry["producers"]
-        log.restored(tuple(segments), start, end, end)
-        return True
 
     # -- Checkpoints
 
@@ -384,7 +330,7 @@ class LogDirectory:
                 log.segments[-1].seal()
                 await log.close()
             if log.flushed_end_offset == log.log_end_offset:
-                entries.append(checkpoints.encode_marker_entry(log.directory, self._entry(log)))
+                entries.append(checkpoints.encode_marker_entry(log.directory, entry_of(log)))
             if count % _LOGS_PER_TURN == 0:
                 await self._next_turn()
         await self.checkpoint_recovery_points()
@@ -399,22 +345,6 @@ class LogDirectory:
     def _next_turn(self) -> Deferred[Any]:
         """Fires in a later turn of the reactor."""
         return self.disk.submit(IOPool.READ, self.disk.exists, checkpoints.META_PROPERTIES)
-
-    def _entry(self, log: Log) -> dict[str, Any]:
-        producers = log.producers_in_memory
-        return {
-            "id": log.topic_id.hex if log.topic_id else None,
-            "start": log.log_start_offset,
-            "end": log.log_end_offset,
-            "producers": log.has_producers if producers is None else len(producers) > 0,
-            "epochs": list(log.epochs),
-            "epochs_saved": log.epochs.saved,
-            "modified": self.disk.modified_ns(log.directory),
-            "segments": [
-                [s.base_offset, s.size, s.created_ms, s.first_timestamp, s.max_timestamp, s.max_timestamp_offset]
-                for s in log.segments
-            ],
-        }
 
 
 @returns_deferred
@@ -432,9 +362,3 @@ def plugin_files(log: Log) -> dict[str, bytes]:
     """Return the files that plugins have beside a log, by their names."""
     names = [name for name in log.disk.names(log.directory) if name.endswith(file_names.PLUGIN)]
     return {name: log.disk.read(f"{log.directory}/{name}") for name in names}
-
-
-def _remove_for_good(disk: IDisk, path: str) -> None:
-    """Runs in an I/O thread."""
-    disk.unlink(path)
-    disk.sync_directory("")
