@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 from logbus.admin.problem_details import HttpProblem
 
 MOST_FIELDS = 200
+_NUMBERS = re.compile(r"\d{1,9}( *, *\d{1,9}){0,99}", re.ASCII)
 _ESCAPED = re.compile(r"[\ud800-\udfff]")
 
 
@@ -36,3 +37,8 @@ def read_form(text: str, what: str = "The form") -> Mapping[str, str]:
         # Browsers send lines of a text area with CRLF.
         fields[name] = value.replace("\r\n", "\n")
     return fields
+
+
+def numbers_of(text: str) -> list[int] | None:
+    """Return the numbers of a field such as ``0, 2``, at most 100 of them; None: it has something else."""
+    return [int(each) for each in text.split(",")] if _NUMBERS.fullmatch(text) else None

@@ -18,6 +18,7 @@ from logbus.console.api_client import ApiRefusal, segment
 from logbus.console.change import CONFIRMED, TYPED, Change, carry_out
 from logbus.console.elements import button_link, card, choice, field, name, number_cell, refusal, table
 from logbus.console.figures import count, iso_time, moment, number, shortened
+from logbus.console.form_body import numbers_of
 from logbus.console.page import Page, PageResult, Visit
 from logbus.console.record_query import milliseconds_of
 
@@ -38,7 +39,6 @@ OPTIONS = {
     "timestamp": "--to-datetime",
 }
 VALUED = ("offset", "shift", "timestamp")
-_NUMBERS = re.compile(r"\d{1,9}( *, *\d{1,9}){0,99}", re.ASCII)
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -189,12 +189,13 @@ def _partitions(form: Mapping[str, str], wrong: dict[str, str]) -> list[int]:
     text = form.get("partitions", "").strip()
     if not text:
         return []
-    if not _NUMBERS.fullmatch(text):
+    numbers = numbers_of(text)
+    if numbers is None:
         wrong["partitions"] = "Give the numbers of partitions, as 0, 2; or nothing for all."
     elif not form.get("topic", "").strip():
         wrong["partitions"] = "Partitions need the name of their topic."
     else:
-        return sorted({int(each) for each in text.split(",")})
+        return sorted(set(numbers))
     return []
 
 

@@ -19,12 +19,12 @@ from logbus.console.api_client import ApiRefusal, segment
 from logbus.console.change import TYPED, Change, carry_out, done_message
 from logbus.console.elements import badge, card, empty, facts, field, refusal
 from logbus.console.figures import count, number, size
+from logbus.console.form_body import numbers_of
 from logbus.console.page import Page, PageResult, Visit
 
 SECTION = "/console/topics"
 PATH = "/console/topics/{topic}/partitions/{partition}"
 _OFFSET = re.compile(r"[0-9]{1,18}", re.ASCII)
-_REPLICAS = re.compile(r"\d{1,9}( *, *\d{1,9}){0,99}", re.ASCII)
 Partition = Mapping[str, Any]
 
 
@@ -60,10 +60,10 @@ class PartitionPages:
 
     @route("POST", f"{PATH}/move", "Move it to other brokers", rights="Needs Alter on the Cluster.")
     async def move(self, visit: Visit) -> PageResult:
-        text = visit.form.get("replicas", "").strip()
-        if not _REPLICAS.fullmatch(text):
+        replicas = numbers_of(visit.form.get("replicas", "").strip())
+        if replicas is None:
             return await _page(visit, "Give the ids of brokers, as 1, 2, 3: the first is the preferred leader.")
-        partition, replicas = await _partition(visit), [int(each) for each in text.split(",")]
+        partition = await _partition(visit)
         if replicas == partition["replicas"]:
             return await _page(visit, "These are the brokers that have it.")
         named = {**_named(partition), "replicas": replicas}
