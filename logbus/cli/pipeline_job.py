@@ -88,8 +88,8 @@ def job_options(command: F) -> F:
         settings = parse_pairs(spark, "--spark", "spark.driver.memory=2g")
         try:
             _check_masters(master, settings)
-            _check_namenodes(given.values(), settings)
             check_packages()  # before the command imports them
+            _check_namenodes(given.values(), settings)
             return command(job=Job(name, master, settings, report, quiet, class_archive), **given)
         except OptionError as e:
             print_error(str(e))

@@ -18,7 +18,7 @@ from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.hang_ups import expect_hang_ups_of_tasks
 from logbus.pipeline.spark_home import lean_home, spark_home
-from logbus.pipeline.users_settings import users_settings
+from logbus.pipeline.users_settings import users_settings, usual_home
 from logbus.pipeline.worker_sockets import DAEMON, ENABLED, socket_settings
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def session(
     is_quiet = quiet and not os.environ.get("LOGBUS_DEBUG")
     defaults |= _cheap_start(given, java, is_short, class_archive, home, is_quiet)
     if unix_sockets and not _runs_already():
-        names = {*given, *users_settings(os.environ, _home())}
+        names = {*given, *users_settings(os.environ, usual_home(os.environ))}
         is_here = home is not None
         _sockets.update(socket_settings(os.environ, names, is_here=is_here, pyspark_version=pyspark.__version__))
     if SparkContext._active_spark_context is None:
@@ -220,7 +220,7 @@ def _cheap_start(
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _QUICK)
     found: dict[str, str] = {}
     options = [_LARGE_CHUNKS, *([_QUICK] if is_short else [])]
-    names = {*given, *users_settings(os.environ, _home())}
+    names = {*given, *users_settings(os.environ, usual_home(os.environ))}
     if is_short and not any(name.startswith("spark.ui.") and name != "spark.ui.showConsoleProgress" for name in names):
         found["spark.ui.enabled"] = "false"
     if (archive := _class_archive(given, java, home)) and (archive.exists or write_archive):
@@ -235,20 +235,11 @@ def _cheap_start(
     return found
 
 
-def _home() -> Path:
-    """Spark's home directory, as it is without us."""
-    if home := os.environ.get("SPARK_HOME"):
-        return Path(home)
-    import pyspark
-
-    return Path(pyspark.__file__).parent
-
-
 def _class_archive(given: Mapping[str, str], java: str, lean: Path | None) -> ClassArchive | None:
     """The archive that Java is to use or to write; None: the user's settings are of other classes or archives."""
     if any("-Xshare" in text or "Archive" in text or name.endswith("ClassPath") for name, text in given.items()):
         return None
-    home = _home() if lean is None else lean
+    home = usual_home(os.environ) if lean is None else lean
     if os.environ.keys() & {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR"} or (home / "conf").is_dir():
         return None  # Java makes no archive if there are directories among its classes.
     return archive_for(os.environ, java, home / "jars", os.getpid())

@@ -11,25 +11,33 @@ import os
 import re
 import socket
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from logbus.pipeline.blocking.patience import PATIENCE, telling, warn
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake.object_store import GCS_SCHEMES, S3_SCHEMES, split_scheme
+from logbus.pipeline.users_settings import settings_directory, users_settings, usual_home
 
 NAMENODE_PORT = 8020
 
 _SECONDS = 60.0
 _NAMENODE = re.compile(r"hdfs://(?P<host>\[[0-9A-Fa-f:.]+\]|[^/:\[\]]+):(?P<port>[^/]*)(?:/.*)?", re.IGNORECASE)
 _NO_HOST = re.compile(r"hdfs:(?!//[^/]).*", re.IGNORECASE)
-_HADOOP_KNOWS = frozenset(
-    ["HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "SPARK_HOME", "PYSPARK_GATEWAY_PORT"]
-)
-"""Environment variables that tell Hadoop where its files of settings are, or that it runs already."""
+_LEFT_TO_SPARK = frozenset(["SPARK_HOME", "SPARK_DIST_CLASSPATH", "PYSPARK_GATEWAY_PORT"])
+"""
+Environment variables of which it cannot be seen what they tell Hadoop: of another Spark, whose ``spark-submit`` may
+look for settings anywhere; of more classes, with their directories; of a Java that runs already.
+"""
+_CONF_DIRS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+_SITE_FILES = ("core-site.xml", "hdfs-site.xml", "spark-env.sh")
+"""Files in a directory of settings that may have the default namenode, or say where others are."""
 _DEFAULT_NAMENODE = frozenset(
-    ["spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name", "spark.driver.extraClassPath"]
+    ["spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name", "spark.driver.extraClassPath", "spark.jars"]
 )
 """Settings that may tell Hadoop its default namenode."""
+_JAVA_OPTIONS = re.compile(r"-Dspark\.hadoop\.fs\.default(FS|\.name)\b")
+_JAVA_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST", "AZURE_STORAGE_ENDPOINT")
 _PROXIES = frozenset(["http_proxy", "https_proxy", "all_proxy"])
 _PORTS = {"http": 80, "https": 443}
@@ -54,16 +62,24 @@ def check_default_namenode(url: str, settings: Mapping[str, str], environ: Mappi
     """
     Check of a URL of HDFS without a host, such as ``hdfs:///lake``, that Hadoop may know its default namenode.
 
-    :param settings: Spark's, as far as they are known.
+    :param settings: Spark's, as the program gives them; those that the user made elsewhere are looked up.
     :raise OptionError: nobody has said which that is.
     """
-    if not _NO_HOST.fullmatch(url) or _HADOOP_KNOWS & environ.keys() or _DEFAULT_NAMENODE & settings.keys():
+    if not _NO_HOST.fullmatch(url) or _LEFT_TO_SPARK & environ.keys():
         return
-    if not any(name in environ.get("PYSPARK_SUBMIT_ARGS", "") for name in _DEFAULT_NAMENODE):
-        raise OptionError(
-            f"{url}: the namenode is not known; give hdfs://HOST:PORT/PATH, or a default one: by core-site.xml in "
-            "HADOOP_CONF_DIR, or --spark spark.hadoop.fs.defaultFS=hdfs://HOST:PORT"
-        )
+    home = usual_home(environ)
+    options = [*settings.values(), *(environ.get(each, "") for each in (*_JAVA_VARIABLES, "PYSPARK_SUBMIT_ARGS"))]
+    if _DEFAULT_NAMENODE & (settings.keys() | users_settings(environ, home)) or any(map(_JAVA_OPTIONS.search, options)):
+        return
+    named = {name: environ[name].split(os.pathsep) for name in _CONF_DIRS if environ.get(name)}
+    directories = [settings_directory(environ, home), *(Path(each) for some in named.values() for each in some)]
+    if any((directory / name).exists() for directory in directories for name in _SITE_FILES):
+        return
+    where = "".join(f"; in {name}, which is {environ[name]}, there is no core-site.xml" for name in named)
+    raise OptionError(
+        f"{url}: the namenode is not known{where}; give hdfs://HOST:PORT/PATH, or a default one: by core-site.xml in "
+        "HADOOP_CONF_DIR, or --spark spark.hadoop.fs.defaultFS=hdfs://HOST:PORT"
+    )
 
 
 def check_endpoint(

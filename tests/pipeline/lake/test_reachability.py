@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from logbus.pipeline.errors import LakeError, OptionError
+from logbus.pipeline.lake import reachability
 from logbus.pipeline.lake.reachability import check_default_namenode, check_endpoint, check_namenode, connect
 
 
@@ -49,7 +53,7 @@ def test_usual_hosts(url: str, host: str) -> None:
         (socket.EAI_AGAIN, ""),
         (socket.EAI_NONAME, f"{url}: its store's host {host} has "),
     ):
-        effect = [[]] if error is None else socket.gaierror(error, "told")
+        effect: Any = [[]] if error is None else socket.gaierror(error, "told")
         with mock.patch.object(socket, "getaddrinfo", side_effect=effect) as asked:
             if found:
                 with pytest.raises(LakeError, match=f"^{found}no address; see the network, "):
@@ -73,10 +77,78 @@ def test_no_namenode(url: str) -> None:
     """Without a host Hadoop needs to have been told which the default one is."""
     with pytest.raises(OptionError, match=rf"^{url}: the namenode is not known; give hdfs://HOST:PORT/PATH, or a def"):
         check_default_namenode(url, {"spark.ui.enabled": "false"}, {})
-    check_default_namenode(url, {"spark.hadoop.fs.defaultFS": "hdfs://host:8020"}, {})
-    check_default_namenode(url, {}, {"PYSPARK_SUBMIT_ARGS": "--conf spark.hadoop.fs.defaultFS=hdfs://h pyspark-shell"})
-    for name in ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"):
-        check_default_namenode(url, {}, {name: "x"})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"spark.hadoop.fs.defaultFS": "hdfs://host:8020"},
+        {"spark.hadoop.fs.default.name": "hdfs://host:8020"},
+        {"spark.driver.extraClassPath": "/etc/hadoop"},
+        {"spark.jars": "settings.jar"},
+        {"spark.driver.extraJavaOptions": "-Xss4m -Dspark.hadoop.fs.defaultFS=hdfs://host"},
+    ],
+)
+def test_named_by_settings(settings: Mapping[str, str]) -> None:
+    """Or by classes, among which there may be Hadoop's files."""
+    check_default_namenode("hdfs:///lake", settings, {})
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"PYSPARK_SUBMIT_ARGS": "--conf spark.hadoop.fs.defaultFS=hdfs://h pyspark-shell"},
+        {"PYSPARK_SUBMIT_ARGS": "--driver-class-path /etc/hadoop pyspark-shell"},
+        {"PYSPARK_SUBMIT_ARGS": "--driver-class-path=/etc/hadoop pyspark-shell"},
+        {"PYSPARK_SUBMIT_ARGS": "--driver-java-options '-Dspark.hadoop.fs.defaultFS=hdfs://h' pyspark-shell"},
+        {"JAVA_TOOL_OPTIONS": "-Dspark.hadoop.fs.default.name=hdfs://h"},
+        {"SPARK_HOME": "/opt/spark"},
+        {"SPARK_DIST_CLASSPATH": "/etc/hadoop"},
+        {"PYSPARK_GATEWAY_PORT": "1234"},
+    ],
+)
+def test_named_by_environment(environ: Mapping[str, str]) -> None:
+    """By options of spark-submit, or by what cannot be seen before Java starts."""
+    check_default_namenode("hdfs:///lake", {}, environ)
+
+
+@pytest.mark.parametrize("name", ["core-site.xml", "hdfs-site.xml", "spark-env.sh"])
+@pytest.mark.parametrize("variable", ["HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", None])
+def test_named_by_file(tmp_path: Path, variable: str | None, name: str) -> None:
+    """In a directory of settings, of which the last is Spark's own; Hadoop's may be several."""
+    directory = tmp_path / "conf"
+    directory.mkdir()
+    if variable is None:
+        environ = {}
+    elif variable == "SPARK_CONF_DIR":
+        environ = {variable: str(directory)}
+    else:
+        environ = {variable: f"{tmp_path / 'other'}:{directory}"}
+    with mock.patch.object(reachability, "usual_home", return_value=tmp_path if variable is None else tmp_path / "x"):
+        with pytest.raises(OptionError, match=r"^hdfs:///lake: the namenode is not known"):
+            check_default_namenode("hdfs:///lake", {}, environ)
+        (directory / name).touch()
+        check_default_namenode("hdfs:///lake", {}, environ)
+
+
+@pytest.mark.parametrize("by", ["--properties-file", "SPARK_CONF_DIR"])
+def test_named_by_properties(tmp_path: Path, by: str) -> None:
+    """In a file of Spark's settings, if it has that one."""
+    path = tmp_path / "spark-defaults.conf"
+    environ = {"PYSPARK_SUBMIT_ARGS": f"{by} {path} pyspark-shell"} if by.startswith("-") else {by: str(tmp_path)}
+    path.write_text("spark.ui.enabled false\n# spark.hadoop.fs.defaultFS hdfs://h\n")
+    with pytest.raises(OptionError, match=r"^hdfs:///lake: the namenode is not known; give"):
+        check_default_namenode("hdfs:///lake", {}, environ)
+    path.write_text("spark.hadoop.fs.defaultFS hdfs://h\n")
+    check_default_namenode("hdfs:///lake", {}, environ)
+
+
+def test_named_nowhere(tmp_path: Path) -> None:
+    """A directory without settings of Hadoop is said to be that."""
+    environ = {"HADOOP_CONF_DIR": str(tmp_path), "JAVA_TOOL_OPTIONS": "-Xmx1g", "SPARK_DIST": "x"}
+    found = f"not known; in HADOOP_CONF_DIR, which is {tmp_path}, there is no core-site.xml; give hdfs://HOST"
+    with pytest.raises(OptionError, match=found):
+        check_default_namenode("hdfs:///lake", {"spark.ui.enabled": "false"}, environ)
 
 
 @pytest.mark.parametrize("url", ["hdfs://host/lake", "hdfs://service", "/lake", "lake", "s3:///lake", "", "hdfsx:/y"])
