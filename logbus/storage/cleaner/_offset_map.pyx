@@ -11,8 +11,8 @@ Digests are SipHash-2-4 with 128 bits, under a key of its own for each map: nobo
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EINTR, errno
-from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, nanosleep, timespec
 from posix.unistd cimport pread, pwrite
@@ -24,8 +24,9 @@ import os
 from logbus.storage.cleaner import record_filter
 from logbus.storage.cleaner.offset_map import ENTRY_SIZE, LOAD_FACTOR
 from logbus.storage.cleaner.record_filter import FilteredFile, FilteredRun, Kept
+from logbus.storage.segments.index_entries import IndexEntries, IndexState
 
-REVISION = 3
+REVISION = 4
 
 logbus_crc_prepare()
 
@@ -51,11 +52,11 @@ cdef enum:
     # gets its processor only afterwards waits for less than 0.1 ms.
     BLOCK = 64 * 1024
     LARGEST_BLOCK = 16 * 1024 * 1024
-    POINT = 8 + HEADER_SIZE  # Of an index point: a position, and a header.
-    MOST_POINTS = 128  # Each takes some Python afterwards.
+    OFFSET_ENTRY = 8
+    TIME_ENTRY = 12
     # In ns. A pause is no longer when the device or another process took the time; and about how long a call takes.
     LONGEST_PAUSE = 50 * 1000 * 1000
-    LONGEST_CALL = 100 * 1000 * 1000
+    LONGEST_CALL = 500 * 1000 * 1000
 
 cdef struct Entry:
     # A digest of 0 is a free place.
@@ -305,53 +306,99 @@ def checksum(const uint8_t[::1] data not None, bint by_table):
     return logbus_crc32c(&data[0] if data.shape[0] else NULL, data.shape[0], by_table)
 
 
-cdef struct Indexed:
-    # What decides about index entries: the file's bytes up to the last one, the bytes between them, and the largest
-    # timestamp so far.
-    int64_t indexed
+cdef struct Index:
+    # An `IndexState`, and the entries made: as many as there is room for.
+    int64_t base
     int64_t interval
+    int64_t indexed
+    int64_t first
     int64_t latest
+    int64_t latest_offset
+    int64_t time_indexed
+    int64_t end
+    int32_t *offsets
+    uint8_t *times
+    Py_ssize_t offset_count
+    Py_ssize_t time_count
+    Py_ssize_t room
 
 
-cdef inline bint point(
-    Indexed *state, const uint8_t *data, Py_ssize_t size, int64_t start, Py_ssize_t *pos, Py_ssize_t *best,
-    Py_ssize_t *found
-) noexcept nogil:
-    # The next batch that decides about an index entry, from `pos` on; `best` is -1 at first. `start` is the position
-    # of `data` in the file.
-    cdef Batch batch
-    cdef Py_ssize_t at
-    while read_batch(data, size, pos[0], &batch):
-        at = pos[0]
-        if batch.max_timestamp > state.latest:
-            state.latest, best[0] = batch.max_timestamp, at
-        if start + at - state.indexed > state.interval:
-            if 0 <= best[0] < at:
-                # First this one, then the batch at `pos` once more.
-                found[0], best[0] = best[0], -1
-                return True
-            found[0] = at
-            state.indexed, best[0], pos[0] = start + at, -1, batch.end
-            return True
-        pos[0] = batch.end
-        if start + at == 0:
-            found[0], best[0] = at, -1
-            return True
-    if best[0] >= 0:
-        found[0], best[0] = best[0], -1
+cdef Index index_of(object state):
+    cdef Index index = Index(
+        state[0], state[1], state[2], state[3], state[4], state[5], state[6], state[7], NULL, NULL, 0, 0, 0
+    )
+    return index
+
+
+cdef bint make_room(Index *index, Py_ssize_t size) noexcept nogil:
+    # For the entries of so many bytes of batches. False: there is no memory.
+    cdef Py_ssize_t needed = index.offset_count + size // HEADER_SIZE + 1
+    cdef int32_t *offsets
+    cdef uint8_t *times
+    if needed <= index.room:
         return True
-    return False
+    needed = max(needed, 2 * index.room)
+    offsets = <int32_t *>realloc(index.offsets, needed * OFFSET_ENTRY)
+    if offsets == NULL:
+        return False
+    index.offsets = offsets
+    times = <uint8_t *>realloc(index.times, needed * TIME_ENTRY)
+    if times == NULL:
+        return False
+    index.times, index.room = times, needed
+    return True
 
 
-def index_points(const uint8_t[::1] data not None, int64_t start, int64_t indexed, int64_t interval, int64_t latest):
-    """See ``record_filter.py``."""
-    cdef list found = []
-    cdef Indexed state = Indexed(indexed, interval, latest)
-    cdef Py_ssize_t pos = 0, best = -1, at = 0
-    cdef const uint8_t *begin = &data[0] if data.shape[0] else NULL
-    while point(&state, begin, data.shape[0], start, &pos, &best, &at):
-        found.append(at)
-    return found
+cdef void add_entries(Index *index, const uint8_t *data, Py_ssize_t size, int64_t start) noexcept nogil:
+    # As `index_batches`. There is room.
+    cdef Batch batch
+    cdef Py_ssize_t pos = 0
+    cdef int64_t position, last
+    cdef uint8_t *entry
+    while read_batch(data, size, pos, &batch):
+        position, last = start + pos, batch.base + batch.last
+        if batch.max_timestamp > index.latest:
+            index.latest, index.latest_offset = batch.max_timestamp, last
+        if position - index.indexed > index.interval and last - index.base <= INT32_MAX:
+            index.offsets[2 * index.offset_count] = <int32_t>(last - index.base)
+            index.offsets[2 * index.offset_count + 1] = <int32_t>position
+            index.offset_count += 1
+            index.indexed = position
+            if index.latest > index.time_indexed:
+                entry = index.times + TIME_ENTRY * index.time_count
+                store_big(entry, 8, <uint64_t>index.latest)
+                store_big(entry + 8, 4, <uint64_t>(index.latest_offset - index.base))
+                index.time_count += 1
+                index.time_indexed = index.latest
+        elif position == 0:
+            index.first = batch.max_timestamp
+        index.end, pos = last + 1, batch.end
+
+
+cdef object entries_of(const Index *index):
+    return IndexEntries(
+        PyBytes_FromStringAndSize(<char *>index.offsets, index.offset_count * OFFSET_ENTRY),
+        PyBytes_FromStringAndSize(<char *>index.times, index.time_count * TIME_ENTRY),
+        IndexState(
+            index.base, index.interval, index.indexed, index.first, index.latest, index.latest_offset,
+            index.time_indexed, index.end,
+        ),
+    )
+
+
+def index_batches(const uint8_t[::1] data not None, int64_t start, state not None):
+    """See ``index_entries.py``."""
+    cdef Index index = index_of(state)
+    try:
+        if not make_room(&index, data.shape[0]):
+            raise MemoryError
+        if data.shape[0]:
+            with nogil:
+                add_entries(&index, &data[0], data.shape[0], start)
+        return entries_of(&index)
+    finally:
+        free(index.offsets)
+        free(index.times)
 
 
 cdef bint has(const int64_t *numbers, Py_ssize_t count, int64_t wanted) noexcept nogil:
@@ -561,11 +608,6 @@ cdef Py_ssize_t larger(const uint8_t *data, Py_ssize_t size) noexcept nogil:
     return <Py_ssize_t>length if size < length <= LARGEST_BLOCK else 0
 
 
-cdef inline Py_ssize_t most_points(Py_ssize_t capacity) noexcept nogil:
-    # Before a block there are fewer than MOST_POINTS, and in it no more than two for each batch.
-    return MOST_POINTS + 2 * (capacity // HEADER_SIZE + 1)
-
-
 cdef class OffsetMap:
     """See ``offset_map.py``."""
 
@@ -669,23 +711,21 @@ cdef class OffsetMap:
 
     def filter_file(
         self, int fd, int64_t position, int64_t size, int64_t most, double ratio, int64_t end,
-        bytes last_offsets not None, int out_fd, int64_t written, int64_t indexed, int64_t interval, int64_t latest,
+        bytes last_offsets not None, int out_fd, int64_t written, state not None,
     ):
         """See ``offset_map.py``."""
         cdef Rule rule = self._rule(end, last_offsets)
-        cdef Indexed state = Indexed(indexed, interval, latest)
+        cdef Index index = index_of(state)
         cdef Filtered total = Filtered(0, 0, -1, 0, 0, 0, 0), run
         cdef int64_t first = position, begun, started = now()
-        cdef Py_ssize_t capacity = BLOCK, count, pos, best, at = 0, points = 0
+        cdef Py_ssize_t capacity = BLOCK, count
         cdef uint8_t header[HEADER_SIZE]
         cdef uint8_t *data
         cdef uint8_t *out
-        cdef uint8_t *index
         with nogil:
             data, out = <uint8_t *>malloc(capacity), <uint8_t *>malloc(capacity)
-            index = <uint8_t *>malloc(most_points(capacity) * POINT)
             while (
-                data != NULL and out != NULL and index != NULL
+                data != NULL and out != NULL and make_room(&index, capacity)
                 and position < size and position - first < most and now() - started < LONGEST_CALL
             ):
                 begun = now()
@@ -697,23 +737,17 @@ cdef class OffsetMap:
                 filter_run(&rule, data, count, out, &run)
                 if run.position == 0:
                     count = larger(data, count)
-                    if count <= capacity or points:
+                    if count <= capacity:
                         break
                     free(data)
                     free(out)
-                    free(index)
                     capacity = count
                     data, out = <uint8_t *>malloc(capacity), <uint8_t *>malloc(capacity)
-                    index = <uint8_t *>malloc(most_points(capacity) * POINT)
                     continue
                 begun = pause(begun, ratio)
                 if not write_block(out_fd, out, run.written, written):
                     break  # Whoever writes there next meets the error, and says it.
-                pos, best = 0, -1
-                while point(&state, out, run.written, written, &pos, &best, &at):
-                    store_big(index + points * POINT, 8, <uint64_t>(written + at))
-                    memcpy(index + points * POINT + 8, out + at, HEADER_SIZE)
-                    points += 1
+                add_entries(&index, out, run.written, written)
                 if run.dropped >= 0:
                     memcpy(header, data + run.dropped, HEADER_SIZE)
                 total.dropped = run.dropped
@@ -724,21 +758,17 @@ cdef class OffsetMap:
                 total.keyless += run.keyless
                 written += run.written
                 position += run.position
-                if points >= MOST_POINTS:
-                    break
                 pause(begun, ratio)
             free(data)
             free(out)
         try:
-            if index == NULL:
-                raise MemoryError
             return FilteredFile(
-                position, total.written, PyBytes_FromStringAndSize(<char *>index, points * POINT), total.records,
-                total.removed, total.changed, total.keyless,
+                position, total.written, entries_of(&index), total.records, total.removed, total.changed, total.keyless,
                 PyBytes_FromStringAndSize(<char *>header, HEADER_SIZE) if total.dropped >= 0 else None,
             )
         finally:
-            free(index)
+            free(index.offsets)
+            free(index.times)
 
     cdef Rule _rule(self, int64_t end, bytes last_offsets):
         return Rule(

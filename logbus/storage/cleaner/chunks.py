@@ -14,10 +14,10 @@ from typing import NamedTuple, Protocol
 from attrs import define, field
 
 from logbus.errors import DecodeError
-from logbus.records.batch import HEADER_SIZE, BatchHeader, read_header
+from logbus.records.batch import HEADER_SIZE, read_header
 from logbus.records.checksum import Buffer
 from logbus.storage.cleaner.compaction import Compaction, add_batches
-from logbus.storage.cleaner.implementations import IS_COMPILED, OffsetMap, index_points
+from logbus.storage.cleaner.implementations import IS_COMPILED, OffsetMap, index_batches
 from logbus.storage.istorage import IFile
 from logbus.storage.segments.segment import Segment
 from logbus.storage.segments.transaction_index import AbortedTransactionSet
@@ -31,14 +31,12 @@ SHARE_BEHIND = 1 / 4
 """The same for a log that gets dirty faster than it is cleaned."""
 BEHIND = 0.75
 """Dirty ratio from which on a log is such a one."""
-AT_ONCE_SECONDS = 0.1
+AT_ONCE_SECONDS = 0.5
 """How long a thread goes on, pauses included, before the reactor looks whether it may."""
 _AT_ONCE = 4 * 1024 * 1024
 """Bytes processed without a look at the clock."""
 _LARGEST_BATCH = 16 * 1024 * 1024
 """Bytes by which a call may exceed that."""
-_POSITION = 8
-"""Bytes of a position before each header in :attr:`.FilteredFile.points`."""
 _LARGEST = 2**31 - 1
 """Upper bound of a segment's bytes: positions in its index are 32-bit numbers."""
 
@@ -181,31 +179,13 @@ class RewritePass:
 
     def process_file(self, file: IFile, position: int, end: int, most: int) -> tuple[int, int]:
         """See :class:`ChunkWork`."""
-        new, out = self.new, self.file
+        new = self.new
         begin = new.size
         if not file.is_plain or begin + min(end - position, most + _LARGEST_BATCH) > _LARGEST:
             return 0, 0
-        run = self.compaction.retained_of_file(
-            file,
-            position,
-            end,
-            most,
-            1 / self.share - 1,
-            out,
-            begin,
-            new.indexed_size,
-            self.interval,
-            new.max_timestamp,
-        )
-        points = memoryview(run.points)
-        for at in range(0, len(points), _POSITION + HEADER_SIZE):
-            _index(
-                new,
-                int.from_bytes(points[at : at + _POSITION], "big"),
-                read_header(points, at + _POSITION),
-                self.interval,
-            )
-        new.size = begin + run.written
+        state = new.index_state(self.interval)
+        run = self.compaction.retained_of_file(file, position, end, most, 1 / self.share - 1, self.file, begin, state)
+        new.appended_all(run.index_entries, run.written)
         return run.position - position, run.written
 
     def process(self, data: bytes) -> tuple[int, int]:
@@ -233,13 +213,5 @@ def append_batches(segment: Segment, file: IFile, pieces: Sequence[Buffer], inte
         raise DecodeError(f"{file.path} would exceed {_LARGEST} bytes; choose a smaller segment.bytes")
     begin = segment.size
     file.write(begin, (data,))
-    for at in index_points(data, begin, segment.indexed_size, interval, segment.max_timestamp):
-        _index(segment, begin + at, read_header(data, at), interval)
-    segment.size = begin + len(data)
+    segment.appended_all(index_batches(data, begin, segment.index_state(interval)), len(data))
     return len(data)
-
-
-def _index(segment: Segment, position: int, header: BatchHeader, interval: int) -> None:
-    """Index a batch that was written at a position; others before it need no entries."""
-    segment.size = position
-    segment.appended(header, header.base_offset, interval)

@@ -2,7 +2,7 @@
 Cleans one log once (Kafka: Cleaner): maps the keys of the dirty section to their last offsets, rewrites segments with
 the records that stay, and replaces the old segments.
 
-A thread reads and processes a part of a segment (:mod:`logbus.storage.cleaner.chunks`) for a tenth of a second; then
+A thread reads and processes a part of a segment (:mod:`logbus.storage.cleaner.chunks`) for half a second; then
 the reactor checks that the log is as it was, and that the cleaner may go on.
 """
 

@@ -39,6 +39,7 @@ from logbus.records.header import require_crc
 from logbus.storage.cleaner.implementations import OffsetMap
 from logbus.storage.cleaner.record_filter import FilteredFile, FilteredRun, Kept, Section
 from logbus.storage.istorage import IFile
+from logbus.storage.segments.index_entries import IndexState
 from logbus.storage.segments.transaction_index import AbortedTransaction, AbortedTransactionSet
 
 
@@ -147,7 +148,7 @@ class Compaction:
 
     def retained_of_file(
         self, file: IFile, position: int, size: int, most: int, pause_ratio: float, out: IFile, written: int,
-        indexed: int, interval: int, latest: int,
+        state: IndexState,
     ) -> FilteredFile:  # fmt: skip
         """
         Write what stays of a file's batches to another file; see :meth:`.OffsetMap.filter_file`. What is left there is
@@ -155,7 +156,7 @@ class Compaction:
         """
         run = self.keys.filter_file(
             file.fileno(), position, size, most, pause_ratio, self.end, self._last_offsets,
-            out.fileno(), written, indexed, interval, latest,
+            out.fileno(), written, state,
         )  # fmt: skip
         if run.position > position:
             self._count(run)

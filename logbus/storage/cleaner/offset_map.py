@@ -14,8 +14,9 @@ from struct import Struct
 from logbus.records.checksum import Buffer
 from logbus.storage.cleaner import record_filter
 from logbus.storage.cleaner.record_filter import FilteredFile, FilteredRun, Kept, Section
+from logbus.storage.segments.index_entries import IndexEntries, IndexState
 
-REVISION = 3
+REVISION = 4
 """Incremented whenever the class changes: a compiled map of another revision is not used."""
 
 DIGEST_SIZE = 16
@@ -127,18 +128,17 @@ class OffsetMap:
 
     def filter_file(
         self, fd: int, position: int, size: int, most: int, pause_ratio: float, end: int, last_offsets: bytes,
-        out_fd: int, written: int, indexed: int, interval: int, latest: int,
+        out_fd: int, written: int, state: IndexState,
     ) -> FilteredFile:  # fmt: skip
         """
         Do as :meth:`filter_batches` with what is in a file, and write what stays to another one. The interpreter's
         lock is not held meanwhile. Parameters not named here are those of :meth:`put_file`, or :meth:`filter_batches`.
 
         :param out_fd: the file to be written; ``written``: its end.
-        :param indexed: its bytes up to the last index entry; ``interval``: bytes between entries; ``latest``: its
-            largest timestamp.
+        :param state: what its next index entries depend on.
         :returns: what was done; what cannot be written is left to others, too. Here all batches are.
         """
-        return FilteredFile(position, 0, b"", 0, 0, 0, 0, None)
+        return FilteredFile(position, 0, IndexEntries(b"", b"", state), 0, 0, 0, 0, None)
 
     def _find(self, key: bytes) -> tuple[bytes, int]:
         """The key's digest, and its position in the table, or the free one where it belongs."""

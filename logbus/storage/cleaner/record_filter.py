@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from logbus.records.batch import Record, iter_batches
+from logbus.records.batch import Record
 from logbus.records.checksum import Buffer
 from logbus.records.implementations import decode_records
 from logbus.records.varint import decode_varint
+from logbus.storage.segments.index_entries import IndexEntries
 
 
 class KeyOffsets(Protocol):
@@ -96,8 +97,7 @@ class FilteredFile(NamedTuple):
 
     :ivar position: in the file, of the first batch that is left to others, or behind the last one.
     :ivar written: bytes written.
-    :ivar points: batches written that decide about index entries: for each its position, a big-endian 64-bit number,
-        and its header.
+    :ivar index_entries: of what was written.
     :ivar records: how many there were; ``removed``: how many of them are gone; ``keyless``: how many have no key.
     :ivar changed: number of batches removed or rewritten.
     :ivar dropped: the header of the last batch before ``position``, if nothing stays of it.
@@ -105,7 +105,7 @@ class FilteredFile(NamedTuple):
 
     position: int
     written: int
-    points: bytes
+    index_entries: IndexEntries
     records: int
     removed: int
     changed: int
@@ -155,17 +155,6 @@ def keep_records(keys: KeyOffsets, section: Section, end: int, drop_tombstones: 
         any(record.value is None and record.key is not None for record in kept),
         max((record.timestamp for record in kept), default=-1),
     )
-
-
-def index_points(data: Buffer, start: int, indexed: int, interval: int, latest: int) -> list[int]:
-    """
-    The positions of batches that decide about index entries: the others may be skipped. Here all are.
-
-    :param start: position of ``data`` in the file.
-    :param indexed: the file's bytes up to the last index entry; ``interval``: bytes between entries.
-    :param latest: the largest timestamp before ``start``.
-    """
-    return [position for position, _ in iter_batches(data)]
 
 
 def _places(data: bytes, count: int) -> Iterable[tuple[int, int]]:

@@ -5,6 +5,7 @@ Segments: the files that a log consists of.
 * ``batch_ahead``: BatchAhead: a batch whose records are written before it is appended
 * ``indexed_file``: IndexedFile: a file of batches with its two indexes
 * ``indexes``: the sparse offset and time indexes
+* ``index_entries``: the entries of many batches at once (pure)
 * ``transaction_index``: the index of aborted transactions
 * ``header_scan``: reads batch headers, skipping records
 * ``index_check``: checks indexes against batches

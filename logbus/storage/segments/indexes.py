@@ -148,6 +148,16 @@ class OffsetIndex:
         self.count += 1
         self.last_offset = offset
 
+    def extend(self, pairs: bytes) -> None:
+        """Add entries, in memory: pairs of 32-bit numbers in the machine's order, as of :meth:`append`."""
+        assert self._offsets is not None and self._positions is not None
+        numbers = array("i", pairs)
+        self._offsets += numbers[0::2]
+        self._positions += numbers[1::2]
+        self.count = len(self._offsets)
+        if numbers:
+            self.last_offset = numbers[-2]
+
     def entry(self, i: int) -> tuple[int, int]:
         """The ``i``-th entry: relative offset and position."""
         if self._offsets is not None and self._positions is not None:
@@ -285,6 +295,12 @@ class TimeIndex:
         if last is None or timestamp > last[0]:
             self._entries += TIME_ENTRY.pack(timestamp, offset)
             self.last = (timestamp, offset)
+
+    def extend(self, entries: bytes) -> None:
+        """Add entries, in memory, as they are in the file; their timestamps must be larger than those before them."""
+        self._entries += entries
+        if entries:
+            self.last = TIME_ENTRY.unpack_from(entries, len(entries) - TIME_ENTRY_SIZE)
 
     def before(self, timestamp: int) -> int:
         """The relative offset up to which every timestamp is below ``timestamp``; -1: none is known to be."""

@@ -26,6 +26,7 @@ from logbus.storage.filesystem.file_cache import LazyFile
 from logbus.storage.segments.batch_ahead import BatchAhead
 from logbus.storage.segments.header_scan import fitting_batches
 from logbus.storage.segments.index_check import check_times, trusted_entry
+from logbus.storage.segments.index_entries import IndexEntries, IndexState
 from logbus.storage.segments.index_rebuild import IndexRebuild
 from logbus.storage.segments.indexed_file import IndexedFile
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET, IndexCorrupt
@@ -233,6 +234,42 @@ class Segment(IndexedFile):
         elif not position:
             self.first_timestamp = timestamp
         self.size = position + size
+
+    def index_state(self, interval: int) -> IndexState:
+        """
+        What its next index entries depend on.
+
+        :param interval: bytes between them.
+        """
+        last = self.times.last
+        return IndexState(
+            self.base_offset,
+            interval,
+            self.indexed_size,
+            self.first_timestamp,
+            self.max_timestamp,
+            self.max_timestamp_offset,
+            -1 if last is None else last[0],
+            self.base_offset,
+        )
+
+    def appended_all(self, entries: IndexEntries, size: int) -> None:
+        """
+        Index batches that were written at the end of the file: as :meth:`appended` for each.
+
+        :param entries: made from :meth:`index_state`.
+        :param size: bytes that were written.
+        """
+        if not size:
+            return
+        self.offsets.extend(entries.offsets)
+        self.times.extend(entries.times)
+        state = entries.state
+        self.indexed_size, self.first_timestamp = state.indexed, state.first_timestamp
+        self.max_timestamp, self.max_timestamp_offset = state.max_timestamp, state.max_timestamp_offset
+        self.size += size
+        # Where these batches are is known from the index alone.
+        self._start_recent(state.end_offset)
 
     def index(self, header: BatchHeader, position: int, interval: int) -> None:
         """Index a batch that is in the file already: like :meth:`appended`, without growing the segment."""

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import DecodeError
-from logbus.records.batch import HEADER_SIZE, iter_batches, read_header
+from logbus.records.batch import HEADER_SIZE
 from logbus.records.compression import Codec
-from logbus.storage.cleaner import implementations, offset_map, record_filter
+from logbus.storage.cleaner import implementations, offset_map
 from logbus.storage.cleaner.compaction import Compaction, add_batches
+from logbus.storage.segments import index_entries
+from logbus.storage.segments.index_entries import IndexEntries, IndexState
 from logbus.storage.segments.transaction_index import AbortedTransaction, AbortedTransactionSet
 from tests.storage.builders import batch
 
@@ -97,13 +99,14 @@ class BatchRuns(SynchronousTestCase):
         changed = bytes(raw[: data.draw(st.none() | st.integers(0, len(raw)))])
         self.assertEqual(cleaned(implementations.OffsetMap, changed, 99), cleaned(offset_map.OffsetMap, changed, 99))
 
-    @given(BATCHES, st.integers(0, 300), st.integers(0, 3))
-    def test_index_points(self, batches: list[dict[str, Any]], interval: int, start: int) -> None:
-        """The batches that decide about index entries make the entries that all of them make."""
+    @given(BATCHES, st.integers(0, 300), st.integers(0, 3), st.integers(-1, 2**41))
+    def test_index_batches(self, batches: list[dict[str, Any]], interval: int, start: int, latest: int) -> None:
+        """Index entries are the same."""
         data = encoded(batches)
-        found = implementations.index_points(data, start, 0, interval, 7)
-        every = record_filter.index_points(data, start, 0, interval, 7)
-        self.assertEqual(entries(data, found, start, interval), entries(data, every, start, interval))
+        state = IndexState(0, interval, 0, -1, latest, 0, -1, 0)
+        for some in (data, data[:-1]):
+            made = index_entries.index_batches(some, start, state)
+            self.assertEqual(implementations.index_batches(some, start, state), made)
 
     @given(BATCHES, st.integers(0, 40), st.sampled_from([0, 30, 9000]), st.integers(1, 300_000), st.integers(1, 9000))
     def test_files(self, batches: list[dict[str, Any]], end: int, longer: int, most: int, interval: int) -> None:
@@ -114,7 +117,8 @@ class BatchRuns(SynchronousTestCase):
         keys, same = implementations.OffsetMap(10_000), implementations.OffsetMap(10_000)
         run_end = keys.put_batches(data, 0, 1)
         run = keys.filter_batches(data, 0, end, lasts)
-        points = implementations.index_points(run.data, 5, 0, interval, 50)
+        state = IndexState(0, interval, 0, -1, 50, 0, -1, 0)
+        index = index_entries.index_batches(run.data, 5, state)
         with TemporaryFile(buffering=0) as file, TemporaryFile(buffering=0) as out:
             file.write(b"before!" + data)
             fd, size = file.fileno(), 7 + len(data)
@@ -122,39 +126,37 @@ class BatchRuns(SynchronousTestCase):
             while (found := same.put_file(fd, position, size, most, 0.0, 1))[0] > position:
                 position, reached = found
             self.assertEqual((position - 7, reached, len(same)), (*run_end, len(keys)))
-            position, written, counts, dropped, indexed, latest = 7, 5, [0, 0, 0, 0], None, 0, 50
-            found_points: dict[int, bytes] = {}
+            position, written, counts, dropped = 7, 5, [0, 0, 0, 0], None
+            offsets, times = b"", b""
             while True:
-                part = same.filter_file(
-                    fd, position, size, most, 0.0, end, lasts, out.fileno(), written, indexed, interval, latest
-                )
+                part = same.filter_file(fd, position, size, most, 0.0, end, lasts, out.fileno(), written, state)
                 if part.position == position:
                     break
                 position, written = part.position, written + part.written
                 more = part.records, part.removed, part.changed, part.keyless
                 counts = [a + b for a, b in zip(counts, more, strict=True)]
                 dropped = part.dropped
-                for at in range(0, len(part.points), 8 + HEADER_SIZE):
-                    begin = int.from_bytes(part.points[at : at + 8], "big")
-                    found_points[begin - 5] = part.points[at + 8 : at + 8 + HEADER_SIZE]
-                    latest = max(latest, read_header(part.points, at + 8).max_timestamp)
-                    indexed = begin if begin - indexed > interval else indexed
+                offsets, times, state = (
+                    offsets + part.index_entries.offsets,
+                    times + part.index_entries.times,
+                    part.index_entries.state,
+                )
             out.seek(5)
             self.assertEqual(out.read(), run.data)
         self.assertEqual((position - 7, written - 5), (run.position, len(run.data)))
         self.assertEqual(counts, [run.records, run.removed, run.changed, run.keyless])
         self.assertEqual(dropped, data[run.dropped : run.dropped + HEADER_SIZE] if run.dropped >= 0 else None)
-        self.assertEqual({at: run.data[at : at + HEADER_SIZE] for at in found_points}, found_points)
-        self.assertEqual(entries(run.data, sorted(found_points), 5, interval), entries(run.data, points, 5, interval))
+        self.assertEqual(IndexEntries(offsets, times, state), index)
 
     def test_files_that_fail(self) -> None:
         """What cannot be read or written is left to those who say so."""
         data, keys = batch(b"a", keys=[b"k"]), implementations.OffsetMap(1000)
+        state = IndexState(0, 10, 0, -1, -1, 0, -1, 0)
         with TemporaryFile(buffering=0) as file, open(os.devnull, "rb") as unwritable:
             file.write(data)
             fd = file.fileno()
-            part = keys.filter_file(fd, 0, len(data), 999, 0.0, 9, b"", unwritable.fileno(), 0, 0, 10, -1)
-            self.assertEqual(part, (0, 0, b"", 0, 0, 0, 0, None))
+            part = keys.filter_file(fd, 0, len(data), 999, 0.0, 9, b"", unwritable.fileno(), 0, state)
+            self.assertEqual(part, (0, 0, IndexEntries(b"", b"", state), 0, 0, 0, 0, None))
             self.assertEqual(keys.put_file(fd, 0, len(data) - 1, 999, 0.0, 0), (0, -1))
             self.assertEqual(keys.put_file(fd, 5, len(data), 999, 0.0, 0), (5, -1))
         self.assertEqual(keys.put_file(-1, 0, 99, 999, 0.0, 0), (0, -1))
@@ -164,15 +166,3 @@ class BatchRuns(SynchronousTestCase):
         """By the processor's instruction, and by tables."""
         checksum: Any = import_module("logbus.storage.cleaner._offset_map").checksum
         self.assertEqual([checksum(data, True), checksum(data, False)], [crc32c(data)] * 2)
-
-
-def entries(data: bytes, points: list[int], start: int, interval: int) -> tuple[list[tuple[int, int, int]], int]:
-    """The index entries, with the largest timestamp before each, and the largest of all."""
-    headers = dict(iter_batches(data))
-    made, indexed, latest = [], 0, 7
-    for at in points:
-        latest = max(latest, headers[at].max_timestamp)
-        if start + at - indexed > interval:
-            made.append((headers[at].last_offset, start + at, latest))
-            indexed = start + at
-    return made, latest
