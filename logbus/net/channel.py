@@ -242,15 +242,16 @@ class Channel(Protocol):
         """Memory to receive into; then call :meth:`filled`."""
         return self._frames.room()
 
-    def filled(self, count: int) -> int:
+    def filled(self, count: int, most: int = _LOW_WATER_MARK) -> int:
         """
         Process bytes that were received into :meth:`room`.
 
+        :param most: upper bound of what is returned.
         :returns: the number of bytes to wait for before these methods are called again.
         """
         self._frames.filled(count)
         self._received()
-        return min(self._frames.missing, _LOW_WATER_MARK_LENT if self._lends else _LOW_WATER_MARK) or 1
+        return min(self._frames.missing, most) or 1
 
     def _receive(self) -> ConnectionLost | ConnectionDone | None:
         """Receive what there is of a response, straight into the buffer (the transport's ``doRead``)."""
@@ -267,7 +268,7 @@ class Channel(Protocol):
             if not count:
                 return main.CONNECTION_DONE
             left -= count
-            wakes_for = self.filled(count)
+            wakes_for = self.filled(count, _LOW_WATER_MARK_LENT)
             # What fills all the room of a large response is the begin of more that is there already.
             if wakes_for == 1 or count < len(room) or self._end is not None:
                 break
