@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from random import Random, getrandbits
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as DeferredTimeout
@@ -33,7 +33,7 @@ from logbus.client.producer.idempotence import ProducerId
 from logbus.client.producer.partitioner import Partitioner
 from logbus.client.producer.producer_identity import ProducerIdentity
 from logbus.client.producer.producer_metrics import ProducerMetrics
-from logbus.client.producer.producer_options import Acks, ProducerOptions, codec_of
+from logbus.client.producer.producer_options import Acks, ProducerArguments, ProducerOptions, codec_of
 from logbus.client.producer.producer_record import (
     BufferFull,
     DeliveryFailed,
@@ -57,30 +57,7 @@ if TYPE_CHECKING:
     from logbus.client.producer.transaction import OffsetSource, Transaction
     from logbus.client.producer.transaction_manager import TransactionManager
 
-
-class ProducerArguments(TypedDict, total=False):
-    """Options of :class:`Producer`."""
-
-    wall_clock: Callable[[], float] | None
-    random: Random | None
-    acks: Acks
-    codec: Codec | CodecName
-    level: int | None
-    batch_bytes: int
-    linger: float
-    delivery_timeout: float
-    request_timeout: float
-    request_bytes: int
-    buffer_bytes: int
-    create_topics: bool
-    metadata_max_age: float
-    partitioner: Partitioner | None
-    enable_idempotence: bool | None
-    transactional_id: str | None
-    transaction_timeout: float
-    key_serializer: Serializer | None
-    value_serializer: Serializer | None
-    interceptors: Sequence[ProducerInterceptor]
+__all__ = ["Producer", "ProducerArguments"]
 
 
 class Producer:

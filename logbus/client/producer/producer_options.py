@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Literal, TypeAlias, TypedDict
 
 from attrs import field, frozen
 from attrs.validators import optional
 
+from logbus.client.interceptors import ProducerInterceptor
+from logbus.client.producer.partitioner import Partitioner
+from logbus.client.serializers import Serializer
 from logbus.client.validators import MAX_INT32, InvalidOption, checked, flag, integer, seconds, shown, text
 from logbus.errors import ConfigError
-from logbus.records.compression import Codec, codec_named, compress
+from logbus.records.compression import Codec, CodecName, codec_named, compress
 
 Acks: TypeAlias = Literal[-1, 0, 1, "all", "-1", "0", "1"]
 
@@ -20,6 +25,31 @@ def _acks(acks: object) -> int:
     if isinstance(acks, bool) or not isinstance(acks, (int, str)) or acks not in _ACKS:
         raise InvalidOption(f"acks is {shown(acks)}; it can be -1 (all), 0 or 1")
     return _ACKS[acks]
+
+
+class ProducerArguments(TypedDict, total=False):
+    """Options of :class:`~logbus.client.producer.producer.Producer`, as they are given."""
+
+    wall_clock: Callable[[], float] | None
+    random: Random | None
+    acks: Acks
+    codec: Codec | CodecName
+    level: int | None
+    batch_bytes: int
+    linger: float
+    delivery_timeout: float
+    request_timeout: float
+    request_bytes: int
+    buffer_bytes: int
+    create_topics: bool
+    metadata_max_age: float
+    partitioner: Partitioner | None
+    enable_idempotence: bool | None
+    transactional_id: str | None
+    transaction_timeout: float
+    key_serializer: Serializer | None
+    value_serializer: Serializer | None
+    interceptors: Sequence[ProducerInterceptor]
 
 
 @frozen(kw_only=True)
