@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from kafka import KafkaConsumer
+
 
 class ExternalService:
     """A broker that was started by somebody else."""
@@ -36,3 +38,7 @@ package.__path__ = [str(Path.cwd() / "test")]
 service: Any = ModuleType("test.service")
 service.ExternalService, service.SpawnedService = ExternalService, _refused
 sys.modules |= {"test": package, "test.service": service}
+
+# A subscription that is made while the first request for metadata is under way is forgotten by kafka-python 3.0.12: it
+# asks for the topic when its metadata are too old, which is after five minutes, and no record comes before.
+KafkaConsumer.DEFAULT_CONFIG["metadata_max_age_ms"] = 5000
