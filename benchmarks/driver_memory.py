@@ -49,6 +49,8 @@ _COUNTS = 5
 _BATCH = re.compile(r"batch (\d+):")
 
 _KEPT_CLASSES = 200
+_LARGE_CLASS = 10_000
+"""Bytes of all objects of a class whose growth is looked at."""
 """Of the classes with the most bytes, kept with a sample."""
 
 _SETTINGS = {
@@ -107,7 +109,8 @@ class Samples:
             print(*(each.name for each in fields(Sample)), flush=True)
         print(*asdict(sample).values(), flush=True)
         self.taken.append(sample)
-        self.classes.append(histogram)
+        # What is kept of each sample would be taken for growth of the driver: 20,000 blocks for whole histograms.
+        self.classes.append({sys.intern(name): size for name, size in histogram.items() if size >= _LARGE_CLASS})
         if self.kept is not None:
             largest = sorted(histogram, key=histogram.__getitem__, reverse=True)[:_KEPT_CLASSES]
             with self.kept.open("a") as file:
