@@ -49,9 +49,10 @@ _COUNTS = 5
 _BATCH = re.compile(r"batch (\d+):")
 
 _KEPT_CLASSES = 200
+"""Of the classes with the most bytes, kept with a sample."""
+
 _LARGE_CLASS = 10_000
 """Bytes of all objects of a class whose growth is looked at."""
-"""Of the classes with the most bytes, kept with a sample."""
 
 _SETTINGS = {
     "spark.driver.memory": "768m",
