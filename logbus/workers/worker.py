@@ -12,7 +12,8 @@ import socket
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
+from twisted.internet.defer import CancelledError, Deferred, maybeDeferred, succeed
+from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.logger import LogEvent, Logger, PredicateResult, eventAsJSON, globalLogBeginner
 from twisted.python.failure import Failure
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from logbus.metastore.local_store import LocalStore
 
 _log = Logger(namespace="logbus.workers")
+
+_LAST_WORDS = 5.0
+"""Seconds for what a worker has said to be sent at its end."""
 
 
 class Worker:
@@ -135,7 +139,11 @@ class Worker:
             self._reactor.stop()
 
     def _stopped(self) -> Any:
-        return self._broker.stopService() if self._broker is not None else None
+        stopping = succeed(None) if self._broker is None else maybeDeferred(self._broker.stopService)
+        stopping.addErrback(lambda failure: _log.failure("the broker did not stop in order", failure))
+        # The supervisor is to hear all of it, the reason of a failure above all; but it may stand still.
+        stopping.addCallback(lambda _: self._link.end().addTimeout(_LAST_WORDS, self._reactor))
+        return stopping.addErrback(lambda failure: failure.trap(DeferredTimeout))
 
     def _orphaned(self) -> None:
         if not self._stopping:

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from attrs import define
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.protocol import Factory
 from twisted.protocols.basic import LineOnlyReceiver
 from twisted.python.failure import Failure
@@ -66,6 +67,7 @@ class WorkerLink(LineOnlyReceiver):
     def __init__(self, received: Callable[[Kind, str], object], lost: Callable[[], object]) -> None:
         self._received = received
         self._lost = lost
+        self._ended: Deferred[None] | None = None
 
     def tell(self, kind: Kind, text: str = "") -> None:
         """Say something, unless the connection is lost."""
@@ -73,12 +75,23 @@ class WorkerLink(LineOnlyReceiver):
         if self.transport is not None and self.connected and len(line) <= LONGEST_LINE:
             self.sendLine(line)
 
+    def end(self) -> Deferred[None]:
+        """Close the connection; fires when all that was said is sent."""
+        if self.transport is None or not self.connected:
+            return succeed(None)
+        if self._ended is None:
+            self._ended = Deferred()
+            self.transport.loseConnection()
+        return self._ended
+
     def lineReceived(self, line: bytes) -> None:
         message: Mapping[str, Any] = json.loads(line)
         self._received(Kind(message["kind"]), message["text"])
 
     def connectionLost(self, reason: Failure | None = None) -> None:
         self._lost()
+        if self._ended is not None:
+            self._ended.callback(None)
 
 
 @define(eq=False)

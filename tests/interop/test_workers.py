@@ -244,10 +244,15 @@ def test_refusals(logbus_broker: Broker) -> None:
     """The directory and the ports of others are left to them, with a line that says so."""
     command = [*TWISTD, "logbus", "--workers", "2", "--data-dir"]
     shared = int(logbus_broker.bootstrap.rpartition(":")[2])
+    foreign = logbus_broker.data_dir / "foreign"
+    (foreign / "workers/1").mkdir(parents=True)
+    (foreign / "workers/1/meta.properties").write_text("version=0\nbroker.id=5\ncluster.id=abc\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         own = taken.getsockname()[1]
         for directory, port, more, why in (
             (logbus_broker.data_dir, 0, [], "is in use by another"),
+            # Which a worker itself finds.
+            (foreign, 0, [], "workers/1 is a data directory of Apache Kafka"),
             (logbus_broker.data_dir / "other", shared, [], "Address already in use"),
             (
                 logbus_broker.data_dir / "other",
