@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +11,9 @@ from logbus.cli.options import bootstrap_options, json_option
 from logbus.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
+    from logbus.client.admin.admin_client import AdminClient
     from logbus.client.admin.log_dir_admin import LogDir
+    from logbus.errors import ApiError
     from logbus.model import TopicPartition
 
 _broker_option = click.option(
@@ -96,7 +98,20 @@ def move(path: str, partitions: tuple[str, ...], broker_id: int, bootstrap: str,
     from logbus.cli.runner import raise_errors, with_admin
 
     moves = {_partition(each): path for each in partitions}
-    raise_errors(with_admin(bootstrap, timeout, lambda admin: admin.alter_replica_log_dirs(broker_id, moves)))
+    raise_errors(with_admin(bootstrap, timeout, lambda admin: _move(admin, broker_id, moves, path)))
+
+
+async def _move(
+    admin: AdminClient, broker_id: int, moves: Mapping[TopicPartition, str], path: str
+) -> dict[TopicPartition, ApiError | None]:
+    from logbus.cli.runner import CommandFailed
+    from logbus.errors import ErrorCode
+
+    answers = await admin.alter_replica_log_dirs(broker_id, moves)
+    if any(error is not None and error.code is ErrorCode.LOG_DIR_NOT_FOUND for error in answers.values()):
+        there = ", ".join(each.path for each in await admin.describe_log_dirs(broker_id))
+        raise CommandFailed(f"broker {broker_id} has no log directory {path}; it has {there}")
+    return answers
 
 
 def _partition(text: str) -> TopicPartition:

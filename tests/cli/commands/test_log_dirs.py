@@ -44,7 +44,7 @@ def test_describe(broker: Broker, directories: tuple[str, str]) -> None:
 def test_refused(broker: Broker, directories: tuple[str, str]) -> None:
     """Directories, partitions and brokers that are not there: one line that names them."""
     for arguments, status, words in (
-        (["/nowhere", "t:0"], 1, "t-0 on broker 0, /nowhere"),
+        (["/nowhere", "t:0"], 1, f"broker 0 has no log directory /nowhere; it has {directories[0]}, {directories[1]}"),
         ([directories[1], "none:0"], 1, "none-0 on broker 0"),
         ([directories[1], "t:0", "--broker", "7"], 1, "7"),
         ([directories[1], "t"], 2, "'t' is not TOPIC:PARTITION, such as orders:0"),
