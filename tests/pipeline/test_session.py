@@ -9,15 +9,17 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from unittest import TestCase
+from typing import Any
+from unittest import TestCase, mock
 
 import pytest
 
 from logbus.pipeline import Missing
+from logbus.pipeline import session as sessions
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.session import MIN_JAVA, check_master, check_python, describe_java_exit, java_runtime
-from logbus.pipeline.worker_sockets import ENABLED
+from logbus.pipeline.worker_sockets import DAEMON, DIRECTORY, ENABLED
 
 
 class JavaTests(TestCase):
@@ -320,3 +322,55 @@ class ExtraTests(TestCase):
                     "logbus: the pipeline needs pyspark, which is not installed: run pip install "
                     "'.[spark]' in the source directory of logbus\n",
                 )
+
+
+class _Chosen(Exception):
+    """The settings of a session that would be started."""
+
+
+class ClusterAfterLocalTests(TestCase):
+    """A session on a cluster, in a Java process whose first session had local workers on Unix domain sockets."""
+
+    def setUp(self) -> None:
+        pytest.importorskip("pyspark")
+        self.runs_already = False
+        replaced: dict[str, Any] = {
+            "java_runtime": lambda: (MIN_JAVA, "java"),
+            "_runs_already": lambda: self.runs_already,
+            "lean_home": lambda *_: Path("home"),
+            "_cheap_start": lambda *_: {},
+            "socket_settings": lambda *_, **__: {ENABLED: "true", DIRECTORY: "/private", DAEMON: "ours"},
+            "_started": self.started,
+            "_sockets": {},
+            "_java_was_given": set(),
+        }
+        for patch in (
+            *(mock.patch.object(sessions, name, each) for name, each in replaced.items()),
+            mock.patch("pyspark.SparkContext._active_spark_context", None),
+            mock.patch.dict(os.environ),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
+        os.environ.pop("PYSPARK_GATEWAY_PORT", None)
+
+    def started(self, builder: Any) -> None:
+        """In place of a start of Spark, which takes ten seconds."""
+        raise _Chosen(dict(builder._options))
+
+    def chosen(self, master: str, **settings: str) -> dict[str, str]:
+        """The settings of a session, by name."""
+        with pytest.raises(_Chosen) as raised:
+            sessions.session("x", master=master, settings=settings)
+        found: dict[str, str] = raised.value.args[0]
+        return {name: found[name] for name in (ENABLED, DIRECTORY, DAEMON) if name in found}
+
+    def test_sockets(self) -> None:
+        """The cluster's workers do not have the directory; local ones do, also in a later session."""
+        local = {ENABLED: "true", DIRECTORY: "/private", DAEMON: "ours"}
+        self.assertEqual(self.chosen("local[2]"), local)
+        self.runs_already = True
+        for master in ("spark://host:7077", "yarn"):
+            self.assertEqual(
+                self.chosen(master), {ENABLED: "false", DIRECTORY: "/private", DAEMON: "pyspark.daemon"}, master
+            )
+        self.assertEqual(self.chosen("local[1]"), local)

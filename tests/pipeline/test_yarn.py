@@ -19,10 +19,10 @@ pytest.importorskip("pyspark")
 pytest.importorskip("deltalake")
 import pyspark
 from attrs import frozen
-from deltalake import DeltaTable
 
 from logbus.testing import Broker
 from tests.pipeline.conftest import CACHE
+from tests.pipeline.delta_rows import delta_rows
 from tests.pipeline.hdfs_server import HdfsServer
 from tests.pipeline.load_fixtures import fill, make
 from tests.pipeline.standalone import kill
@@ -159,7 +159,7 @@ def test_cluster_mode(yarn: Yarn, broker: Broker, tmp_path: Path) -> None:
             process.wait()
     logs = yarn.server.logs()
     assert status == 0, (tmp_path / "said").read_text() + logs
-    found = DeltaTable(str(table)).to_pyarrow_table(columns=["e"])["e"].to_pylist()
+    found = delta_rows(table, "e")["e"].to_pylist()
     assert sorted(found) == list(range(COUNT))
     assert len(re.findall(r"load: starts Spark", logs)) == 2, logs
 

@@ -20,6 +20,7 @@ from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.lake.formats import table_at
 from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker
+from tests.pipeline.delta_rows import delta_rows
 from tests.pipeline.load_fixtures import BASE, HOUR, ask, fill, load, make
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def test_read_while_it_is_written(spark: SparkSession, broker: Broker, tmp_path:
     assert (report.batches, report.records, report.quarantined) == (2, 24, 6)
     assert seen[-1] == 18
     assert readers(spark, table)["duckdb"] == [(p, o) for p in range(2) for o in range(12) if o % 4]
-    odd = DeltaTable(str(table / "_quarantine")).to_pyarrow_table()
+    odd = delta_rows(table / "_quarantine")
     assert sorted(zip(odd["offset"].to_pylist(), odd["partition"].to_pylist(), strict=True)) == [
         (o, p) for o in (0, 4, 8) for p in range(2)
     ]
@@ -153,7 +154,7 @@ def test_changed_in_the_middle(spark: SparkSession, broker: Broker, tmp_path: Pa
     assert any("DELETE" in each for each in told), told
     kept = [(0, each) for each in range(8) if each != 1]
     assert readers(spark, tmp_path)["duckdb"] == kept
-    odd = DeltaTable(str(tmp_path / "_quarantine")).to_pyarrow_table()
+    odd = delta_rows(tmp_path / "_quarantine")
     assert sorted(odd["offset"].to_pylist()) == [8, 9, 10, 11]
     assert set(odd["reason"].to_pylist()) == {"the value is not JSON of the schema"}
     DeltaTable(str(tmp_path)).restore(2)

@@ -19,12 +19,12 @@ pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 pytest.importorskip("pyspark")
 from attrs import frozen
-from deltalake import DeltaTable
 
 from logbus.pipeline.lake.delta_writes import storage_options
 from logbus.pipeline.lake.iceberg.catalogs import catalog
 from tests.pipeline.azure_server import ACCOUNT, AzureServer
 from tests.pipeline.conftest import CACHE
+from tests.pipeline.delta_rows import delta_rows
 from tests.pipeline.engine_spark import EngineSpark, azure_settings, gcs_settings, sqlite_settings
 from tests.pipeline.gcs_server import GcsServer
 from tests.pipeline.kills.load_rounds import is_good, value
@@ -119,8 +119,8 @@ def test_delta(store: Store) -> None:
         assert next(states).last == f"found {len(GOOD)} {len(GOOD)}"
     assert store.reader.column(select) == GOOD
     assert store.reader.column(f"SELECT `offset` FROM delta.`{url}/_quarantine`") == ODD
-    table = DeltaTable(url, storage_options=storage_options(url, options))
-    assert sorted(table.to_pyarrow_table()["offset"].to_pylist()) == GOOD
+    rows = delta_rows(url, "offset", options=storage_options(url, options))
+    assert sorted(rows["offset"].to_pylist()) == GOOD
 
 
 def test_iceberg(store: Store) -> None:

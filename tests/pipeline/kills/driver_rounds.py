@@ -103,6 +103,7 @@ class Drivers:
     """
     Drivers of a load, one at a time; a context manager.
 
+    :ivar points: that they pass.
     :ivar failures: why drivers ended by themselves.
     """
 
@@ -110,6 +111,7 @@ class Drivers:
     module: str
     asked: Mapping[str, Any]
     environ: Mapping[str, str]
+    points: Sequence[str | None] = ()
     failures: list[str] = field(factory=list)
     _java: Any = None
     _process: Any = None
@@ -186,7 +188,10 @@ class Drivers:
         """
         deadline = time.monotonic() + PATIENCE
         while not find():
-            assert time.monotonic() < deadline, f"{what}: not in {PATIENCE:g} s; {self.failures}"
+            if time.monotonic() > deadline:
+                passed = ", ".join(f"{self.place.orders.count(str(each))} x {each}" for each in self.points if each)
+                last = self.log.read_text()[-500:]
+                raise AssertionError(f"{what}: not in {PATIENCE:g} s; {self.failures}; {passed}; {last}")
             self.running()
             time.sleep(_LOOK)
 
@@ -232,11 +237,18 @@ class DriverReport:
         return not self.wrong
 
 
-def run(rounds: int, seed: int, say: Callable[[str], object] = print, table_format: str = DELTA) -> DriverReport:
+def run(
+    rounds: int,
+    seed: int,
+    say: Callable[[str], object] = print,
+    table_format: str = DELTA,
+    seconds: float = float("inf"),
+) -> DriverReport:
     """
     Kill drivers of a load, and look at what is in the table.
 
     :param seed: of when who is killed.
+    :param seconds: after them no more are killed, so that a slow machine comes to an end.
     """
     begun, chance = time.monotonic(), Random(seed)
     standalone = Standalone()
@@ -258,8 +270,11 @@ def run(rounds: int, seed: int, say: Callable[[str], object] = print, table_form
         names = [name for name in os.environ if name.startswith("PYICEBERG_") or name in (VARIABLE, "PYTHONPATH")]
         environ = {name: os.environ[name] for name in names}
         points = _POINTS[table_format]
-        with Drivers(place, _MODULES[table_format], asked, environ) as drivers:
+        with Drivers(place, _MODULES[table_format], asked, environ, points) as drivers:
             for number, point in enumerate(islice(cycle(chance.sample(points, len(points))), rounds)):
+                if time.monotonic() - begun > seconds:
+                    say(f"no more kills after {seconds:g} s")
+                    break
                 java = number % WITH_JAVA == WITH_JAVA - 1
                 _kill(drivers, point, chance, java=java)
                 kills[str(point or "anywhere")] += 1
@@ -332,13 +347,15 @@ def readers(kind: str, table: str, catalog: str) -> tuple[dict[str, list[tuple[i
     elif kind == DELTA:
         from deltalake import DeltaTable
 
-        dataset = DeltaTable(table).to_pyarrow_dataset()
+        from tests.pipeline.delta_rows import delta_rows
+
+        files = DeltaTable(table).file_uris()
         found = {
-            "delta-rs": dataset.to_table(columns=["partition", "offset", "number"]),
-            "duckdb": duckdb.sql(f"SELECT {columns} FROM dataset").to_arrow_table(),
+            "delta-rs": delta_rows(table, "partition", "offset", "number"),
+            "duckdb": duckdb.sql(f"SELECT {columns} FROM read_parquet({files})").to_arrow_table(),
             "polars": polars.read_delta(table).select("partition", "offset", "number").to_arrow(),
         }
-        rest = DeltaTable(f"{table}/_quarantine").to_pyarrow_table()
+        rest = delta_rows(f"{table}/_quarantine")
     else:
         found = {
             "duckdb": duckdb.sql(f"SELECT {columns} FROM read_parquet('{table}/*.parquet')").to_arrow_table(),
@@ -350,9 +367,10 @@ def readers(kind: str, table: str, catalog: str) -> tuple[dict[str, list[tuple[i
 
 
 def main() -> None:
-    """``python -m tests.pipeline.kills.driver_rounds FORMAT ROUNDS SEED``."""
-    kind, rounds, seed = sys.argv[1:]
-    report = run(int(rounds), int(seed), lambda line: print(line, flush=True), kind)
+    """``python -m tests.pipeline.kills.driver_rounds FORMAT ROUNDS SEED [SECONDS]``."""
+    kind, rounds, seed, *seconds = sys.argv[1:]
+    limit = float(*seconds or ["inf"])
+    report = run(int(rounds), int(seed), lambda line: print(line, flush=True), kind, limit)
     print(*report.lines(), sep="\n")
     print(json.dumps({"format": kind, "right": report.is_right}), flush=True)
     sys.exit(not report.is_right)

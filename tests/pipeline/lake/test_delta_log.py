@@ -29,6 +29,7 @@ from logbus.pipeline.lake.load_state import LoadChange, TopicOffsets
 from logbus.pipeline.lake.object_store import ArrowStore
 from logbus.pipeline.lake.offset_set import OffsetSet
 from logbus.pipeline.lake.part_files import PartWriter
+from tests.pipeline.delta_rows import delta_rows
 from tests.pipeline.s3_server import S3Server
 
 SCHEMA = {
@@ -78,7 +79,7 @@ def seen(root: Path) -> list[int]:
     """What a reader of Delta Lake finds."""
     if not DeltaTable.is_deltatable(str(root)):
         return []
-    return sorted(DeltaTable(str(root)).to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
+    return sorted(delta_rows(root, "offset")["offset"].to_pylist())
 
 
 class Killed(BaseException):
@@ -313,7 +314,7 @@ class DeltaLogTests(TestCase):
             LoadChange(offsets=offsets(3, 4), schema=schema(("place", more))),
             written(log, [3], place=[{"x": 1, "y": ["z"]}]),
         )
-        rows = DeltaTable(str(self.root)).to_pyarrow_table().to_pylist()
+        rows = delta_rows(self.root).to_pylist()
         found = {row["offset"]: row["place"] for row in rows}
         self.assertEqual(found, {0: None, 2: {"x": 1, "y": None}, 3: {"x": 1, "y": ["z"]}})
         before = log.number
@@ -345,7 +346,7 @@ class DeltaLogTests(TestCase):
         log = self.opened()
         pages = ["/", "a=b/c", None, "ü %", "100%25 #1?", "", "x:y", "é" * 150]
         log.commit(LoadChange(offsets=offsets(0, 8), schema=SCHEMA), written(log, list(range(8)), page=pages))
-        rows = DeltaTable(str(self.root)).to_pyarrow_table().to_pylist()
+        rows = delta_rows(self.root).to_pylist()
         self.assertEqual({row["offset"]: row["page"] for row in rows}, {**dict(enumerate(pages)), 5: None})
 
     def test_tables_that_are_not_ours(self) -> None:
@@ -394,8 +395,8 @@ class ObjectStoreTests(TestCase):
                 log.commit(LoadChange(offsets=offsets(9, 10)), written_to(log.store, [9]))
             self.assertEqual(late.load_state().held("t", 0), OffsetSet.of((0, 2)))
             for place, expected in ((url, [0, 1]), (f"{url}/_quarantine", [100, 101])):
-                found = DeltaTable(place, storage_options=delta_writes.storage_options(place, server.options))
-                self.assertEqual(sorted(found.to_pyarrow_table()["offset"].to_pylist()), expected)
+                found = delta_rows(place, "offset", options=delta_writes.storage_options(place, server.options))
+                self.assertEqual(sorted(found["offset"].to_pylist()), expected)
             self.assertGreater(server.failed, 3)
 
 

@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 pytest.importorskip("pyspark")
-from deltalake import DeltaTable
 
 from logbus.pipeline.errors import ClaimLost, LakeError
 from logbus.pipeline.lake.delta_actions import Quarantined
@@ -24,6 +23,7 @@ from logbus.pipeline.lake.object_store import ArrowStore
 from logbus.pipeline.lake.offset_set import OffsetSet
 from tests.pipeline.azure_server import ACCOUNT, AzureServer
 from tests.pipeline.conftest import CACHE
+from tests.pipeline.delta_rows import delta_rows
 from tests.pipeline.gcs_server import GcsServer
 from tests.pipeline.lake.claims import check_claims
 from tests.pipeline.lake.iceberg.fixtures import NAME, catalog_in, change, rows
@@ -63,8 +63,8 @@ def test_delta(store: tuple[Any, str]) -> None:
         log.commit(LoadChange(offsets=offsets(9, 10)), written_to(log.store, [9]))
     assert late.load_state().held("t", 0) == OffsetSet.of((0, 2))
     for place, expected in ((url, [0, 1]), (f"{url}/_quarantine", [100, 101])):
-        table = DeltaTable(place, storage_options=storage_options(place, server.options))
-        assert sorted(table.to_pyarrow_table()["offset"].to_pylist()) == expected
+        rows = delta_rows(place, "offset", options=storage_options(place, server.options))
+        assert sorted(rows["offset"].to_pylist()) == expected
     assert table_at(None, url, "", server.options).state.held("t", 0), "its format is recognized"
     with pytest.raises(LakeError, match="nowhere: tables of the format parquet can be in a local directory"):
         table_at(None, f"{base}/nowhere", "", server.options)
