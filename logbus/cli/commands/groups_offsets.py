@@ -157,18 +157,30 @@ def delete_offsets(group: str, scopes: list[Scope], bootstrap: str, timeout: flo
 @click.command("export", short_help="Write committed offsets of groups to a file.")
 @click.argument("file", metavar="FILE")
 @click.argument("names", nargs=-1, type=group_id, metavar="[GROUP]...")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["json", "znodes"]),
+    default="json",
+    show_default=True,
+    help="JSON, or lines as of Kafka's ExportZkOffsets.",
+)
 @overwrite_option
 @bootstrap_options
-def export_offsets(file: str, names: tuple[str, ...], overwrite: bool, bootstrap: str, timeout: float) -> None:
-    """Write the committed offsets of groups (all, if none is named) to a file, as JSON; - is standard output.
+def export_offsets(
+    file: str, names: tuple[str, ...], form: str, overwrite: bool, bootstrap: str, timeout: float
+) -> None:
+    """Write the committed offsets of groups (all, if none is named) to a file; - is standard output.
 
     \b
     Example:
       logbus groups export offsets.json
       logbus groups export - billing | jq .groups[0].offsets
+      logbus groups export offsets.txt --format znodes
     """
     from logbus.cli.groups.group_offsets import offsets_to_save
     from logbus.cli.groups.offset_file import write_offsets
+    from logbus.cli.groups.znode_offsets import write_lines
     from logbus.cli.new_file import check_new_file, is_stream, write_new_file
     from logbus.cli.runner import CommandFailed, with_cluster
 
@@ -180,7 +192,7 @@ def export_offsets(file: str, names: tuple[str, ...], overwrite: bool, bootstrap
         if not any(each.endswith(".json") for each in names):
             raise
         raise CommandFailed(f"{e}; the file is named first, and then the groups") from None
-    text = write_offsets(saved, cluster_id, int(time.time() * 1000))
+    text = write_lines(saved) if form == "znodes" else write_offsets(saved, cluster_id, int(time.time() * 1000))
     if file == "-":
         sys.stdout.write(text)
         return
@@ -204,8 +216,9 @@ def export_offsets(file: str, names: tuple[str, ...], overwrite: bool, bootstrap
 def import_offsets(
     file: str, names: tuple[str, ...], execute: bool, as_json: bool, bootstrap: str, timeout: float
 ) -> None:
-    """Commit the offsets in a file written by "export" (of all its groups, if none is named); - is standard input.
-    Only shows the result, unless --execute is given. None of the groups may have members.
+    """Commit the offsets in a file written by "export" (of all its groups, if none is named), in either of its formats,
+    or by Kafka's ExportZkOffsets; - is standard input. Only shows the result, unless --execute is given. None of the
+    groups may have members.
 
     \b
     Example:
@@ -214,11 +227,12 @@ def import_offsets(
     """
     from logbus.cli.groups.offset_file import read_offsets
     from logbus.cli.groups.offset_reset import print_plans, reset_to_saved
+    from logbus.cli.groups.znode_offsets import is_lines, read_lines
     from logbus.cli.runner import CommandFailed, with_admin
 
     data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     shown = "standard input" if file == "-" else file
-    saved = read_offsets(data, shown)
+    saved = read_lines(data, shown) if is_lines(data) else read_offsets(data, shown)
     missing = [name for name in names if name not in saved]
     if missing:
         there = ", ".join(saved) or "none"
