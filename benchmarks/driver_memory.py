@@ -15,6 +15,7 @@ disk.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
 import re
@@ -69,7 +70,7 @@ class Sample:
     """
     What the driver has after a batch.
 
-    :ivar python_mb: resident in Python's process; ``python_blocks``: Python's own count of its allocated blocks.
+    :ivar python_mb: resident in Python's process; ``python_blocks``: its allocated blocks, without garbage.
     :ivar java_mb: resident in Java's process; ``live_mb``: of reachable objects; ``non_heap_mb``: of classes and
         compiled code; ``direct_mb``: of direct and mapped buffers.
     """
@@ -122,6 +123,8 @@ class Samples:
         pool: Any = self.spark._jvm.java.lang.Class.forName("java.lang.management.BufferPoolMXBean")  # type: ignore[union-attr]
         pools = management.ManagementFactory.getPlatformMXBeans(pool)
         java = _java(self.spark)
+        # As of Java, only what is reachable.
+        gc.collect()
         return Sample(
             batch=batch,
             seconds=round(time.monotonic() - self.began, 1),

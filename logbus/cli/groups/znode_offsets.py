@@ -17,7 +17,6 @@ from logbus.cli.groups.offset_target import MAX_OFFSET
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 
-PREFIX = "/consumers/"
 _LINE = re.compile(r"/consumers/(.+)/offsets/([^/]{1,249})/([0-9]{1,10}):([0-9]{1,19})")
 _LINE_OF_07 = re.compile(r"/consumers/.+/offsets/[^/]+/[0-9]+-[0-9]+:[0-9]+")
 _MAX_PARTITION = 2**31 - 1
@@ -33,7 +32,9 @@ def write_lines(groups: Saved) -> str:
     for group, offsets in groups.items():
         if len(group.splitlines()) > 1 or group.endswith(("\n", "\r")):
             raise LogbusError(f"group {group!r} has a line break, which these lines cannot have; export it as JSON")
-        lines += [f"{PREFIX}{group}/offsets/{at.topic}/{at.partition}:{each.offset}\n" for at, each in offsets.items()]
+        lines += [
+            f"/consumers/{group}/offsets/{at.topic}/{at.partition}:{each.offset}\n" for at, each in offsets.items()
+        ]
     return "".join(lines)
 
 

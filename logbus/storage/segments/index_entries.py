@@ -1,8 +1,8 @@
 """
 The index entries of many batches at once, for a segment that is written as a whole. Pure.
 
-``_offset_map.pyx`` has the compiled implementation: an entry every 4 KB, one by one, takes a thread that writes a
-segment a tenth of the reactor's time.
+``_offset_map.pyx`` has the compiled implementation: a thread that adds an entry for every 4 KB holds the interpreter's
+lock meanwhile.
 """
 
 from __future__ import annotations
