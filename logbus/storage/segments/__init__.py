@@ -2,6 +2,7 @@
 Segments: the files that a log consists of.
 
 * ``segment``: Segment: appends, reads, truncation, repair of its indexes
+* ``segment_files``: SegmentFiles: its files, transaction index included
 * ``batch_ahead``: BatchAhead: a batch whose records are written before it is appended
 * ``indexed_file``: IndexedFile: a file of batches with its two indexes
 * ``indexes``: the sparse offset and time indexes

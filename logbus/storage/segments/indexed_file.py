@@ -128,6 +128,14 @@ class IndexedFile:
         for suffix in (file_names.OFFSET_INDEX, file_names.TIME_INDEX):
             self.disk.unlink(self.path(suffix))
 
+    def take_indexes(self, fresh: IndexedFile) -> None:
+        """Take over the indexes of ``fresh``, which were built from the whole log file."""
+        self._close_indexes()
+        self._remove_indexes()
+        self._offsets, self._times, self.indexed_size = fresh.offsets, fresh.times, fresh.indexed_size
+        self.max_timestamp, self.max_timestamp_offset = fresh.max_timestamp, fresh.max_timestamp_offset
+        self.first_timestamp = fresh.first_timestamp
+
     def _index_entry(self, last_offset: int, position: int) -> None:
         self.offsets.append(last_offset - self.base_offset, position)
         self.indexed_size = position

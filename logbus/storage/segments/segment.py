@@ -1,5 +1,5 @@
 """
-One segment of a log (Kafka: LogSegment): a file of record batches, its two indexes, and its transaction index.
+One segment of a log (Kafka: LogSegment): appends, reads, truncation, and the repair of its indexes.
 
 Invariant: every offset in a segment is at least its base offset and below the base offset of the next segment.
 """
@@ -20,9 +20,7 @@ from logbus.errors import ApiError, StorageError
 from logbus.records.batch import BatchHeader
 from logbus.records.checksum import Buffer
 from logbus.records.file_slice import FileSlice
-from logbus.storage import file_names
 from logbus.storage.filesystem.cached_only import CachedOnly
-from logbus.storage.filesystem.file_cache import LazyFile
 from logbus.storage.segments.batch_ahead import BatchAhead
 from logbus.storage.segments.header_scan import fitting_batches
 from logbus.storage.segments.index_check import check_times, trusted_entry
@@ -30,7 +28,7 @@ from logbus.storage.segments.index_entries import IndexEntries, IndexState
 from logbus.storage.segments.index_rebuild import IndexRebuild
 from logbus.storage.segments.indexed_file import IndexedFile
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET, IndexCorrupt
-from logbus.storage.segments.transaction_index import TransactionIndex
+from logbus.storage.segments.segment_files import SegmentFiles
 
 _RECENT = 256
 """The positions of at least half that many batches at the end of the active segment are kept in memory."""
@@ -52,9 +50,9 @@ def segment_with(segments: Sequence[Segment], offset: int) -> int:
 
 
 @define(eq=False, repr=False)
-class Segment(IndexedFile):
+class Segment(SegmentFiles):
     """
-    One segment: an indexed file that is appended to, and repairs its indexes.
+    One segment: files that are appended to, and whose indexes are repaired.
 
     :ivar created_ms: time of creation, for logs whose records have no timestamps.
     :ivar index_rebuild: the rebuild of its indexes, while it runs.
@@ -69,7 +67,6 @@ class Segment(IndexedFile):
     created_ms: int = -1
     index_rebuild: IndexRebuild | None = field(default=None, init=False)
     on_damage: Callable[[Segment], object] | None = field(default=None, init=False)
-    _aborted: TransactionIndex | None = field(default=None, init=False)
     _ahead: BatchAhead | None = field(default=None, init=False)
     _recent_last: array[int] = field(default=_NONE, init=False)
     _recent_position: array[int] = field(default=_NONE, init=False)
@@ -293,11 +290,6 @@ class Segment(IndexedFile):
         self._recent_floor = recent[half - 1] + 1
         del recent[:half], positions[:half]
 
-    def save_indexes(self) -> list[LazyFile]:
-        """Write the index entries to their files; returns the files, to be synced."""
-        aborted = self._aborted.save() if self._aborted is not None else None
-        return [self.offsets.save(), self.times.save(), *([] if aborted is None else [aborted])]
-
     def seal(self) -> None:
         """
         No batch will be added for now: the time index gets its last entry, all entries go to the files, and their
@@ -483,97 +475,16 @@ class Segment(IndexedFile):
         self.index_rebuild = None
 
     def _adopt(self, fresh: IndexedFile) -> None:
-        """Take over the indexes of ``fresh``, which were built from the whole log file."""
-        self._close_indexes()
-        self._remove_indexes()
-        self._offsets, self._times, self.indexed_size = fresh.offsets, fresh.times, fresh.indexed_size
-        self.max_timestamp, self.max_timestamp_offset = fresh.max_timestamp, fresh.max_timestamp_offset
-        self.first_timestamp = fresh.first_timestamp
+        self.take_indexes(fresh)
         if self._recent_floor == _NEVER:
             self.seal()
 
-    # -- Aborted transactions
-
-    @property
-    def aborted(self) -> TransactionIndex:
-        """
-        The transaction index; opened on first use.
-
-        :raises IndexCorrupt: it is damaged; see :mod:`logbus.storage.producers.aborted_transactions`.
-        """
-        index = self._aborted
-        if index is None:
-            index = self._new_aborted()
-            index.open()
-            self._aborted = index
-        return index
-
-    @property
-    def aborted_in_memory(self) -> TransactionIndex | None:
-        """The transaction index, if it was used since the log was opened."""
-        return self._aborted
-
-    @property
-    def aborted_unsynced_from(self) -> int | None:
-        """The offset from which on the transaction index is not on stable storage; None: all of it is."""
-        return None if self._aborted is None else self._aborted.unsynced_from
-
-    def _new_aborted(self) -> TransactionIndex:
-        self.close_transaction_index()
-        file = LazyFile(self.files, self.disk, self.path(file_names.TRANSACTION_INDEX))
-        return TransactionIndex(self.disk, file, self.base_offset)
-
-    def close_transaction_index(self) -> None:
-        """Close the transaction index; the next use reads the file again."""
-        if self._aborted is not None:
-            self._aborted.close()
-            self._aborted = None
-
-    def drop_transaction_index(self) -> None:
-        """Start an empty transaction index."""
-        self._aborted = self._new_aborted()
-        self._aborted.start()
-
-    def rename_transaction_index(self, suffix: str) -> bool:
-        """
-        Set the suffix of the transaction index alone. It can be used as before.
-
-        :returns: whether there is one that had not been renamed before.
-        """
-        if not self.disk.exists(old := self.path(file_names.TRANSACTION_INDEX)):
-            return False
-        self.close_transaction_index()
-        path = f"{self.directory}/{self.base_offset:020d}{file_names.TRANSACTION_INDEX}{suffix}"
-        self.disk.rename(old, path)
-        index = TransactionIndex(self.disk, LazyFile(self.files, self.disk, path), self.base_offset)
-        index.open()
-        self._aborted = index
-        return True
-
     # -- Files
-
-    def rename(self, suffix: str) -> None:
-        """
-        Set the suffix of the segment's file names, that of the log file last.
-
-        :raises ApiError: there is no space; some files may have their new names.
-        """
-        self._close_indexes()
-        self.rename_transaction_index(suffix)
-        for kind in (file_names.OFFSET_INDEX, file_names.TIME_INDEX, file_names.LOG):
-            path = f"{self.directory}/{self.base_offset:020d}{kind}{suffix}"
-            self.disk.rename(self.path(kind), path)
-        self.log.path = path
-        self.suffix = suffix
 
     def close(self) -> None:
         """Close the files."""
         with suppress(StorageError):
             self.drop_ahead()
-        self.close_transaction_index()
         if self.index_rebuild is not None:
             self.index_rebuild.stop()
-        self.log.close()
-        for index in (self._offsets, self._times):
-            if index is not None:
-                index.close()
+        super().close()
