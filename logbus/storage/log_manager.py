@@ -11,7 +11,6 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, gatherResults
@@ -24,7 +23,7 @@ from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.metrics import Family, Registry, histogram_samples
 from logbus.model import TopicPartition
-from logbus.storage import checkpoints, file_names
+from logbus.storage import file_names
 from logbus.storage.checkpoints import MetaProperties
 from logbus.storage.cleaner.log_cleaner import LogCleaner
 from logbus.storage.filesystem.bounded_work import SyncQueues
@@ -32,40 +31,19 @@ from logbus.storage.filesystem.file_cache import FileCache
 from logbus.storage.housekeeping import Housekeeping
 from logbus.storage.istorage import IDeletePolicy, IDisk, IOPool
 from logbus.storage.log import Log
+from logbus.storage.log_creator import LogCreator
 from logbus.storage.log_directory import LogDirectory, rename_for_good
 from logbus.storage.log_linker import LogLinker
 from logbus.storage.log_mover import LogMover, Swap, settle_moves
 from logbus.storage.log_snapshots import LogSnapshots
 from logbus.storage.log_truncator import LogTruncator
+from logbus.storage.log_user import LogUser, NoLogUser
 from logbus.storage.repair.damage import DamageReports
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.repair.log_scrubber import LogScrubber
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSettings
 from logbus.storage.space_monitor import SpaceMonitor
-
-
-class LogUser(Protocol):
-    """What the logs of a broker are used by: its replicas (:class:`.ReplicaManager`)."""
-
-    def high_watermark_of(self, log: Log) -> int:
-        """A log's high watermark now; called before retention, compaction and checkpoints."""
-
-    def swap_log(self, name: TopicPartition, swap: Swap) -> Awaitable[None]:
-        """Run ``swap`` while the partition can get no other log or role."""
-
-    def directory_failed(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
-        """A log directory went offline, and these partitions with it."""
-
-
-class NoLogUser(LogUser):
-    """The default: logs that nothing else uses, with the high watermarks of their checkpoints."""
-
-    def high_watermark_of(self, log: Log) -> int:
-        return log.high_watermark
-
-    async def swap_log(self, name: TopicPartition, swap: Swap) -> None:
-        await swap()
 
 
 @define(eq=False, repr=False)
@@ -104,11 +82,11 @@ class LogManager:
     scrubber: LogScrubber = field(init=False)
     repairer: LogRepairer = field(init=False)
     mover: LogMover = field(init=False)
+    creator: LogCreator = field(init=False)
     truncator: LogTruncator = field(init=False)
     linker: LogLinker = field(init=False)
     snapshots: LogSnapshots = field(init=False)
     _queues: dict[IDisk, SyncQueues] = field(init=False)
-    _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
     _log = Logger()
 
     def __attrs_post_init__(self) -> None:
@@ -149,6 +127,7 @@ class LogManager:
             self.move_bytes_per_second,
             self._swap_log,
         )
+        self.creator = LogCreator(self.directories, self.get, self._new_log, self.mover.preferred)
         self.truncator = LogTruncator(self.directories, self.cleaner, self.repairer, self.clock)
         self.linker = LogLinker(
             self.directories,
@@ -378,48 +357,7 @@ class LogManager:
             KAFKA_STORAGE_ERROR: no space; INVALID_TOPIC_EXCEPTION: the name cannot be a directory's.
         :raises StorageError: (as a failure) no log directory works.
         """
-        mine: Deferred[Log] = Deferred()
-        waiting = self._creating.setdefault(partition, [])
-        waiting.append(mine)
-        if len(waiting) == 1:
-            creating = Deferred.fromCoroutine(self._create(partition, topic_id, config))
-            creating.addBoth(self._created, partition)
-        return mine
-
-    def _created(self, result: Log | Failure, partition: TopicPartition) -> None:
-        for waiter in self._creating.pop(partition):
-            waiter.callback(result)
-
-    async def _create(self, partition: TopicPartition, topic_id: uuid.UUID | None, config: TopicConfig | None) -> Log:
-        log = self.get(partition)
-        if log is not None:
-            if topic_id is not None and log.topic_id != topic_id:
-                if log.topic_id is not None:
-                    raise ApiError(
-                        ErrorCode.INCONSISTENT_TOPIC_ID,
-                        f"the log of {partition} belongs to topic id {log.topic_id}, not to {topic_id}",
-                    )
-                log.topic_id, log.topic_id_saved = topic_id, False
-                await log.disk.submit(IOPool.BACKGROUND, _prepare, log.disk, log.directory, topic_id)
-            return log
-        try:
-            name = file_names.partition_directory(partition)
-        except ValueError as problem:
-            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(problem)) from problem
-        online = [directory for directory in self.directories if directory.is_online]
-        if not online:
-            raise StorageError("no log directory is online")
-        directory = self.mover.preferred.pop(partition, None)
-        if directory is None or not directory.is_online:
-            directory = min(online, key=lambda candidate: len(candidate.logs))
-        await directory.disk.submit(IOPool.BACKGROUND, _prepare, directory.disk, name, topic_id)
-        log = self._new_log(partition, directory.disk, name)
-        if config is not None:
-            log.config = config
-        log.topic_id = topic_id
-        log.create()
-        directory.logs[partition] = log
-        return log
+        return self.creator.create(partition, topic_id, config)
 
     @returns_deferred
     async def delete(self, partition: TopicPartition) -> None:
@@ -472,12 +410,3 @@ class LogManager:
         lost = list(directory.logs)
         self._log.error("{count} logs go offline with {root}", count=len(lost), root=directory.disk.root)
         self.user.directory_failed(lost, str(error))
-
-
-def _prepare(disk: IDisk, directory: str, topic_id: uuid.UUID | None) -> None:
-    """Runs in an I/O thread: makes a log's directory, and writes the topic id into it."""
-    disk.make_directory(directory)
-    if topic_id is not None:
-        # Not synced before the log's first flush: there may be many new logs at a time.
-        content = checkpoints.encode_partition_metadata(topic_id)
-        disk.replace(f"{directory}/{file_names.PARTITION_METADATA}", content, False)

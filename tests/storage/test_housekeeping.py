@@ -14,7 +14,7 @@ from logbus.model import TopicPartition
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IDeletePolicy
 from logbus.storage.log import Log
-from logbus.storage.log_manager import NoLogUser
+from logbus.storage.log_user import NoLogUser
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, no_space
 from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_log, a_manager, batch
 

@@ -21,7 +21,8 @@ from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
 from logbus.storage.leader_epoch_loader import load_leader_epochs
 from logbus.storage.log import Log
-from logbus.storage.log_manager import LogManager, NoLogUser
+from logbus.storage.log_manager import LogManager
+from logbus.storage.log_user import NoLogUser
 from logbus.storage.settings import StorageSettings
 from logbus.testing.simulation.environment.memory_disk import Crashed, MemoryDisk, PowerCutOutcome
 from tests.storage.builders import PARTITION, a_manager, batch, data_of, read_all

@@ -14,7 +14,8 @@ from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.checkpoints import LOG_START_OFFSETS
 from logbus.storage.filesystem.bounded_work import MOST_WRITE_BACKS
 from logbus.storage.istorage import IOPool
-from logbus.storage.log_manager import LogManager, NoLogUser
+from logbus.storage.log_manager import LogManager
+from logbus.storage.log_user import NoLogUser
 from logbus.storage.settings import StorageSettings
 from logbus.testing.simulation.environment.inodes import PowerCutOutcome
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
