@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from logbus.config import ConfigView, keys
 from logbus.config.group_config import group_config
 from logbus.coordination.classic.requests import ClassicGroupSettings
-from logbus.coordination.consumer.consumer_group import ConsumerGroupSettings
+from logbus.coordination.consumer.consumer_group_settings import ConsumerGroupSettings
 from logbus.coordination.consumer.migration import ConsumerGroupMigrationPolicy
 
 

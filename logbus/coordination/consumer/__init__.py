@@ -6,6 +6,7 @@ increases the group epoch and leads to a new ``target_assignment``. Then the mem
 (``reconciliation``). All changes are made in ``recorded_state``, which emits their records.
 
 * ``consumer_group``: a group (Kafka: ConsumerGroup)
+* ``consumer_group_settings``: its settings
 * ``heartbeat``: a heartbeat, its response, and its validation
 * ``consumer_group_member``: a member, and its position on the way to its target
 * ``join_and_leave``: finds, adds and replaces members

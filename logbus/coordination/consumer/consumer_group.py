@@ -15,7 +15,6 @@ from contextlib import contextmanager
 
 from attrs import define, evolve, field, frozen
 
-from logbus.coordination.classic.requests import admit_all
 from logbus.coordination.consumer import join_and_leave
 from logbus.coordination.consumer.consumer_group_member import (
     AWAY,
@@ -25,6 +24,7 @@ from logbus.coordination.consumer.consumer_group_member import (
     MemberPosition,
     MemberState,
 )
+from logbus.coordination.consumer.consumer_group_settings import ConsumerGroupSettings
 from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat, ConsumerHeartbeatResult, check_heartbeat
 from logbus.coordination.consumer.member_deadlines import MemberDeadlines
 from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions
@@ -47,27 +47,6 @@ Save = Callable[[Sequence[Change], Callable[[ApiError | None], None]], None]
 Appends records as one batch; raises ApiError if it cannot. Its second argument is called once, at once or later: with
 None when the records are durable, else with the error.
 """
-
-
-@frozen
-class ConsumerGroupSettings:
-    """
-    The broker's settings for a group of the consumer protocol.
-
-    :ivar session_timeout_ms: how long a member may be silent.
-    :ivar heartbeat_interval_ms: how often members shall send heartbeats.
-    :ivar max_size: maximum number of members.
-    :ivar classic_min_session_ms: shortest session timeout that a classic member may ask for.
-    :ivar classic_max_session_ms: longest.
-    :ivar admit: counts bytes of memory that the group is about to take, or raises ApiError.
-    """
-
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5000
-    max_size: int = 2**31 - 1
-    classic_min_session_ms: int = 6000
-    classic_max_session_ms: int = 1_800_000
-    admit: Callable[[int], None] = admit_all
 
 
 @frozen
@@ -308,7 +287,7 @@ class ConsumerGroup:
         else:
             member = join_and_leave.stay(self.recorded, request)
         before = self.recorded.position(request.member_id)
-        self.update(now, _updated(member, request), member, settings.admit, request.sees)
+        self.update(now, request.applied_to(member), member, settings.admit, request.sees)
         after = self.advance(now, request.member_id, request.owned)
         self.renew_session(now, request.member_id)
         told = request.is_full or request.epoch != before.epoch or after.assigned != before.assigned
@@ -408,21 +387,3 @@ class ConsumerGroup:
 
     def resign(self) -> None:
         """Nothing to do: no request waits in a consumer group."""
-
-
-def _updated(member: ConsumerGroupMember, request: ConsumerHeartbeat) -> ConsumerGroupMember:
-    """A member with the fields of a heartbeat applied."""
-    return evolve(
-        member,
-        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
-        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
-        topics=member.topics if request.topics is None else tuple(sorted(set(request.topics))),
-        regex=member.regex if request.regex is None else request.regex or None,
-        rebalance_timeout_ms=member.rebalance_timeout_ms
-        if request.rebalance_timeout_ms == -1
-        else request.rebalance_timeout_ms,
-        assignor=member.assignor if request.assignor is None else request.assignor,
-        classic=None,
-    )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from logbus.coordination.consumer.assignors import ASSIGNORS
-from logbus.coordination.consumer.consumer_group_member import AWAY, JOINING, LEFT
+from logbus.coordination.consumer.consumer_group_member import AWAY, JOINING, LEFT, ConsumerGroupMember
 from logbus.coordination.consumer.partition_sets import Partitions
 from logbus.coordination.consumer.regular_expressions import compile_expression
 from logbus.errors import ApiError, ErrorCode
@@ -46,6 +46,23 @@ class ConsumerHeartbeat:
             return True
         subscribed = self.topics is not None or self.regex is not None
         return self.rebalance_timeout_ms != -1 and subscribed and self.owned is not None
+
+    def applied_to(self, member: ConsumerGroupMember) -> ConsumerGroupMember:
+        """The member with the fields that are set; it uses the consumer protocol from now on."""
+        return evolve(
+            member,
+            instance_id=member.instance_id if self.instance_id is None else self.instance_id,
+            rack_id=member.rack_id if self.rack_id is None else self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            topics=member.topics if self.topics is None else tuple(sorted(set(self.topics))),
+            regex=member.regex if self.regex is None else self.regex or None,
+            rebalance_timeout_ms=member.rebalance_timeout_ms
+            if self.rebalance_timeout_ms == -1
+            else self.rebalance_timeout_ms,
+            assignor=member.assignor if self.assignor is None else self.assignor,
+            classic=None,
+        )
 
 
 @frozen

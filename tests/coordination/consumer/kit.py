@@ -7,7 +7,8 @@ from typing import Any
 
 from attrs import define, field
 
-from logbus.coordination.consumer.consumer_group import ConsumerGroup, ConsumerGroupSettings
+from logbus.coordination.consumer.consumer_group import ConsumerGroup
+from logbus.coordination.consumer.consumer_group_settings import ConsumerGroupSettings
 from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat, ConsumerHeartbeatResult
 from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, TopicId, pairs, union
 from logbus.coordination.consumer.topics_view import Topic

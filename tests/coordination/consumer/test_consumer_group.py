@@ -9,8 +9,8 @@ from unittest.mock import patch
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.coordination.consumer.consumer_group import ConsumerGroupSettings
 from logbus.coordination.consumer.consumer_group_member import AWAY, LEFT, MemberPosition, MemberState
+from logbus.coordination.consumer.consumer_group_settings import ConsumerGroupSettings
 from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat
 from logbus.coordination.consumer.partition_sets import NO_PARTITIONS
 from logbus.coordination.consumer.regular_expressions import MAX_EXPRESSION_LENGTH, compile_expression

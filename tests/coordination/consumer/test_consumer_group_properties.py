@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from logbus.coordination.consumer.consumer_group import ConsumerGroupSettings
 from logbus.coordination.consumer.consumer_group_member import AWAY, LEFT
+from logbus.coordination.consumer.consumer_group_settings import ConsumerGroupSettings
 from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, count, pairs, union
 from logbus.coordination.consumer.recorded_state import RecordedState
 from logbus.errors import ApiError, ErrorCode
