@@ -24,6 +24,7 @@ from logbus.handlers.fetch_response import FetchResponseBuilder
 from logbus.handlers.fetch_sessions import CachedPartition, FetchSession
 from logbus.metrics import metric
 from logbus.net.prepared_fetches import (
+    FIRST_PREPARED,
     LEAST_PREPARED,
     MOST_BYTES,
     MOST_FILES,
@@ -36,7 +37,7 @@ from logbus.net.prepared_fetches import (
 from logbus.net.request_context import RequestContext
 from logbus.net.request_errors import RequestErrors
 from logbus.quotas.quota_managers import QuotaManagers
-from logbus.records.file_slice import Parts, joined, total_length
+from logbus.records.file_slice import FileSlice, Parts, joined, total_length
 from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.wire.fetch_template import FETCH, FetchTemplate, RepeatedFetch
 from logbus.wire.messages.records import FetchResponse
@@ -225,8 +226,11 @@ class RepeatedFetches:
             most, fetch.max_bytes = max(1, most), SMALL_AT_ONCE
             limits = ReadAheadLimits(MOST_PREPARED, SMALL_AT_ONCE, MOST_FILES)
         else:
-            most, limits = 0, ReadAheadLimits(MOST_PREPARED, MOST_BYTES, MOST_FILES)
-        result, records = self._reader.read_ahead(fetch, limits, prepared.fetch_params, to_end=most > 0)
+            most, limits = 0, ReadAheadLimits(FIRST_PREPARED, MOST_BYTES, MOST_FILES)
+        # One with fewer bytes waits for more, unless the thread leaves the last one to us anyway.
+        least = 0 if most else prepared.min_bytes
+        ahead = self._reader.read_ahead(fetch, limits, prepared.fetch_params, least_at_end=least)
+        result, records = ahead.result, ahead.records
         responses = total_length(records) // most if most else len(records)
         if responses < LEAST_PREPARED or not self._is_usual(result, template):
             return None
@@ -241,6 +245,14 @@ class RepeatedFetches:
             if session is not None:
                 session.answered(done.requests, done.offset)
 
+        def more() -> Sequence[FileSlice]:
+            nonlocal ahead
+            fetch.offset = ahead.end_offset
+            following = ReadAheadLimits(MOST_PREPARED, MOST_BYTES, MOST_FILES)
+            ahead = self._reader.read_ahead(fetch, following, prepared.fetch_params, least_at_end=least)
+            is_worth_it = len(ahead.records) >= LEAST_PREPARED and self._is_usual(ahead.result, template)
+            return ahead.records if is_worth_it else ()
+
         return PreparedFetches(
             template.repeated(request),
             epoch_at if session_id else 0,
@@ -251,6 +263,7 @@ class RepeatedFetches:
             records,
             most,
             answered,
+            None if most else more,
         )
 
     @staticmethod

@@ -29,7 +29,7 @@ from logbus.posix_threads cimport (
 
 import os
 
-REVISION = 1
+REVISION = 2
 
 cdef enum:
     ROOM = 1024
@@ -44,6 +44,10 @@ cdef enum:
     OVERHEAD = 12
     MAGIC_AT = 16
     LOOKED_AT = 17
+    # Windows that a connection has at most, and of how few left the owner is told, if it can have more.
+    RING = 128
+    LOW = 32
+    ASKS = 256
 
 
 cdef struct Piece:
@@ -74,10 +78,12 @@ cdef struct Connection:
     unsigned char tail[4]
     int tail_size
     bint compact  # Whether the length is a compact one.
-    # What the next requests get: a window each, or whole batches of it of so many bytes.
-    Piece *window
-    Piece *end
+    # What the next requests get: a window each, or whole batches of it of so many bytes. Windows are numbered, and come
+    # and go; taken: those that were served; known: those that the thread knows to be there.
+    int64_t taken
+    int64_t known
     int64_t most
+    bint extends
     int64_t until
     # What was received and is not served.
     unsigned char received[ROOM]
@@ -94,7 +100,11 @@ cdef struct Connection:
     int64_t records
     int64_t nanoseconds
     int64_t counts[BUCKETS]
-    Piece windows[1]
+    # Under the lock: the windows that there are; whether more were asked for, and which were served then.
+    int64_t filled
+    bint asked
+    int64_t taken_then
+    Piece windows[RING]
 
 
 cdef struct Thread:
@@ -111,7 +121,9 @@ cdef struct Shared:
     pthread_cond_t gone
     Connection *ended
     Connection **ended_tail
-    int event  # One ended.
+    int64_t asks[ASKS]  # Tickets of connections that have few windows left.
+    int asking
+    int event  # One ended, or asks for more.
     int running
     bint stop
     int bounds
@@ -136,6 +148,28 @@ cdef inline int64_t now() noexcept nogil:
     cdef timespec time
     clock_gettime(CLOCK_MONOTONIC, &time)
     return <int64_t>time.tv_sec * 1000000000 + time.tv_nsec
+
+
+cdef inline Piece *window_of(Connection *one) noexcept nogil:
+    return &one.windows[one.taken % RING]
+
+
+cdef void look_for_more(Connection *one) noexcept nogil:
+    # Learn what windows there are; ask for more, if there are few.
+    cdef Shared *shared = one.thread.shared
+    cdef uint64_t signal = 1
+    cdef bint is_first = False
+    pthread_mutex_lock(&shared.lock)
+    one.known = one.filled
+    if one.known - one.taken <= LOW and not one.asked and shared.asking < ASKS:
+        one.asked = True
+        one.taken_then = one.taken
+        is_first = shared.asking == 0
+        shared.asks[shared.asking] = one.ticket
+        shared.asking += 1
+    pthread_mutex_unlock(&shared.lock)
+    if is_first:
+        write(shared.event, &signal, sizeof(signal))
 
 
 cdef void end(Connection *one, int error) noexcept nogil:
@@ -245,7 +279,7 @@ cdef bint is_in_memory(Piece *window) noexcept nogil:
 cdef bint find(Connection *one, int64_t offset, Piece *found) noexcept nogil:
     # What the next response has, if it can be sent now to who asks for an offset.
     cdef unsigned char *data = one.thread.buffer
-    cdef Piece *window = one.window
+    cdef Piece *window = window_of(one)
     cdef int64_t wanted = 8
     cdef int64_t at = 0
     cdef int64_t size
@@ -264,7 +298,7 @@ cdef bint find(Connection *one, int64_t offset, Piece *found) noexcept nogil:
             break
         at += size
     found.left = at
-    if at == window.left and window + 1 == one.end:
+    if at == window.left and one.taken + 1 == one.known:
         return False  # How much more there is by now is not known here.
     if at > wanted:
         return is_in_memory(found)  # The first batch alone is more.
@@ -275,6 +309,7 @@ cdef bint find(Connection *one, int64_t offset, Piece *found) noexcept nogil:
 cdef void answer(Connection *one, Piece *records, const unsigned char *request) noexcept nogil:
     # Begin to send records.
     cdef unsigned char *head = one.head
+    cdef Piece *window = window_of(one)
     cdef int size = one.head_size
     cdef uint32_t length = <uint32_t>records.left
     memcpy(head + 4, request + 8, 4)  # The correlation id.
@@ -295,10 +330,12 @@ cdef void answer(Connection *one, Piece *records, const unsigned char *request) 
     one.out[2].data, one.out[2].left = <const char *>one.tail, one.tail_size
     one.piece = one.out
     one.records += records.left
-    one.window.position += records.left
-    one.window.left -= records.left
-    if one.window.left == 0:
-        one.window += 1
+    window.position += records.left
+    window.left -= records.left
+    if window.left == 0:
+        one.taken += 1
+        if one.extends and one.known - one.taken <= LOW:
+            look_for_more(one)
 
 
 cdef int serve_next(Connection *one) noexcept nogil:
@@ -308,6 +345,8 @@ cdef int serve_next(Connection *one) noexcept nogil:
     cdef int known = min(one.held, one.size)
     cdef int64_t offset
     cdef Piece records
+    if one.extends and one.taken == one.known:
+        look_for_more(one)
     # A request of another length is not waited for.
     if memcmp(got, one.request, min(known, 8)) != 0:
         return -1
@@ -315,7 +354,7 @@ cdef int serve_next(Connection *one) noexcept nogil:
         return 1
     if (
         (one.epoch_at and (memcmp(got + 12, one.request + 12, one.epoch_at - 12) != 0 or number32(got + one.epoch_at) != one.epoch))
-        or one.window == one.end
+        or one.taken == one.known
         or now() > one.until
     ):
         return -1
@@ -470,6 +509,10 @@ cdef void dispose(Shared *shared) noexcept:
     free(shared)
 
 
+cdef inline void fill(Piece *window, int file, off_t position, int64_t length) noexcept:
+    window.file, window.position, window.left = file, position, length
+
+
 cdef class FetchThreads:
     """
     Threads, and the connections whose fetches they answer.
@@ -539,7 +582,7 @@ cdef class FetchThreads:
 
     def submit(
         self, int64_t ticket, int sock, bytes request, int epoch_at, int offset_at, bytes head, bytes tail, bint compact,
-        list windows, int most, double seconds
+        list windows, int most, double seconds, bint extends
     ):
         """
         Answer the next requests that come from a non-blocking socket.
@@ -554,6 +597,7 @@ cdef class FetchThreads:
         :param most: 0, or how many bytes of a window go into one response, as whole batches; the first one in any case.
             The response that would have the last batch is not made.
         :param seconds: after which requests are not answered any more.
+        :param extends: whether to ask for more windows (:meth:`asks`) when few are left.
         :raises ValueError: the request or the head is too long, or a place is not within the request.
         :raises RuntimeError: this is a child of the process that made the object, or it was stopped.
         :raises OSError: the process has too many open files, or the system no more room.
@@ -574,16 +618,16 @@ cdef class FetchThreads:
             or not 12 <= offset_at <= size - 8
             or (epoch_at and not 12 <= epoch_at <= offset_at - 4)
             or not 0 <= most <= SMALL
+            or len(windows) > RING
         ):
             raise ValueError("this request cannot be answered in a thread")
-        one = <Connection *>calloc(1, sizeof(Connection) + len(windows) * sizeof(Piece))
+        one = <Connection *>calloc(1, sizeof(Connection))
         if one == NULL:
             raise MemoryError
-        one.window = one.end = &one.windows[0]
         try:
             for file, position, length in windows:
-                one.end.file, one.end.position, one.end.left = file, position, length
-                one.end += 1
+                fill(&one.windows[one.filled], file, position, length)
+                one.filled += 1
             one.sock = fcntl(sock, F_DUPFD_CLOEXEC, 0)
             if one.sock < 0:
                 raise OSError(errno, os.strerror(errno))
@@ -601,6 +645,8 @@ cdef class FetchThreads:
         memcpy(one.tail, PyBytes_AS_STRING(tail), one.tail_size)
         one.compact = compact
         one.most = most
+        one.known = one.filled
+        one.extends = extends
         one.until = now() + <int64_t>(seconds * 1e9)
         self._turn = (self._turn + 1) % shared.running
         thread = one.thread = &shared.threads[self._turn]
@@ -629,6 +675,49 @@ cdef class FetchThreads:
         one.recalled = True
         pthread_mutex_unlock(&self._shared.lock)
         write(one.thread.wake, &signal, sizeof(signal))
+
+    def asks(self):
+        """
+        The tickets of connections that have few windows left, each once until it was given more; and how many of its
+        windows are used up: but for the last of these, their files are not needed any more.
+        """
+        cdef Shared *shared = self._shared
+        cdef Connection *one
+        cdef list found
+        if shared == NULL:
+            return []
+        pthread_mutex_lock(&shared.lock)
+        found = [shared.asks[i] for i in range(shared.asking)]
+        shared.asking = 0
+        pthread_mutex_unlock(&shared.lock)
+        # Those that ended meanwhile may have been taken already.
+        return [
+            (ticket, (<Connection *><uint64_t>self._away[ticket]).taken_then) for ticket in found if ticket in self._away
+        ]
+
+    def extend(self, int64_t ticket, list windows):
+        """
+        Give a connection that asked more windows, at most 96: behind those that it has.
+
+        :raises ValueError: there are too many.
+        """
+        cdef Shared *shared = self._shared
+        cdef Connection *one
+        cdef int64_t number
+        if shared == NULL or ticket not in self._away:
+            return
+        # It may have ended, but is there until it is taken.
+        one = <Connection *><uint64_t>self._away[ticket]
+        number = one.filled
+        if not one.asked or number + len(windows) - one.taken_then > RING:
+            raise ValueError("it did not ask for so many windows")
+        for file, position, length in windows:
+            fill(&one.windows[number % RING], file, position, length)
+            number += 1
+        pthread_mutex_lock(&shared.lock)
+        one.filled = number
+        one.asked = False
+        pthread_mutex_unlock(&shared.lock)
 
     def take(self):
         """

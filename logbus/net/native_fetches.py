@@ -6,6 +6,8 @@ them; see :mod:`logbus.net.prepared_fetches`. The environment variable ``LOGBUS_
 from __future__ import annotations
 
 import os
+from collections import deque
+from collections.abc import Sequence
 from itertools import count
 from typing import Any, Protocol
 
@@ -18,10 +20,11 @@ from zope.interface import implementer
 from logbus.extension_modules import extension_module
 from logbus.metrics import LATENCY_BUCKETS
 from logbus.net.prepared_fetches import SECONDS, AnsweredFetches, PreparedFetches
+from logbus.records.file_slice import FileSlice
 
 MOST_THREADS = 4
 
-_REVISION = 1
+_REVISION = 2
 """Of the compiled module."""
 
 
@@ -45,7 +48,12 @@ class FetchThreads(Protocol):
         windows: list[tuple[int, int, int]],
         most: int,
         seconds: float,
+        extends: bool,
     ) -> None: ...
+
+    def asks(self) -> list[tuple[int, int]]: ...
+
+    def extend(self, ticket: int, windows: list[tuple[int, int, int]]) -> None: ...
 
     def recall(self, ticket: int) -> None: ...
 
@@ -70,6 +78,31 @@ def compiled_threads() -> type[FetchThreads] | None:
     return None if compiled is None else compiled.FetchThreads
 
 
+@define(eq=False)
+class _Away:
+    """
+    A connection that a thread has.
+
+    :ivar prepared: the responses that were given with it.
+    """
+
+    consumer: Consumer
+    prepared: PreparedFetches
+    _held: deque[tuple[int, Sequence[FileSlice]]] = field(factory=deque, init=False)
+    _given: int = field(default=0, init=False)
+
+    def give(self, records: Sequence[FileSlice]) -> list[tuple[int, int, int]]:
+        """Keep the records' files open; returns where they are."""
+        self._given += len(records)
+        self._held.append((self._given, records))
+        return [(part.file.fileno(), part.position, part.length) for part in records]
+
+    def sent(self, count: int) -> None:
+        """Responses that are no longer needed, but for the last of them, which may be under way."""
+        while self._held[0][0] < count:
+            self._held.popleft()
+
+
 @implementer(IReadDescriptor)
 @define(eq=False)
 class NativeFetches:
@@ -77,8 +110,7 @@ class NativeFetches:
 
     _threads: FetchThreads
     _log = Logger()
-    # The files stay open.
-    _away: dict[int, tuple[Consumer, PreparedFetches]] = field(factory=dict, init=False)
+    _away: dict[int, _Away] = field(factory=dict, init=False)
     _tickets: count[int] = field(factory=count, init=False)
 
     @classmethod
@@ -105,7 +137,7 @@ class NativeFetches:
         :raises RuntimeError: the threads were stopped.
         :raises ValueError: the request is too long.
         """
-        ticket = next(self._tickets)
+        ticket, away = next(self._tickets), _Away(consumer, prepared)
         self._threads.submit(
             ticket,
             sock,
@@ -115,11 +147,12 @@ class NativeFetches:
             prepared.head,
             prepared.tail,
             prepared.compact,
-            [(part.file.fileno(), part.position, part.length) for part in prepared.records],
+            away.give(prepared.records),
             prepared.most,
             SECONDS,
+            prepared.more is not None,
         )
-        self._away[ticket] = consumer, prepared
+        self._away[ticket] = away
         return ticket
 
     def recall(self, ticket: int) -> None:
@@ -131,7 +164,7 @@ class NativeFetches:
         return self._threads.fileno()
 
     def doRead(self) -> None:
-        """Take the connections that are given back."""
+        """Take the connections that are given back, and prepare more responses for those that have few left."""
         for (
             ticket,
             requests,
@@ -144,17 +177,29 @@ class NativeFetches:
             counts,
             seconds,
         ) in self._threads.take():
-            consumer, prepared = self._away.pop(ticket)
+            away = self._away.pop(ticket)
             error = OSError(number, os.strerror(number)) if number else None
             answered = AnsweredFetches(requests, offset, bytes_in, bytes_out, size, received, error, counts, seconds)
             try:
                 if requests:
-                    prepared.answered(answered)
-                consumer.fetches_answered(answered)
+                    away.prepared.answered(answered)
+                away.consumer.fetches_answered(answered)
             except Exception:
                 # The others are given back all the same.
                 self._log.failure("a connection whose fetches were answered by a thread failed")
-                consumer.abortConnection()
+                away.consumer.abortConnection()
+        for ticket, used in self._threads.asks():
+            self._extend(ticket, self._away[ticket], used)
+
+    def _extend(self, ticket: int, away: _Away, used: int) -> None:
+        """Without more responses the connection comes back when it has had those that it has."""
+        away.sent(used)
+        more = away.prepared.more
+        try:
+            if more is not None and (records := more()):
+                self._threads.extend(ticket, away.give(records))
+        except Exception:
+            self._log.failure("the responses to a consumer's next fetches cannot be prepared")
 
     def stop(self) -> None:
         """End the threads, if they have no connection: otherwise the process ends with them."""

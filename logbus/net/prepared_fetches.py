@@ -16,8 +16,14 @@ from logbus.net.request_context import RequestContext
 from logbus.records.file_slice import FileSlice
 from logbus.wire.fetch_template import RepeatedFetch
 
+FIRST_PREPARED = 8
+"""
+Large responses that are prepared before the thread gets the connection: few, since the client waits meanwhile for the
+next one. The thread asks for more with the first of them.
+"""
+
 MOST_PREPARED = 64
-"""Large responses that are prepared at a time."""
+"""Large responses that are prepared at a time then."""
 
 MOST_BYTES = 64 * 1024 * 1024
 """Bytes of their records."""
@@ -78,6 +84,7 @@ class PreparedFetches:
     :ivar most: how many bytes of ``records`` go into one response, as whole batches, if that is :data:`SMALL`; else 0.
         What would be the last of these responses is left to the handler.
     :ivar answered: called with what was done.
+    :ivar more: called when few of ``records`` are left, gives those that follow; none: not now. None: there never are.
     """
 
     request: bytes
@@ -89,6 +96,7 @@ class PreparedFetches:
     records: Sequence[FileSlice]
     most: int
     answered: Callable[[AnsweredFetches], None]
+    more: Callable[[], Sequence[FileSlice]] | None = None
 
 
 FetchPreparer = Callable[[RequestContext, RepeatedFetch], "PreparedFetches | None"]

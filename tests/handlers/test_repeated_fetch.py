@@ -215,6 +215,8 @@ class StandIn:
         windows[0][1] = end
         if end == len(data):
             del windows[0]
+        if not windows and prepared.more is not None:
+            windows += [[part.read(), 0] for part in prepared.more()]
         state[1:] = count + 1, int.from_bytes(got[at : at + 8], "big"), state[3] + len(records)
         length = uvarint(len(records) + 1) if prepared.compact else len(records).to_bytes(4, "big")
         whole = bytearray(b"".join((prepared.head, length, records, prepared.tail)))
@@ -362,9 +364,11 @@ class RepeatedFetchTests(RecognizingCase):
         self.assertEqual(outcome(kinds, steps, recognize=True), outcome(kinds, steps, recognize=False))
 
     @settings(deadline=None, max_examples=settings.default.max_examples // 3)
-    @given(READERS, st.booleans(), READ_STEPS)
-    def test_same_responses_of_threads(self, kinds: list[Any], open_transaction: bool, steps: list[Any]) -> None:
-        """A consumer that reads on gets the same from who has its fetches prepared."""
+    @given(READERS, st.booleans(), READ_STEPS, st.booleans())
+    def test_same_responses_of_threads(
+        self, kinds: list[Any], open_transaction: bool, steps: list[Any], are_large: bool
+    ) -> None:
+        """A consumer that reads on gets the same from who has its fetches prepared, one by one or many at a time."""
         backlog: list[Any] = [("write", partition, 20 + 7 * i) for i in range(10) for partition in (0, 1)]
         if open_transaction:
             backlog[12:12] = [("begin", 0), ("begin", 1)]
@@ -373,12 +377,15 @@ class RepeatedFetchTests(RecognizingCase):
             mock.patch.object(StreamTransport, "answer_fetches", _answer_by(stand_in)),
             mock.patch.object(StreamTransport, "may_answer_fetches", True),
             mock.patch.object(repeated_fetch, "LEAST_PREPARED", 1),
+            mock.patch.object(repeated_fetch, "SMALL", 0 if are_large else repeated_fetch.SMALL),
+            mock.patch.object(repeated_fetch, "FIRST_PREPARED", 1),
+            mock.patch.object(repeated_fetch, "MOST_PREPARED", 2),
             mock.patch.object(FetchSequence, "answered", lambda sequence, count: sequence.ended()),
             mock.patch.object(FetchSequence, "served", _served),
         ):
             found = outcome(kinds, [*backlog, *steps], recognize=True, stand_in=stand_in)
         self.assertEqual(found, outcome(kinds, [*backlog, *steps], recognize=False))
-        event(f"answered by the stand-in: {min(stand_in.answered, 3)}")
+        event(f"answered by the stand-in: {min(stand_in.answered, 3)}, large: {are_large}")
 
     def test_all_versions_are_recognized(self) -> None:
         """With another offset, and another epoch of the session, in each version that has sessions."""

@@ -6,6 +6,8 @@ import os
 import select
 import socket
 import struct
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any
 
 from attrs import define, evolve, field
@@ -92,7 +94,13 @@ class Requests:
         return found.template, found
 
     def prepared(
-        self, offset: int, epoch: int, records: list[FileSlice], most: int, done: list[AnsweredFetches]
+        self,
+        offset: int,
+        epoch: int,
+        records: list[FileSlice],
+        most: int,
+        done: list[AnsweredFetches],
+        more: Callable[[], Sequence[FileSlice]] | None = None,
     ) -> tuple[PreparedFetches, FetchTemplate]:
         """What is prepared after a request."""
         data = self.request(offset, epoch)
@@ -101,7 +109,8 @@ class Requests:
         epoch_at, offset_at = template.places()
         if not self.session_id:
             epoch_at = 0
-        return PreparedFetches(data, epoch_at, offset_at, head, tail, compact, records, most, done.append), template
+        prepared = PreparedFetches(data, epoch_at, offset_at, head, tail, compact, records, most, done.append, more)
+        return prepared, template
 
 
 @define(eq=False)
@@ -170,6 +179,7 @@ class ThreadsCase(SynchronousTestCase):
         offset: int = 7,
         epoch: int = 5,
         send_buffer: int = 0,
+        more: Callable[[], Sequence[FileSlice]] | None = None,
     ) -> Reader:
         """One that has just read up to ``offset``, in a session with this epoch."""
         ours, peer = socket.socketpair()
@@ -181,17 +191,21 @@ class ThreadsCase(SynchronousTestCase):
         self.addCleanup(peer.close)
         requests, told = requests or Requests(), Told()
         done: list[AnsweredFetches] = []
-        prepared, template = requests.prepared(max(0, offset - 3), epoch, records, most, done)
+        prepared, template = requests.prepared(max(0, offset - 3), epoch, records, most, done, more)
         ticket = self.fetches.submit(told, ours.fileno(), prepared)
         return Reader(peer, requests, template, done, told, ticket, ours)
+
+    def turn(self) -> None:
+        """Wait until a thread has something to tell."""
+        poll = select.poll()
+        poll.register(self.fetches.fileno(), select.POLLIN)
+        assert poll.poll(DEADLINE_MS), "no connection was given back, or asked for more"
+        self.fetches.doRead()
 
     def result(self, reader: Reader) -> AnsweredFetches:
         """Wait until the connection is given back."""
         while not reader.told.results:
-            poll = select.poll()
-            poll.register(self.fetches.fileno(), select.POLLIN)
-            assert poll.poll(DEADLINE_MS), "the connection was not given back"
-            self.fetches.doRead()
+            self.turn()
         [result] = reader.told.results
         self.assertEqual(reader.done, [result] if result.requests else [])
         # One whose response was not sent whole took no time.
@@ -308,6 +322,61 @@ class AnswerTests(ThreadsCase):
         self.assertEqual((result.requests, result.offset), (1, 7))
         self.assertEqual(reader.template.request(memoryview(result.received)[4:]).offset, 10)  # type: ignore[union-attr]
 
+    @settings(deadline=None, max_examples=settings.default.max_examples // 2)
+    @given(st.lists(st.integers(0, 64), min_size=1, max_size=8), st.integers(1, 8))
+    def test_more(self, slices: list[int], first: int) -> None:
+        """More responses are asked for when few are left, until there are none; earlier files are let go."""
+        files = [TemporaryFile(batches([61], 7 + 3 * number)) for number in range(first + sum(slices))]
+        records = [file.slice() for file in files]
+        given = [records[:first]]
+        left = [*slices, 0]
+
+        def more() -> Sequence[FileSlice]:
+            at = sum(map(len, given))
+            given.append(records[at : at + left.pop(0)])
+            return given[-1]
+
+        reader = self.reader(given[0], more=more)
+        there = first + sum(takewhile(bool, slices))
+        for number in range(there):
+            while number == sum(map(len, given)):
+                self.turn()
+            correlation_id = reader.ask(7 + 3 * number)
+            self.assertEqual(reader.response(), reader.expected(correlation_id, batches([61], 7 + 3 * number)))
+        reader.ask(7 + 3 * there)
+        self.assertEqual(self.result(reader).requests, there)
+
+    def test_more_than_asked_for(self) -> None:
+        """Nothing that may be under way is overwritten."""
+        part = TemporaryFile(batches([61])).slice()
+        place = part.file.fileno(), part.position, part.length
+        never = self.reader([part])
+        with self.assertRaisesRegex(ValueError, "did not ask"):
+            self.fetches._threads.extend(never.ticket, [place])
+        self.fetches._threads.extend(never.ticket + 1, [place])  # There is none.
+        asked = self.reader([part], more=lambda: [part] * 200)
+        asked.ask(7)
+        asked.response()
+        self.turn()
+        [failure] = self.flushLoggedErrors(ValueError)
+        self.assertIn("so many windows", str(failure.value))
+        asked.ask(10)
+        self.assertEqual(self.result(asked).requests, 1)
+
+    def test_more_fails(self) -> None:
+        """The connection comes back when it has had what was prepared."""
+
+        def more() -> Sequence[FileSlice]:
+            raise ZeroDivisionError
+
+        reader = self.reader([TemporaryFile(batches([61])).slice()], more=more)
+        reader.ask(7)
+        reader.response()
+        self.turn()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        reader.ask(10)
+        self.assertEqual(self.result(reader).requests, 1)
+
     def test_time_is_over(self) -> None:
         """Later requests come back."""
         self.patch(native_fetches, "SECONDS", -1.0)
@@ -396,8 +465,17 @@ class AnswerTests(ThreadsCase):
                 kind(number, LATENCY_BUCKETS)
         with self.assertRaisesRegex(ValueError, "bounds"):
             kind(1, (1.0,) * 16)
-        right: Any = [0, 0, bytes(100), 20, 40, bytes(10), b"", False, [], 0, 1.0]
-        for at, wrong in ((2, bytes(2000)), (3, 38), (4, 93), (5, bytes(1020)), (6, bytes(5)), (9, -1), (9, 1 << 20)):
+        right: Any = [0, 0, bytes(100), 20, 40, bytes(10), b"", False, [], 0, 1.0, False]
+        for at, wrong in (
+            (8, [(0, 0, 1)] * 129),
+            (2, bytes(2000)),
+            (3, 38),
+            (4, 93),
+            (5, bytes(1020)),
+            (6, bytes(5)),
+            (9, -1),
+            (9, 1 << 20),
+        ):
             with self.assertRaisesRegex(ValueError, "cannot be answered"):
                 self.fetches._threads.submit(*[*right[:at], wrong, *right[at + 1 :]])
 

@@ -69,6 +69,20 @@ class ReadAheadLimits:
     files: int
 
 
+@frozen
+class ReadAhead:
+    """
+    What a consumer's next fetches get.
+
+    :ivar result: the numbers of the first one's result.
+    :ivar records: of each;  ``end_offset``: where the last one ends.
+    """
+
+    result: PartitionFetchResult
+    records: Sequence[FileSlice]
+    end_offset: int
+
+
 class ReplicationThrottle:
     """Limits what followers get; this one does not (Kafka: ReplicaQuota)."""
 
@@ -301,22 +315,22 @@ class ReplicaReader:
         return self._purgatory.shared
 
     def read_ahead(
-        self, fetch: PartitionFetch, limits: ReadAheadLimits, fetch_params: FetchParams, *, to_end: bool
-    ) -> tuple[PartitionFetchResult, list[FileSlice]]:
+        self, fetch: PartitionFetch, limits: ReadAheadLimits, fetch_params: FetchParams, *, least_at_end: int
+    ) -> ReadAhead:
         """
         What a consumer gets by fetches of one partition that go on where the one before ended.
 
         It ends before what a fetch would not simply get: where something must be loaded, where transactions were
         aborted, at an error.
 
-        :param to_end: whether what has the last record that can be read is in it.
-        :returns: the numbers of the first one's result, and the records of each.
+        :param least_at_end: bytes of the one that has the last record that can be read: with fewer, it is left out.
         """
         result = PartitionFetchResult(fetch)
         found: list[FileSlice] = []
+        end_offset = fetch.offset
         replica = self._replicas.find(fetch.topic, fetch.partition)
         if replica is None or fetch.topic_id not in (None, replica.topic_id):
-            return result, found
+            return ReadAhead(result, found, end_offset)
         log, committed, size = replica.log, fetch_params.committed, fetch.max_bytes
         files: set[HasFileno] = set()
         left = limits.bytes
@@ -325,11 +339,14 @@ class ReplicaReader:
             data, read_to, offset = result.data, result.read_to, fetch.offset
             with CachedOnly(log.disk):
                 # Since more follows, the least bytes of a fetch are not waited for.
-                while data is not None and data.data is None and (to_end or read_to < result.end):
+                while data is not None and data.data is None:
+                    if read_to >= result.end and data.length < least_at_end:
+                        break
                     files.add(data.file)
                     if len(files) > limits.files or (committed and log.aborted_transactions(offset, read_to)):
                         break
                     found.append(data)
+                    end_offset = read_to
                     left -= data.length
                     if left <= 0 or len(found) == limits.reads:
                         break
@@ -337,7 +354,7 @@ class ReplicaReader:
                     data, read_to = read.data, read.end_offset
         except (ApiError, StorageError, NotCached):
             pass  # Who fetches so far gets the error, or waits.
-        return result, found
+        return ReadAhead(result, found, end_offset)
 
     def _more_follows(self, answers: Sequence[PartitionFetchResult]) -> bool:
         """
