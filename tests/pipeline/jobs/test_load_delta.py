@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 pytest.importorskip("deltalake")
-import duckdb
 import polars
 from confluent_kafka import TopicPartition
 from deltalake import DeltaTable
@@ -21,6 +20,7 @@ from logbus.pipeline.lake.formats import table_at
 from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker
 from tests.pipeline.delta_rows import delta_rows
+from tests.pipeline.jobs.table_readers import delta_readers, found_by
 from tests.pipeline.load_fixtures import BASE, HOUR, ask, fill, load, make
 
 if TYPE_CHECKING:
@@ -31,22 +31,6 @@ SCHEMA = "user STRING, at TIMESTAMP, e INT"
 
 def _json(**fields: Any) -> bytes:
     return json.dumps(fields).encode()
-
-
-def readers(spark: SparkSession, table: Path) -> dict[str, list[tuple[int, int]]]:
-    """What each program finds: partitions and offsets, in order."""
-    delta = DeltaTable(str(table))
-    dataset = delta.to_pyarrow_dataset()
-    found = {
-        "delta-rs": [
-            (row["partition"], row["offset"]) for row in dataset.to_table(columns=["partition", "offset"]).to_pylist()
-        ],
-        "duckdb": duckdb.sql('SELECT "partition", "offset" FROM dataset').fetchall(),
-        "polars": polars.read_delta(str(table)).select("partition", "offset").rows(),
-        "Spark": [tuple(row) for row in spark.read.parquet(*delta.file_uris()).select("partition", "offset").collect()],
-        "logbus": [tuple(row) for row in table_at(spark, str(table)).read().select("partition", "offset").collect()],
-    }
-    return {name: sorted(rows) for name, rows in found.items()}
 
 
 def test_read_while_it_is_written(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
@@ -65,7 +49,7 @@ def test_read_while_it_is_written(spark: SparkSession, broker: Broker, tmp_path:
 
     def tell(line: str) -> None:
         if line.startswith("commit "):
-            them = readers(spark, table)
+            them = found_by(delta_readers(spark, table))
             rows = them["delta-rs"]
             assert len(set(rows)) == len(rows)
             assert all(each == rows for each in them.values()), them
@@ -77,7 +61,7 @@ def test_read_while_it_is_written(spark: SparkSession, broker: Broker, tmp_path:
     )
     assert (report.batches, report.records, report.quarantined) == (2, 24, 6)
     assert seen[-1] == 18
-    assert readers(spark, table)["duckdb"] == [(p, o) for p in range(2) for o in range(12) if o % 4]
+    assert sorted(delta_readers(spark, table)["duckdb"]()) == [(p, o) for p in range(2) for o in range(12) if o % 4]
     odd = delta_rows(table / "_quarantine")
     assert sorted(zip(odd["offset"].to_pylist(), odd["partition"].to_pylist(), strict=True)) == [
         (o, p) for o in (0, 4, 8) for p in range(2)
@@ -122,7 +106,7 @@ def test_loaders_and_topics(spark: SparkSession, broker: Broker, tmp_path: Path)
     report = load(spark, broker, tmp_path, topic, partition_by="", failOnDataLoss=False)
     assert report.lost == {f"{topic}-0": [[3, 5]]}
     assert load(spark, broker, tmp_path, topic, partition_by="").batches == 0
-    assert readers(spark, tmp_path)["polars"] == [(0, each) for each in (0, 1, 2, 5, 6, 7, 8)]
+    assert sorted(delta_readers(spark, tmp_path)["polars"]()) == [(0, each) for each in (0, 1, 2, 5, 6, 7, 8)]
     with pytest.raises(LakeError, match="its files are in no directories, and partition_by date would make date="):
         load(spark, broker, tmp_path, topic, partition_by="date")
     ask(broker.bootstrap, "delete_topics", [topic])
@@ -153,7 +137,7 @@ def test_changed_in_the_middle(spark: SparkSession, broker: Broker, tmp_path: Pa
     assert (report.batches, report.records, report.quarantined) == (3, 12, 4)
     assert any("DELETE" in each for each in told), told
     kept = [(0, each) for each in range(8) if each != 1]
-    assert readers(spark, tmp_path)["duckdb"] == kept
+    assert sorted(delta_readers(spark, tmp_path)["duckdb"]()) == kept
     odd = delta_rows(tmp_path / "_quarantine")
     assert sorted(odd["offset"].to_pylist()) == [8, 9, 10, 11]
     assert set(odd["reason"].to_pylist()) == {"the value is not JSON of the schema"}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 pytest.importorskip("pyiceberg")
-import polars
 from confluent_kafka import TopicPartition
 
 from logbus.pipeline.errors import DataLossFound, LakeError
@@ -18,6 +17,7 @@ from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.lake.iceberg.table import IcebergTable
 from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker
+from tests.pipeline.jobs.table_readers import found_by, iceberg_readers
 from tests.pipeline.lake.iceberg.fixtures import NAME, catalog_in
 from tests.pipeline.load_fixtures import BASE, HOUR, ask, fill, load, make
 
@@ -38,22 +38,6 @@ def _json(**fields: Any) -> bytes:
     return json.dumps(fields).encode()
 
 
-def readers(spark: SparkSession, catalog: str) -> dict[str, list[tuple[int, int]]]:
-    """What each program finds: partitions and offsets, in order."""
-    table = IcebergTable.at(spark, NAME, catalog)
-    plain = table.catalog.load_table(NAME)
-    scan = plain.scan(selected_fields=("partition", "offset"))
-    files = [task.file.file_path for task in plain.scan().plan_files()]
-    found = {
-        "pyiceberg": [(row["partition"], row["offset"]) for row in scan.to_arrow().to_pylist()],
-        "duckdb": scan.to_duckdb("rows").sql('SELECT "partition", "offset" FROM rows').fetchall(),
-        "polars": polars.scan_iceberg(plain).select("partition", "offset").collect().rows(),
-        "Spark": [tuple(row) for row in spark.read.parquet(*files).select("partition", "offset").collect()],
-        "logbus": [tuple(row) for row in table.read().select("partition", "offset").collect()],
-    }
-    return {name: sorted(rows) for name, rows in found.items()}
-
-
 def test_read_while_it_is_written(spark: SparkSession, broker: Broker, catalog: str) -> None:
     """
     After each commit, and after a compaction, all readers find the same rows, each record once; those that cannot be
@@ -69,7 +53,7 @@ def test_read_while_it_is_written(spark: SparkSession, broker: Broker, catalog: 
 
     def tell(line: str) -> None:
         if line.startswith("commit "):
-            them = readers(spark, catalog)
+            them = found_by(iceberg_readers(spark, catalog))
             rows = them["pyiceberg"]
             assert len(set(rows)) == len(rows)
             assert all(each == rows for each in them.values()), them
@@ -80,7 +64,7 @@ def test_read_while_it_is_written(spark: SparkSession, broker: Broker, catalog: 
     report = load(spark, broker, Path(NAME), topic, JobControl(tell), batch_offsets=12, compact=2, **into)
     assert (report.batches, report.records, report.quarantined) == (2, 24, 6)
     assert seen[-1] == 18
-    assert readers(spark, catalog)["polars"] == [(p, o) for p in range(2) for o in range(12) if o % 4]
+    assert sorted(iceberg_readers(spark, catalog)["polars"]()) == [(p, o) for p in range(2) for o in range(12) if o % 4]
     table = IcebergTable.at(spark, NAME, catalog)
     assert table.directories == ("date", "hour")
     plain = table.catalog.load_table(NAME)
@@ -106,7 +90,7 @@ def test_bad_days(spark: SparkSession, broker: Broker, catalog: str, monkeypatch
     into = {"payload": JsonPayload(schema="e INT"), "format": "iceberg", "catalog": catalog, "partition_by": ""}
     report = load(spark, broker, Path(NAME), topic, batch_offsets=4, **into)
     assert (report.records, report.quarantined) == (8, 4)
-    assert readers(spark, catalog)["duckdb"] == [(0, each) for each in range(4)]
+    assert sorted(iceberg_readers(spark, catalog)["duckdb"]()) == [(0, each) for each in range(4)]
     changed = {**into, "payload": JsonPayload(schema="e STRUCT<n: INT>")}
     with pytest.raises(
         LakeError, match=r"lake\.views: column 'e' is integer in the table and .*struct.* in the new rows"
@@ -122,7 +106,7 @@ def test_bad_days(spark: SparkSession, broker: Broker, catalog: str, monkeypatch
         f"{topic}-0": [[8, 9]]
     }
     assert [each for each in told if "only for versions that were replaced more than 7 days ago; --vacuum 7" in each]
-    assert readers(spark, catalog)["polars"] == [(0, each) for each in (0, 1, 2, 3, 9)]
+    assert sorted(iceberg_readers(spark, catalog)["polars"]()) == [(0, each) for each in (0, 1, 2, 3, 9)]
     ask(broker.bootstrap, "delete_topics", [topic])
     make(broker, 1, topic)
     with pytest.raises(LakeError, match=f"topic '{topic}' has id .* the one in the table .* deleted and created again"):

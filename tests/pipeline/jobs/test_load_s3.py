@@ -11,13 +11,13 @@ pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 pytest.importorskip("moto")
 import duckdb
-from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 from logbus.pipeline.lake.delta_writes import storage_options
 from logbus.pipeline.lake.formats import table_at
 from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker
+from tests.pipeline.delta_rows import delta_rows
 from tests.pipeline.lake.iceberg.fixtures import NAME, catalog_in
 from tests.pipeline.load_fixtures import fill, load, make
 from tests.pipeline.s3_server import S3Server
@@ -36,10 +36,6 @@ INTO: dict[str, Any] = {
 }
 
 
-def _offsets(rows: Any) -> list[int]:
-    return sorted(rows.to_table(columns=["offset"])["offset"].to_pylist())
-
-
 def test_delta(spark: SparkSession, broker: Broker) -> None:
     """Each record is there once, whoever reads it; batches, directories, a compaction and a second load."""
     topic = make(broker)
@@ -53,11 +49,12 @@ def test_delta(spark: SparkSession, broker: Broker) -> None:
         again = table_at(spark, url, "", server.options)
         assert again.optimize(min_files=2, target_bytes=1 << 20).files_after == 3, "with the quarantine's"
         options = storage_options(url, server.options)
-        rows, odd = (DeltaTable(f"{url}{name}", storage_options=options) for name in ("", "/_quarantine"))
-        assert _offsets(rows.to_pyarrow_dataset()) == GOOD
-        assert _offsets(odd.to_pyarrow_dataset()) == ODD
+        views = delta_rows(url, "page", "offset", options=options)
+        assert sorted(views["offset"].to_pylist()) == GOOD
+        odd = delta_rows(f"{url}/_quarantine", "offset", options=options)
+        assert sorted(odd["offset"].to_pylist()) == ODD
         with duckdb.connect() as reader:
-            reader.register("views", rows.to_pyarrow_dataset())
+            reader.register("views", views)
             counted = reader.sql(
                 'SELECT page, count(*), count(DISTINCT "offset") FROM views GROUP BY ALL ORDER BY page'
             )
