@@ -267,7 +267,11 @@ def subscription(topics: Sequence[str], pattern: str | None) -> dict[str, str]:
 
     :raise click.UsageError: both are given, or neither.
     """
-    if bool(topics) == bool(pattern):
+    if topics and pattern:
+        raise click.UsageError(
+            f"topics are named ({', '.join(topics)}), and --pattern is {pattern!r}: give one of the two"
+        )
+    if not topics and not pattern:
         raise click.UsageError("say which topics: their names, or --pattern")
     return {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(topics)}
 

@@ -10,7 +10,12 @@ from logbus.pipeline.source.options import SourceOptions
 
 
 def check_topics(
-    options: SourceOptions, tell: Callable[[str], None], *, is_new: bool = True, patience: float = PATIENCE
+    options: SourceOptions,
+    tell: Callable[[str], None],
+    *,
+    is_new: bool = True,
+    patience: float = PATIENCE,
+    option: str = "--kafka",
 ) -> int | None:
     """
     Check that brokers answer, and that what is to be read exists.
@@ -21,6 +26,7 @@ def check_topics(
     :param is_new: reading begins at the options' position; else at offsets that only Spark can read, and topics that
         are gone may have been read to their end.
     :param patience: seconds until that message.
+    :param option: of the command line, by which these connections get settings.
     :raises Unreachable: no broker answers.
     :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: a named topic or partition does not exist.
     :raises OptionError: offsets are not of exactly the partitions that exist.
@@ -28,7 +34,7 @@ def check_topics(
     offset_reader = OffsetReader(options)
     try:
         where, left = _addresses(options.settings.bootstrap), options.settings.retry_timeout - patience
-        then = f"; still trying for {left:g} s (--kafka default.api.timeout.ms)" if left > 0 else ""
+        then = f"; still trying for {left:g} s ({option} default.api.timeout.ms)" if left > 0 else ""
         with unsaid(), telling(f"no broker has answered for {patience:g} s at {where}{then}", tell, patience):
             offset_reader.brokers.metadata(())
         partitions = offset_reader.partitions(offset_reader.topics(() if is_new else None))

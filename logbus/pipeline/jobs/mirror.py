@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _COMMITTED = "kafka.isolation.level"
+_KAFKA_OPTIONS = {"source": "--kafka", "mirror": "--mirror-kafka"}
 
 
 @frozen(kw_only=True)
@@ -102,7 +103,7 @@ class MirrorOptions:
         offsets = 0
         for side, reading in self.reading.items():
             with _errors_of(side, reading):
-                offsets += check_topics(reading, tell) or 0
+                offsets += check_topics(reading, tell, option=_KAFKA_OPTIONS[side]) or 0
         return offsets
 
     def _check_numbers(self) -> None:

@@ -47,7 +47,7 @@ from logbus.pipeline.lake.delta_actions import (
 )
 from logbus.pipeline.lake.delta_files import DeltaFiles
 from logbus.pipeline.lake.delta_quarantine import DeltaQuarantine, unsettled
-from logbus.pipeline.lake.delta_writes import failures, properties_of, storage_options
+from logbus.pipeline.lake.delta_writes import failure_text, failures, properties_of, storage_options
 from logbus.pipeline.lake.layout import QUARANTINE
 from logbus.pipeline.lake.load_state import LoadChange, LoadState
 from logbus.pipeline.lake.object_store import ArrowStore
@@ -160,15 +160,16 @@ class DeltaLog:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        if self._table is not None:
-            self._table.update_incremental()
-            return
+        table = self._table
         try:
+            if table is not None:
+                table.update_incremental()
+                return
             table = DeltaTable(self.url, storage_options=self._options)
-        except TableNotFoundError:
-            return
         except DeltaError as e:
-            raise LakeError(f"{self.url}: its log cannot be read: {e}") from e
+            if table is None and isinstance(e, TableNotFoundError):
+                return
+            raise LakeError(f"{self.url}: its log cannot be read: {failure_text(e)}") from e
         if table.transaction_version(CLAIM_ID) is None and table.file_uris():
             raise LakeError(
                 f"{self.url} is a Delta Lake table that another program made: which offsets are in it is not known; "
@@ -209,7 +210,7 @@ class DeltaLog:
                 self._look()
                 in_vain = in_vain + 1 if self._table.version() == before else 0
                 if in_vain == _FAILURES:
-                    raise LakeError(f"{self.url} cannot be claimed: {e}") from e
+                    raise LakeError(f"{self.url} cannot be claimed: {failure_text(e)}") from e
                 continue
             self.claimed, self._commits = claim, 0
             self._noted = made
@@ -282,7 +283,7 @@ class DeltaLog:
         Whether a commit was made though it failed; else it is to be repeated.
 
         :raise ClaimLost: another job has claimed the table.
-        :raise Exception: the error, if it is no other program's commit.
+        :raise LakeError: with the error, if it is no other program's commit.
         """
         assert self._table is not None
         before = self._table.version()
@@ -291,9 +292,7 @@ class DeltaLog:
             return True
         self._check_claim()
         if self._table.version() == before:
-            if isinstance(error, OSError):
-                raise error
-            raise LakeError(f"{self.url}: {error}") from error
+            raise LakeError(f"{self.url}: a commit has failed: {failure_text(error)}") from error
         return False
 
     def _check_claim(self) -> None:
@@ -309,7 +308,7 @@ class DeltaLog:
         except failures() as e:
             self.refresh()
             if self._table is None:
-                raise
+                raise LakeError(f"{self.url} cannot be created: {failure_text(e)}") from e
             raise ClaimLost(f"{self.url}: another job has created the table") from e
         self.claimed, self._commits, self._noted = 1, 0, 0
         self.refresh()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake import delta_writes
 from logbus.pipeline.lake.delta_actions import NOWHERE, STATE_ID, AddedFile, Position, Quarantined
 
@@ -58,9 +59,9 @@ class DeltaQuarantine:
                     if delta_writes.widen(self.url, table, odd.schema, delta_writes.properties_of("schema", {})):
                         table.update_incremental()
                     delta_writes.append(table, odd.files, properties, self._clock())
-            except delta_writes.failures():
+            except delta_writes.failures() as e:
                 if attempt == _ATTEMPTS - 1:
-                    raise
+                    raise LakeError(f"{self.url}: a commit has failed: {delta_writes.failure_text(e)}") from e
         self._settled = position
 
 

@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake.delta_actions import KIND, AddedFile, Quarantined
 from logbus.pipeline.lake.delta_log import DeltaLog, now_ms
+from logbus.pipeline.lake.delta_writes import failure_text, failures
 from logbus.pipeline.lake.layout import QUARANTINE
 from logbus.pipeline.lake.load_state import LoadChange, LoadState
 from logbus.pipeline.lake.object_store import ArrowStore
@@ -163,7 +164,10 @@ class DeltaLakeTable:
         self.refresh()
         for table in (self.log.table, self.log.quarantine()):
             if table is not None and has_small_files(table, min_files, target_bytes):
-                report = _added(report, _compacted(table, target_bytes))
+                try:
+                    report = _added(report, _compacted(table, target_bytes))
+                except failures() as e:
+                    raise LakeError(f"{self.url} cannot be compacted: {failure_text(e)}") from e
         self.refresh()
         return report
 
@@ -180,7 +184,7 @@ class DeltaLakeTable:
                 )
             )
         except (DeltaError, OSError) as e:
-            raise LakeError(f"{self.url}: old files cannot be counted: {e}") from e
+            raise LakeError(f"{self.url}: old files cannot be counted: {failure_text(e)}") from e
 
     def vacuum(self, *, before_ms: int) -> VacuumReport:
         """See :class:`.LoadTarget`: it is delta-rs' ``vacuum``, which leaves files of the last hour alone."""
@@ -205,7 +209,7 @@ class DeltaLakeTable:
                     )
                     files += len(gone)
         except (DeltaError, OSError) as e:
-            raise LakeError(f"{self.url}: old files cannot be deleted: {e}") from e
+            raise LakeError(f"{self.url}: old files cannot be deleted: {failure_text(e)}") from e
         self.refresh()
         return VacuumReport(files=files)
 

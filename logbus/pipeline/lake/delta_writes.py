@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,10 @@ from logbus.pipeline.lake.schema_evolution import has_more, merged_schema
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_RUST_FRAMES = re.compile(r"(?:Backtrace:)?\s+0: .*", re.DOTALL)
+"""A list of functions, by numbers, with which some of delta-rs' messages end."""
 
 
 def storage_options(url: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -111,6 +116,14 @@ def failures() -> tuple[type[Exception], ...]:
     from deltalake.exceptions import DeltaError
 
     return DeltaError, OSError
+
+
+def failure_text(error: BaseException) -> str:
+    """What an error of delta-rs says, on one line, without colours and without the names of its functions."""
+    plain = _RUST_FRAMES.sub("", _COLOURS.sub("", str(error))).replace(
+        " \N{DOWNWARDS ARROW WITH TIP RIGHTWARDS} ", ": "
+    )
+    return " ".join(plain.split())
 
 
 def append(table: DeltaTable, added: Sequence[AddedFile], properties: CommitProperties, now_ms: int) -> None:

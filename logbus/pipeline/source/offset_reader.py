@@ -186,7 +186,9 @@ def topic_ids(topics: Mapping[str, TopicMetadata]) -> dict[str, uuid.UUID]:
 
 
 def _check_all(option: str, given: PartitionOffsets, there: Iterable[TopicPartition], hint: str) -> None:
-    if missing := set(there) - given.keys():
+    known = set(there)
+    if unknown := given.keys() - known:
+        what = f"{partition_names(unknown)} is not there, or not to be read"
+        raise OptionError(f"option {option!r}: {what}; name {partition_names(known)}")
+    if missing := known - given.keys():
         raise OptionError(f"option {option!r}: {partition_names(missing)} must be named, too; {hint}")
-    if unknown := given.keys() - set(there):
-        raise OptionError(f"option {option!r}: {partition_names(unknown)} is not there, or not to be read")

@@ -39,9 +39,10 @@ def cluster() -> Iterator[SocketCluster]:
 
 def check(bootstrap: str, told: list[str], **given: Any) -> None:
     """Check the options of a batch."""
-    is_new, patience = given.pop("is_new", True), given.pop("patience", 100.0)
+    more = {name: given.pop(name) for name in ("is_new", "option") if name in given}
+    patience = given.pop("patience", 100.0)
     options = {"kafka.bootstrap.servers": bootstrap, **QUICK, **given}
-    check_topics(read_source_options(options, streaming=False), told.append, is_new=is_new, patience=patience)
+    check_topics(read_source_options(options, streaming=False), told.append, patience=patience, **more)
 
 
 def test_what_is_there(cluster: SocketCluster) -> None:
@@ -69,8 +70,13 @@ def test_what_is_missing(cluster: SocketCluster) -> None:
     refused("there is no partition orders-2", assign='{"orders": [2]}')
     refused("orders-1 must be named, too", OptionError, subscribe="orders", startingOffsets='{"orders": {"0": 5}}')
     refused(
-        "orders-2 is not there", OptionError, assign='{"orders": [0]}', endingOffsets='{"orders": {"0": 5, "2": 5}}'
+        "orders-2 is not there, or not to be read; name orders-0$",
+        OptionError,
+        assign='{"orders": [0]}',
+        endingOffsets='{"orders": {"0": 5, "2": 5}}',
     )
+    other = '{"order": {"0": 5, "1": 5}}'
+    refused("order-0, order-1 is not .* name orders-0, orders-1$", OptionError, subscribe="orders", endingOffsets=other)
     cluster.topics.clear()
     refused("'x', which is to be read; there are no topics$", subscribe="x")
 
@@ -87,9 +93,11 @@ def test_silence() -> None:
                 silent.close()  # Now it refuses connections, which ends the wait.
 
         with pytest.raises(Unreachable, match=f"no broker can be reached: {address}: "):
-            check(address, Told(), subscribe="x", patience=0.0625, **{"kafka.default.api.timeout.ms": "1000"})
+            limit = {"kafka.default.api.timeout.ms": "1000"}
+            check(address, Told(), subscribe="x", patience=0.0625, option="--mirror-kafka", **limit)
     assert told == [
-        f"no broker has answered for 0.0625 s at {address}; still trying for 0.9375 s (--kafka default.api.timeout.ms)"
+        f"no broker has answered for 0.0625 s at {address}; still trying for 0.9375 s "
+        "(--mirror-kafka default.api.timeout.ms)"
     ]
 
 

@@ -98,7 +98,7 @@ def test_refused(broker: Broker, tmp_path: Path, command: Callable[..., tuple[in
     topic, table = make(broker), tmp_path / "t"
     for more, words in (
         ([], "say which topics: their names, or --pattern"),
-        ([topic, "--pattern", "x"], "say which topics: their names, or --pattern"),
+        ([topic, "--pattern", "x"], "and --pattern is 'x': give one of the two"),
         (["nowhere"], "there is no topic 'nowhere', which is to be read"),
         (["--pattern", "("], "--pattern"),
         ([topic, "--schema", "a INT"], "--into and --metadata-as are for --payload json and avro"),

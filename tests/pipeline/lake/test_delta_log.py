@@ -25,6 +25,7 @@ from logbus.pipeline.lake import delta_files, delta_log, delta_writes
 from logbus.pipeline.lake.delta_actions import KIND, STATES, AddedFile, Quarantined
 from logbus.pipeline.lake.delta_files import DeltaFiles
 from logbus.pipeline.lake.delta_log import DeltaLog
+from logbus.pipeline.lake.delta_writes import failure_text
 from logbus.pipeline.lake.load_state import LoadChange, TopicOffsets
 from logbus.pipeline.lake.object_store import ArrowStore
 from logbus.pipeline.lake.offset_set import OffsetSet
@@ -213,13 +214,32 @@ class DeltaLogTests(TestCase):
         """It is told as it is; files may be left, and nothing is committed."""
         log = self.opened()
         failed = patch.object(DeltaTable, "create_write_transaction", side_effect=CommitFailedError("no"))
-        with failed, self.assertRaisesRegex(LakeError, f"^{self.root}: no$"):
+        with failed, self.assertRaisesRegex(LakeError, f"^{self.root}: a commit has failed: no$"):
             load(log, 0, 2)
         full = patch.object(DeltaTable, "create_write_transaction", side_effect=OSError(28, "No space left"))
-        with full, self.assertRaisesRegex(OSError, "No space left"):
+        with full, self.assertRaisesRegex(LakeError, f"^{self.root}: a commit has failed: .*No space left"):
             load(log, 0, 2)
         load(log, 0, 2)
         self.assertEqual(seen(self.root), [0])
+
+    def test_messages(self) -> None:
+        """They name the table, and are without the colours and the functions that delta-rs adds."""
+        self.assertEqual(
+            failure_text(OSError("Generic error \x1b[31m\u21b3\x1b[0m No space left")), "Generic error: No space left"
+        )
+        full = patch("deltalake.transaction.create_table_with_add_actions", side_effect=OSError(28, "No space left"))
+        with full, self.assertRaisesRegex(LakeError, f"^{self.root} cannot be created: .*No space left"):
+            self.opened()
+        log = self.opened()
+        load(log, 0, 2)
+        last = max((self.root / "_delta_log").glob("*.json"))
+        last.write_text("{garbage")
+        with self.assertRaisesRegex(
+            LakeError, f"^{self.root}: its log cannot be read: [^:]*: Json error: .*[^0]$"
+        ) as caught:
+            DeltaLog(str(self.root)).refresh()
+        self.assertNotIn("<unknown>", str(caught.exception))
+        self.assertNotIn("clone", str(caught.exception))
 
     def test_claim_that_cannot_be_written(self) -> None:
         """It is not blamed on other programs; a failure that passes is no matter."""
