@@ -29,7 +29,7 @@ from logbus.posix_threads cimport (
 
 import os
 
-REVISION = 2
+REVISION = 3
 
 cdef enum:
     ROOM = 1024
@@ -676,20 +676,28 @@ cdef class FetchThreads:
         pthread_mutex_unlock(&self._shared.lock)
         write(one.thread.wake, &signal, sizeof(signal))
 
-    def asks(self):
+    def asks(self, int most):
         """
         The tickets of connections that have few windows left, each once until it was given more; and how many of its
         windows are used up: but for the last of these, their files are not needed any more.
+
+        :param most: so many of them; :meth:`fileno` is readable while there are others.
         """
         cdef Shared *shared = self._shared
-        cdef Connection *one
-        cdef list found
+        cdef list found = []
+        cdef uint64_t signal = 1
+        cdef int count
         if shared == NULL:
-            return []
+            return found
         pthread_mutex_lock(&shared.lock)
-        found = [shared.asks[i] for i in range(shared.asking)]
-        shared.asking = 0
+        count = min(most, shared.asking)
+        found = [shared.asks[i] for i in range(count)]
+        shared.asking -= count
+        memmove(shared.asks, shared.asks + count, shared.asking * sizeof(int64_t))
+        count = shared.asking
         pthread_mutex_unlock(&shared.lock)
+        if count:
+            write(shared.event, &signal, sizeof(signal))
         # Those that ended meanwhile may have been taken already.
         return [
             (ticket, (<Connection *><uint64_t>self._away[ticket]).taken_then) for ticket in found if ticket in self._away

@@ -346,6 +346,20 @@ class AnswerTests(ThreadsCase):
         reader.ask(7 + 3 * there)
         self.assertEqual(self.result(reader).requests, there)
 
+    def test_more_for_several(self) -> None:
+        """The others that asked get theirs in the next turns."""
+        self.patch(native_fetches, "MOST_EXTENDED", 1)
+        files = [TemporaryFile(batches([61], 7 + 3 * number)) for number in range(2)]
+        readers = [self.reader([files[0].slice()], more=lambda: [files[1].slice()]) for _ in range(3)]
+        for reader in readers:
+            reader.ask(7)
+            reader.response()
+        for _ in readers:
+            self.turn()
+        for reader in readers:
+            reader.ask(10)
+            self.assertIn(batches([61], 10), reader.response())
+
     def test_more_than_asked_for(self) -> None:
         """Nothing that may be under way is overwritten."""
         part = TemporaryFile(batches([61])).slice()
