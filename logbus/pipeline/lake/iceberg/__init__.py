@@ -4,6 +4,7 @@ The format "iceberg": tables of Apache Iceberg in a catalog, written with PyIceb
 Spark's tasks write the data files; the driver commits them. No Java library of Iceberg is needed.
 
 * ``table``: a table, as jobs use it
+* ``ddl``: creates tables, and adds columns
 * ``quarantine``: the table beside it of records whose value could not be read
 * ``commits``: the state of loads in a table's metadata, and whose its snapshots are
 * ``snapshots``: makes snapshots, each on the one that was looked at

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
 
+ATTEMPTS = 20
+"""How often a commit is tried that other programs' commits have overtaken."""
+
 _ONCE = {"commit.retry.num-retries": "0"}
 
 

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve, field
 
 from logbus.pipeline.errors import ClaimLost, LakeError, OptionError
+from logbus.pipeline.lake.iceberg import ddl, scans, schemas
 from logbus.pipeline.lake.iceberg import quarantine as quarantines
-from logbus.pipeline.lake.iceberg import scans, schemas
 from logbus.pipeline.lake.iceberg.catalogs import catalog, check_identifier
 from logbus.pipeline.lake.iceberg.commits import COMPACTION, STATE, TableState, resolve
 from logbus.pipeline.lake.iceberg.expiry import old_snapshots, vacuum
 from logbus.pipeline.lake.iceberg.files import IcebergStore, data_file, store_of
 from logbus.pipeline.lake.iceberg.optimization import optimize
 from logbus.pipeline.lake.iceberg.snapshots import (
+    ATTEMPTS,
     Overtaken,
     current_of,
     files_of,
@@ -35,21 +36,6 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
-
-PROPERTIES: Mapping[str, str] = {
-    # Manifests and metadata files would grow in number with every batch.
-    "commit.manifest-merge.enabled": "true",
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "100",
-    "write.parquet.compression-codec": "zstd",
-}
-"""Of new tables."""
-
-_CREATIONS = 3
-"""How often the creation of a table is tried, if another job creates it or its namespace at the same time."""
-
-_ATTEMPTS = 20
-"""How often a commit is tried that other programs' commits have overtaken."""
 
 
 @define(eq=False)
@@ -147,7 +133,7 @@ class IcebergTable:
             if schema is None:
                 return ()  # There is nothing to claim yet.
             self._create(schema, directories)
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             self.refresh()
             notes = self._notes
             try:
@@ -166,54 +152,14 @@ class IcebergTable:
         return notes
 
     def _create(self, schema: Any, directories: Sequence[str]) -> None:
-        self._created(self.identifier, schema, directories, PROPERTIES)
+        ddl.create_table(self.catalog, self.identifier, schema, directories)
         self.refresh()
-
-    def _created(self, identifier: str, schema: Any, directories: Sequence[str], properties: Mapping[str, str]) -> None:
-        """
-        Create a table, unless another job does at the same time.
-
-        :raise LakeError: the catalog refuses it, or does not answer.
-        """
-        time = schemas.hidden(schema, directories)
-        columns = schemas.arrow_schema(identifier, schemas.visible(schema, directories))
-        problem: Exception | None = None
-        for _ in range(_CREATIONS):
-            try:
-                if self.catalog.table_exists(identifier):
-                    return
-                self.catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
-                with (
-                    self.catalog.create_table_transaction(identifier, columns, properties=dict(properties)) as change,
-                    change.update_spec() as spec,
-                ):
-                    for source, transform, name in schemas.partition_fields(directories, time):
-                        spec.add_field(source, transform, name)
-                return
-            except Exception as e:  # Each catalog has its own for what another job has just created.
-                problem = e
-        raise LakeError(f"{identifier} cannot be created: {first_line(problem)}") from problem
 
     def _evolve(self, table: Table, schema: Mapping[str, Any]) -> None:
         """Add the columns that rows have and the table lacks."""
-        from pyiceberg.exceptions import CommitFailedException, ValidationError
-
-        if (table.name(), table.schema().schema_id, schema) in self._fitting:
-            return
-        columns = schemas.arrow_schema(self.url, schema)
-        for _ in range(_ATTEMPTS):
-            try:
-                with table.update_schema() as change:
-                    change.union_by_name(columns)
-                self._fitting.append((table.name(), table.schema().schema_id, schema))
-                return
-            except CommitFailedException:
-                table.refresh()
-            except (ValueError, TypeError, ValidationError) as e:
-                raise LakeError(f"{self.url}: the rows' columns do not fit the table's: {first_line(e)}") from e
-            except Exception as e:
-                raise LakeError(f"{self.url}: its schema cannot be changed: {first_line(e)}") from e
-        raise LakeError(f"{self.url}: its schema changes so often that rows cannot be written; try again")
+        if (table.name(), table.schema().schema_id, schema) not in self._fitting:
+            ddl.add_columns(table, self.url, schema)
+            self._fitting.append((table.name(), table.schema().schema_id, schema))
 
     def discard(self) -> None:
         """See :class:`.LoadTarget`."""
@@ -254,8 +200,8 @@ class IcebergTable:
         assert self._table is not None
         found = quarantines.quarantine_of(self.catalog, self._table)
         if found is None:
-            properties = {**PROPERTIES, **quarantines.properties_for(self._table)}
-            self._created(self.identifier + quarantines.SUFFIX, schema, directories, properties)
+            properties = quarantines.properties_for(self._table)
+            ddl.create_table(self.catalog, self.identifier + quarantines.SUFFIX, schema, directories, properties)
             found = quarantines.quarantine_of(self.catalog, self._table)
             assert found is not None
         try:
@@ -269,7 +215,7 @@ class IcebergTable:
         """See :class:`.LoadTarget`."""
         before, notes = self._known, list[str]()
         odd = self._commit_odd()
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             if self._known.load != before.load:
                 raise LakeError(f"{self.url}: {'; '.join(self._notes)}: run the load again")
             try:
@@ -289,7 +235,7 @@ class IcebergTable:
         if not self._odd:
             return self._known.quarantine
         assert self._table is not None
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             found = quarantines.quarantine_of(self.catalog, self._table)
             if found is None:
                 raise LakeError(f"{self.url}: its quarantine was dropped meanwhile; run the load again")
