@@ -21,7 +21,7 @@ from logbus.records._crc32c cimport logbus_crc32c, logbus_crc_prepare
 
 import os
 
-from logbus.storage.cleaner import record_filter
+from logbus.storage.cleaner import offset_map, record_filter
 from logbus.storage.cleaner.offset_map import ENTRY_SIZE, LOAD_FACTOR
 from logbus.storage.cleaner.record_filter import FilteredFile, FilteredRun, Kept
 from logbus.storage.segments.index_entries import IndexEntries, IndexState
@@ -53,12 +53,13 @@ cdef enum:
     # Bytes that are read or written before a pause: the kernel does not interrupt a system call for a request, which
     # waits for 0.25 ms while 100 KB are written.
     PIECE = 16 * 1024
-    LARGEST_BLOCK = 16 * 1024 * 1024
     OFFSET_ENTRY = 8
     TIME_ENTRY = 12
     # In ns. A pause is no longer when the device or another process took the time; and about how long a call takes.
     LONGEST_PAUSE = 50 * 1000 * 1000
     LONGEST_CALL = 500 * 1000 * 1000
+
+cdef Py_ssize_t LARGEST_BLOCK = offset_map.LARGEST_BLOCK
 
 cdef struct Entry:
     # A digest of 0 is a free place.

@@ -18,6 +18,7 @@ from logbus.records.batch import HEADER_SIZE, read_header
 from logbus.records.checksum import Buffer
 from logbus.storage.cleaner.compaction import Compaction, add_batches
 from logbus.storage.cleaner.implementations import IS_COMPILED, OffsetMap, index_batches
+from logbus.storage.cleaner.offset_map import LARGEST_BLOCK
 from logbus.storage.istorage import IFile
 from logbus.storage.segments.segment import Segment
 from logbus.storage.segments.transaction_index import AbortedTransactionSet
@@ -35,8 +36,6 @@ AT_ONCE_SECONDS = 0.5
 """How long a thread goes on, pauses included, before the reactor looks whether it may."""
 _AT_ONCE = 4 * 1024 * 1024
 """Bytes processed without a look at the clock."""
-_LARGEST_BATCH = 16 * 1024 * 1024
-"""Bytes by which a call may exceed that."""
 _LARGEST = 2**31 - 1
 """Upper bound of a segment's bytes: positions in its index are 32-bit numbers."""
 
@@ -181,7 +180,7 @@ class RewritePass:
         """See :class:`ChunkWork`."""
         new = self.new
         begin = new.size
-        if not file.is_plain or begin + min(end - position, most + _LARGEST_BATCH) > _LARGEST:
+        if not file.is_plain or begin + min(end - position, most + LARGEST_BLOCK) > _LARGEST:
             return 0, 0
         state = new.index_state(self.interval)
         run = self.compaction.retained_of_file(file, position, end, most, 1 / self.share - 1, self.file, begin, state)

@@ -27,6 +27,9 @@ ENTRY_SIZE = _ENTRY.size
 LOAD_FACTOR = 0.75
 """Usable share of the table: beyond it, searches for missing keys get long."""
 
+LARGEST_BLOCK = 16 * 1024 * 1024
+"""Bytes of the largest batch that compiled loops read and process; larger ones are left to others."""
+
 _FREE = bytes(DIGEST_SIZE)
 _OFFSET = Struct("<q")
 
