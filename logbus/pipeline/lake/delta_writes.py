@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_RUST_FRAMES = re.compile(r"(?:Backtrace:)?\s+0: .*", re.DOTALL)
+_RUST_FRAMES = re.compile(r"(?:Backtrace:)?\s*\n\s*0: .*", re.DOTALL)
 """A list of functions, by numbers, with which some of delta-rs' messages end."""
 
 

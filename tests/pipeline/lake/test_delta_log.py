@@ -227,6 +227,7 @@ class DeltaLogTests(TestCase):
         self.assertEqual(
             failure_text(OSError("Generic error \x1b[31m\u21b3\x1b[0m No space left")), "Generic error: No space left"
         )
+        self.assertEqual(failure_text(OSError("of column 0: it is odd")), "of column 0: it is odd")
         full = patch("deltalake.transaction.create_table_with_add_actions", side_effect=OSError(28, "No space left"))
         with full, self.assertRaisesRegex(LakeError, f"^{self.root} cannot be created: .*No space left"):
             self.opened()
