@@ -52,6 +52,12 @@ from logbus.wire.messages.groups import (
 _LEAVE_GROUP, _SEVERAL_LEAVE = 13, 3
 _BEYOND_REBALANCE = 5.0
 """Seconds that a response may take beyond the rebalance timeout."""
+_HEARD = 3.0
+"""
+Seconds after which a coordinator has heard of a JoinGroup that was sent. On a busy machine a heartbeat may overtake it,
+on another connection; a member that then took itself for forgotten would join twice, and the group would wait for the
+one that nobody is.
+"""
 
 
 class ClassicMembership(Membership):
@@ -75,7 +81,7 @@ class ClassicMembership(Membership):
         self._attempt = 0
         self._heartbeat_timer: IDelayedCall | None = None
         self._is_heartbeating = False
-        self._is_join_sent = False
+        self._join_sent: float | None = None
         self._watch = TopicWatch(cluster, options.metadata_max_age, lambda: self._start(self._check()))
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -186,13 +192,13 @@ class ClassicMembership(Membership):
             ],
         )
         await self._coordinator.channel(self._lane)
-        self._is_join_sent = True
+        self._join_sent = self._clock.seconds()
         try:
             response: JoinGroupResponse = await self._coordinator.ask(
                 request, lane=self._lane, seconds=self._patience()
             )
         finally:
-            self._is_join_sent = False
+            self._join_sent = None
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED and response.member_id != request.member_id:
             return lambda: member.member_id_required(response.member_id)
         if response.error_code:
@@ -278,11 +284,15 @@ class ClassicMembership(Membership):
         if self._state_machine.sends_heartbeats:
             self._is_heartbeating = True
             self._start(self._heartbeat_now())
-        elif self._is_join_sent and self._state_machine.member_id:
+        elif self._is_join_heard and self._state_machine.member_id:
             self._is_heartbeating = True
             self._start(self._probe())
         else:
             self._schedule_heartbeat(self.options.heartbeat_interval)
+
+    @property
+    def _is_join_heard(self) -> bool:
+        return self._join_sent is not None and self._clock.seconds() - self._join_sent >= _HEARD
 
     async def _probe(self) -> None:
         """
@@ -309,7 +319,7 @@ class ClassicMembership(Membership):
         self._coordinator.noticed(code)
         if self._heartbeat_timer is None:
             self._schedule_heartbeat(self.options.heartbeat_interval)
-        if turn == member.turn and self._is_join_sent:
+        if turn == member.turn and self._join_sent is not None:
             self._do(member.probe_answered(code))
 
     async def _heartbeat_now(self) -> None:

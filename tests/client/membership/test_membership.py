@@ -10,10 +10,13 @@ from twisted.python.failure import Failure
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.membership import CommitFailed, Membership, Subscription
+from logbus.client.membership.group_coordinator_client import GroupCoordinatorClient
 from logbus.client.membership.group_offsets import GroupOffsets
 from logbus.client.membership.interface import GroupMetadata
+from logbus.coroutines import sleep
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
+from logbus.wire.messages.groups import JoinGroupRequest
 from tests.client.membership_kit import MembershipCase, Places, RecordingListener, places
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -310,6 +313,25 @@ class ClassicTests(EitherProtocol, MembershipCase):
         assert self.hears[0].heard("lost") == places("t", *range(6))
         assert "group_instance_id 'i'" in str(self.hears[0].errors[0])
         self.until(lambda: self.balanced(b))
+
+    def test_a_heartbeat_overtakes_a_join(self) -> None:
+        """A member that the coordinator does not know yet, since its JoinGroup is on the way, does not join twice."""
+        a = self.member("t", heartbeat_interval=0.1)
+        self.until(lambda: self.balanced(a))
+        ask = GroupCoordinatorClient.ask
+        joined: list[str] = []
+
+        async def slow(coordinator: GroupCoordinatorClient, message: Any, **options: Any) -> Any:
+            if isinstance(message, JoinGroupRequest):
+                joined.append(message.member_id)
+                await sleep(self.cluster.clock, 1.0)
+            return await ask(coordinator, message, **options)
+
+        self.patch(GroupCoordinatorClient, "ask", slow)
+        b = self.member("t", heartbeat_interval=0.1)
+        self.until(lambda: self.balanced(a, b), 10)
+        assert joined.count("") == 1, joined
+        assert set(joined) == {"", a.metadata.member_id, b.metadata.member_id}
 
     def test_rejoin(self) -> None:
         """A consumer may ask for a rebalance."""
