@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from logbus.pipeline.blocking.patience import PATIENCE, telling, unsaid
+from logbus.pipeline.errors import PipelineError
 from logbus.pipeline.source.offset_reader import OffsetReader
 from logbus.pipeline.source.options import SourceOptions
 
@@ -14,6 +15,7 @@ def check_topics(
     tell: Callable[[str], None],
     *,
     is_new: bool = True,
+    must_match: bool = False,
     patience: float = PATIENCE,
     option: str = "--kafka",
 ) -> int | None:
@@ -25,10 +27,12 @@ def check_topics(
     :param tell: is called with a message if no broker answers for some time, or not at the addresses they advertise.
     :param is_new: reading begins at the options' position; else at offsets that only Spark can read, and topics that
         are gone may have been read to their end.
+    :param must_match: a pattern must match a topic: the job does not wait for one.
     :param patience: seconds until that message.
     :param option: of the command line, by which these connections get settings.
     :raises Unreachable: no broker answers.
     :raises ApiError: UNKNOWN_TOPIC_OR_PARTITION: a named topic or partition does not exist.
+    :raises PipelineError: no topic matches the pattern, and one must.
     :raises OptionError: offsets are not of exactly the partitions that exist.
     """
     offset_reader = OffsetReader(options)
@@ -38,6 +42,8 @@ def check_topics(
         with unsaid(), telling(f"no broker has answered for {patience:g} s at {where}{then}", tell, patience):
             offset_reader.brokers.metadata(())
         partitions = offset_reader.partitions(offset_reader.topics(() if is_new else None))
+        if must_match and not partitions and (problem := offset_reader.no_match()):
+            raise PipelineError(problem)
         if not is_new:
             return None
         named = _addresses((each.host, each.port) for each in offset_reader.brokers.nodes.values())

@@ -20,7 +20,7 @@ from attrs import asdict, define, field, frozen
 
 from logbus.model import TopicPartition
 from logbus.pipeline.error_text import short_message
-from logbus.pipeline.errors import LakeError, OptionError
+from logbus.pipeline.errors import LakeError, OptionError, PipelineError
 from logbus.pipeline.jobs.batch_loader import DEFAULT_LAYOUT, BatchLoader
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.job_control import JobControl
@@ -115,6 +115,7 @@ class LoadOptions:
         Check topics, offsets and the table's directories without Spark; see :func:`.check_topics`.
 
         :raise LakeError: the table is damaged, is none, or has other directories.
+        :raise PipelineError: no topic matches the pattern, and the load does not follow.
         """
         if not (self.catalog or self.format == ICEBERG):
             check_writable(self.table)
@@ -122,7 +123,7 @@ class LoadOptions:
         if table is not None:
             wanted = Layout(self.partition_by) if self.partition_by else None
             layout_for(table.url, table.directories, wanted, DEFAULT_LAYOUT)
-        offsets = check_topics(self.reading, tell)
+        offsets = check_topics(self.reading, tell, must_match=self.follow is None)
         return offsets if self.follow is None else None
 
 
@@ -193,11 +194,14 @@ def run(spark: SparkSession, options: LoadOptions, watch: JobControl | None = No
     :raise OptionError: the payload's schema is invalid, or offsets name partitions that do not exist.
     :raise ClaimLost: another job has claimed the table.
     :raise DataLossFound: offsets to be loaded are gone, and ``failOnDataLoss`` is not false.
+    :raise PipelineError: no topic matches the pattern, and the load does not follow.
     :raise LakeError: the table is damaged, has another schema, or a topic was recreated.
     """
     load = _Load(spark, options, watch or JobControl(), _table(spark, options))
     with parquet_settings(spark):
-        load.planner.plan(load.table.state)
+        plan = load.planner.plan(load.table.state)
+        if plan.no_match and options.follow is None:
+            raise PipelineError(plan.no_match)
         schema = load.batches.check()
         for sentence in load.table.claim(schema, load.batches.layout.directories):
             load.watch.tell(sentence)
@@ -266,8 +270,8 @@ class _Load:
         """Plan what to load; lost offsets are committed to the table, and not requested again."""
         plan = self.planner.plan(self.table.state)
         sentences = [*plan.losses]
-        if not plan.wanted:
-            sentences.append("there is no topic yet whose name matches, and nothing to load")
+        if plan.no_match:
+            sentences.append(f"{plan.no_match}; waiting for one")
         for sentence in sentences:
             if sentence not in self.reported:
                 self.watch.tell(sentence)

@@ -25,11 +25,13 @@ class LoadPlan:
     :ivar wanted: by partition.
     :ivar ids: the ids of topics; empty for brokers without topic ids.
     :ivar losses: sentences about data loss.
+    :ivar no_match: the message that no topic matches the pattern; "": one does, or topics are named.
     """
 
     wanted: Mapping[TopicPartition, WantedOffsets]
     ids: Mapping[str, str]
     losses: Sequence[str]
+    no_match: str = ""
 
 
 @define
@@ -91,7 +93,7 @@ class LoadPlanner:
                 f"data are lost: {'; '.join(losses[:10])}{more}; with failOnDataLoss=false (--allow-data-loss) the "
                 "rest is loaded"
             )
-        return LoadPlan(wanted, ids, losses)
+        return LoadPlan(wanted, ids, losses, "" if wanted else self._offset_reader.no_match())
 
     def check_ids(self, before: Mapping[str, str]) -> None:
         """

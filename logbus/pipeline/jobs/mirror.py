@@ -204,7 +204,7 @@ def run(spark: SparkSession, options: MirrorOptions, watch: JobControl | None = 
     }
     names = sorted({*partitions["source"], *partitions["mirror"]})
     if not names:
-        raise PipelineError("there is no topic to compare, on either side")
+        raise PipelineError(f"there is no topic to compare: {_no_match(options)}")
     watch.tell(f"{count_noun(len(names), 'topic')}, {options.check(watch.tell)} offsets of both sides to read")
     with stoppable(spark, watch):
         what = {"partitions": options.partitions, "timestamps": options.timestamps, "compacted": options.compacted}
@@ -247,6 +247,11 @@ def _named(reading: SourceOptions) -> set[str] | None:
     if isinstance(reading.selection, Subscribe):
         return set(reading.selection.topics)
     return {each.topic for each in reading.selection.partitions}
+
+
+def _no_match(options: MirrorOptions) -> str:
+    """Why there is no topic, of each side."""
+    return "; ".join(f"on the {side} {OffsetReader(options.reading[side]).no_match()}" for side in SIDES)
 
 
 def _topics(side: str, reading: SourceOptions) -> dict[str, TopicMetadata]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
@@ -17,7 +17,7 @@ from logbus.pipeline.blocking.list_offsets import list_offsets
 from logbus.pipeline.blocking.retry import RetryTimer
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.source.offsets_json import PartitionOffsets, partition_names
-from logbus.pipeline.source.options import Assign, SourceOptions, Subscribe
+from logbus.pipeline.source.options import Assign, SourceOptions, Subscribe, SubscribePattern
 from logbus.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Position
 
 _RETRY_SECONDS = 3.0
@@ -131,13 +131,23 @@ class OffsetReader:
             found = dict.fromkeys(wanted, position.offset)
         return {**found, **self._list_offsets({each: offset for each, offset in found.items() if offset < 0})}
 
+    def no_match(self) -> str:
+        """The message that no topic matches the pattern, with topics that exist; "": topics are named."""
+        selection = self.options.selection
+        if not isinstance(selection, SubscribePattern):
+            return ""
+        return f"no topic matches the pattern {selection.pattern!r}; {_some(self._there())}"
+
     def _nearest(self, name: str) -> str:
         """A hint for the error that there is no such topic."""
-        there = sorted(each for each, topic in self.brokers.metadata().items() if not topic.internal)
+        there = self._there()
         if near := difflib.get_close_matches(name, there, 1):
             return f"did you mean {near[0]!r}?"
-        more = f", and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
-        return f"there are {', '.join(there[:_NAMED]) or 'no topics'}{more}"
+        return _some(there)
+
+    def _there(self) -> list[str]:
+        """The topics that exist, without internal ones."""
+        return sorted(each for each, topic in self.brokers.metadata().items() if not topic.internal)
 
     def _at(self, times: Mapping[TopicPartition, int], ending: bool) -> dict[TopicPartition, int]:
         found = self._list_offsets(times)
@@ -178,6 +188,11 @@ class OffsetReader:
         return sorted(
             each for each in wanted if each.topic not in topics or each.partition not in topics[each.topic].partitions
         )
+
+
+def _some(topics: Sequence[str]) -> str:
+    more = f", and {len(topics) - _NAMED} more" if len(topics) > _NAMED else ""
+    return f"there are {', '.join(topics[:_NAMED]) or 'no topics'}{more}"
 
 
 def topic_ids(topics: Mapping[str, TopicMetadata]) -> dict[str, uuid.UUID]:

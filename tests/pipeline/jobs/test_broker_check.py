@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import socket
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from logbus.cli.app import run_app
 from logbus.errors import ApiError
-from logbus.pipeline.errors import Disconnected, OptionError, Unreachable
+from logbus.pipeline.errors import Disconnected, OptionError, PipelineError, Unreachable
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.streaming_query import QuerySettings
 from logbus.pipeline.source.options import read_source_options
@@ -39,7 +40,7 @@ def cluster() -> Iterator[SocketCluster]:
 
 def check(bootstrap: str, told: list[str], **given: Any) -> None:
     """Check the options of a batch."""
-    more = {name: given.pop(name) for name in ("is_new", "option") if name in given}
+    more = {name: given.pop(name) for name in ("is_new", "must_match", "option") if name in given}
     patience = given.pop("patience", 100.0)
     options = {"kafka.bootstrap.servers": bootstrap, **QUICK, **given}
     check_topics(read_source_options(options, streaming=False), told.append, patience=patience, **more)
@@ -58,7 +59,7 @@ def test_what_is_there(cluster: SocketCluster) -> None:
 def test_what_is_missing(cluster: SocketCluster) -> None:
     """Of topics the nearest name is said, or those that there are."""
 
-    def refused(words: str, kind: type[Exception] = ApiError, **given: str) -> None:
+    def refused(words: str, kind: type[Exception] = ApiError, **given: Any) -> None:
         with pytest.raises(kind, match=words):
             check(cluster.bootstrap, [], **given)
 
@@ -67,6 +68,10 @@ def test_what_is_missing(cluster: SocketCluster) -> None:
     for each in range(11):
         cluster.add(f"t{each:02}", 1)
     refused("'x', which is to be read; there are orders, t00, .*, t08, and 2 more$", subscribe="orders,x")
+    more = "there are orders, t00, .*, t08, and 2 more$"
+    for none in ("^none$", "^order$"):
+        words = f"^no topic matches the pattern '{re.escape(none)}'; {more}"
+        refused(words, PipelineError, subscribePattern=none, must_match=True)
     refused("there is no partition orders-2", assign='{"orders": [2]}')
     refused("orders-1 must be named, too", OptionError, subscribe="orders", startingOffsets='{"orders": {"0": 5}}')
     refused(

@@ -250,7 +250,8 @@ def test_tables_before_spark(
 
 
 def test_no_topic_yet(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
-    """A pattern that finds nothing is no error, and is told."""
+    """A pattern that matches nothing is an error of a load that would not wait for a topic."""
     status, out, said = command("load", "--pattern", "^nothing-like-it$", "--table", tmp_path / "t")
-    assert (status, json.loads(out)["records"]) == (0, 0)
-    assert said.endswith("\nload: there is no topic yet whose name matches, and nothing to load\n")
+    assert (status, out) == (1, "")
+    assert said.startswith("logbus: no topic matches the pattern '^nothing-like-it$'; there are ")
+    assert not (tmp_path / "t").exists()

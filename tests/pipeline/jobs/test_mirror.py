@@ -167,6 +167,10 @@ class TestTopics:
         make(copy, 1, f"{base}-a")
         with pytest.raises(PipelineError, match=rf"the mirror \(127.0.0.1:\d+\): there is no topic '{base}-b'"):
             _check(spark, broker, copy, f"{base}-b")
+        none = {"subscribePattern": f"^{base}x"}
+        sides = [{"kafka.bootstrap.servers": each.bootstrap, **none} for each in (broker, copy)]
+        with pytest.raises(PipelineError, match=rf"on the mirror no topic matches the pattern '\^{base}x'; there are "):
+            run(spark, MirrorOptions(source=sides[0], mirror=sides[1]))
         pattern = {"subscribePattern": f"^{base}-"}
         sides = [{"kafka.bootstrap.servers": each.bootstrap, **pattern} for each in (broker, copy)]
         done = run(spark, MirrorOptions(source=sides[0], mirror=sides[1]))
