@@ -30,6 +30,7 @@ Windows and joins, from ``event_source`` through ``streaming_query`` to ``output
 * ``streaming_query``: runs a query with a checkpoint
 * ``query_definition``: what a query computes, and how it runs
 * ``query_checkpoint``: whose a checkpoint is, and whether its last run failed
+* ``checkpoint_files``: checks Spark's files in a checkpoint
 * ``query_starts``: starts a query on Spark, and waits for its end
 * ``query_report``: the report of a run, to which each batch is added
 * ``backlog``: decides whether a backlog is read with a held watermark

@@ -39,6 +39,7 @@ from logbus.pipeline.jobs.join_estimate import LEAST_PAIRS, range_options, sampl
 from logbus.pipeline.jobs.late_watermark import LateWatermark
 from logbus.pipeline.jobs.open_state import waiting_events
 from logbus.pipeline.jobs.outputs import Output
+from logbus.pipeline.jobs.query_checkpoint import RESULT, check_before_spark
 from logbus.pipeline.jobs.sql_check import Columns, check_expressions, known_functions
 from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, QuerySettings, run_query
 from logbus.pipeline.payloads.payload import Payload, RawPayload
@@ -47,6 +48,9 @@ from logbus.pipeline.source.options import read_source_options as read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+NAME = "join"
+"""The name of the job, which is in checkpoints."""
 
 LEFT, RIGHT = "l", "r"
 """The names of the sides in expressions: ``l.user``, ``r.amount``."""
@@ -163,7 +167,8 @@ class JoinOptions:
         """
         Check expressions, topics and offsets without Spark; see :func:`.check_topics`.
 
-        :raise OptionError: an expression is certainly wrong.
+        :raise OptionError: an expression is certainly wrong, or the checkpoint belongs to another query.
+        :raise PipelineError: the checkpoint is damaged.
         """
         functions = known_functions()
         sides = {LEFT: columns_of(self.left.payload), RIGHT: columns_of(self.right.payload)}
@@ -173,6 +178,7 @@ class JoinOptions:
         either = list(dict.fromkeys(chain(*known))) if len(known) == len(sides) else None
         check_expressions("the column", self.select, Columns(either, sides), functions)
         self.running.check()
+        check_before_spark(NAME, self.identity, self.running.checkpoint)
         self.left.check(tell, is_new=self.running.is_new)
         if isinstance(self.right, TableTopic):
             self.right.check(tell)
@@ -310,9 +316,9 @@ def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | No
 
         rows = both(held=False)
         # Waiting events could not be read with other types.
-        identity = {**options.identity, "result": rows.schema.simpleString()}
+        identity = {**options.identity, RESULT: rows.schema.simpleString()}
         return QueryDefinition(
-            name="join",
+            name=NAME,
             rows=rows,
             identity=identity,
             columns=list(options.select),
@@ -334,7 +340,7 @@ def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | No
         return joined(batch, table.rows(batch.sparkSession), options)
 
     return QueryDefinition(
-        name="join",
+        name=NAME,
         rows=left,
         identity=options.identity,
         columns=list(options.select),

@@ -8,14 +8,16 @@ from it, and another one is there if too many events of the last run were late.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
 
 from attrs import asdict
 
-from logbus.pipeline.errors import OptionError, PipelineError
+from logbus.pipeline.errors import OptionError
+from logbus.pipeline.jobs.checkpoint_files import check_files, damage
 from logbus.pipeline.jobs.late_events import LateEvents
 from logbus.pipeline.jobs.query_definition import QueryDefinition, QuerySettings
-from logbus.pipeline.lake.file_system import FileSystem, file_system_at
+from logbus.pipeline.lake.file_system import FileSystem, LocalFileSystem, file_system_at, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,41 +25,68 @@ if TYPE_CHECKING:
 IDENTITY_FILE = "logbus.json"
 """A file in a checkpoint that describes the query."""
 
+RESULT = "result"
+"""The setting with the types of the result."""
+
 LATE_FILE = "logbus-late.json"
 """A file in a checkpoint: the last run failed, since too many events were late."""
 
 
+def check_before_spark(name: str, identity: Mapping[str, str], checkpoint: str) -> None:
+    """
+    Check a local checkpoint before Spark is started; another one is left to :func:`check_identity`.
+
+    :param identity: of the query, without its ``result``, which only Spark knows.
+    :raise OptionError: the checkpoint belongs to another query.
+    :raise PipelineError: the checkpoint is damaged.
+    """
+    path = local_path(checkpoint)
+    if path is not None and path.is_dir():
+        _check(LocalFileSystem(path), {"job": name, **identity}, checkpoint, {RESULT})
+
+
 def check_identity(spark: SparkSession, query: QueryDefinition, checkpoint: str) -> None:
     """
-    Write the query's identity to the checkpoint, or compare it with the one there.
+    Write the query's identity to the checkpoint, or compare it with the one there, and check Spark's files in it.
 
     :raise OptionError: the checkpoint belongs to another query.
+    :raise PipelineError: the checkpoint is damaged.
     """
-    other = f"{checkpoint} is the checkpoint of another query"
-    mine = {"job": query.name, **query.identity}
     files = file_system_at(spark, checkpoint)
+    mine = {"job": query.name, **query.identity}
+    known = _check(files, mine, checkpoint)
+    if known != mine:
+        if known is not None:
+            files.delete(IDENTITY_FILE)
+        files.create(IDENTITY_FILE, json.dumps(mine, indent=1).encode())
+
+
+def _check(
+    files: FileSystem, mine: Mapping[str, str], checkpoint: str, without: Set[str] = frozenset()
+) -> dict[str, str] | None:
+    """Check a checkpoint; returns the identity in it, which may be another one if nothing was read yet."""
+    other = f"{checkpoint} is the checkpoint of another query"
     try:
         known = json.loads(files.read(IDENTITY_FILE))
     except FileNotFoundError:
         if "metadata" in files.names(""):
             raise OptionError(f"{other}, which is no job of logbus: give this one a directory of its own") from None
-        files.create(IDENTITY_FILE, json.dumps(mine, indent=1).encode())
-        return
+        check_files(files, checkpoint)
+        return None
     except ValueError as e:
-        raise PipelineError(f"{checkpoint}/{IDENTITY_FILE} is damaged: {e}") from e
+        raise damage(f"{checkpoint}/{IDENTITY_FILE}", str(e)) from e
     if not isinstance(known, dict):
-        raise PipelineError(f"{checkpoint}/{IDENTITY_FILE} is damaged: it is no object")
-    if known != mine and not files.names("offsets"):
-        # Nothing was read yet: a mistyped setting may be corrected.
-        files.delete(IDENTITY_FILE)
-        files.create(IDENTITY_FILE, json.dumps(mine, indent=1).encode())
-        return
+        raise damage(f"{checkpoint}/{IDENTITY_FILE}", "it is no object")
+    check_files(files, checkpoint)
+    if not files.names("offsets"):
+        return known  # A mistyped setting may be corrected.
     for name in {**known, **mine}:
-        if known.get(name) != mine.get(name):
+        if name not in without and known.get(name) != mine.get(name):
             raise OptionError(
                 f"{other}: its {name} is {known.get(name)!r}, and now it is {mine.get(name)!r}; give this one a "
                 "directory of its own"
             )
+    return known
 
 
 def query_id(spark: SparkSession, checkpoint: str) -> str:
@@ -69,7 +98,7 @@ def query_id(spark: SparkSession, checkpoint: str) -> str:
     try:
         return str(json.loads(file_system_at(spark, checkpoint).read("metadata"))["id"])
     except (OSError, ValueError, KeyError, TypeError) as e:
-        raise PipelineError(f"{checkpoint}/metadata does not say which query it is of: {e!r}") from e
+        raise damage(f"{checkpoint}/metadata", f"it does not say which query it is of ({e!r})") from e
 
 
 def check_last_run(files: FileSystem, query: QueryDefinition, running: QuerySettings) -> None:
@@ -83,7 +112,7 @@ def check_last_run(files: FileSystem, query: QueryDefinition, running: QuerySett
     except FileNotFoundError:
         return
     except (ValueError, TypeError) as e:
-        raise PipelineError(f"{files.url}/{LATE_FILE} is damaged: {e}") from e
+        raise damage(f"{files.url}/{LATE_FILE}", str(e)) from e
     if found.share > running.max_late_share:
         raise query.too_many_late(found, running.max_late_share, asdict(found), earlier=True)
     files.delete(LATE_FILE)

@@ -22,12 +22,16 @@ from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.late_watermark import LateWatermark
 from logbus.pipeline.jobs.open_state import OpenState, open_sessions, open_windows
 from logbus.pipeline.jobs.outputs import Output, column
+from logbus.pipeline.jobs.query_checkpoint import RESULT, check_before_spark
 from logbus.pipeline.jobs.sql_check import Columns, check_aggregates, check_expressions, known_functions
 from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, QuerySettings, run_query
 from logbus.pipeline.lake.file_system import FileSystem
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+NAME = "windows"
+"""The name of the job, which is in checkpoints."""
 
 START, END = "window_start", "window_end"
 _WINDOW = "_the_window"
@@ -188,13 +192,15 @@ class WindowsOptions:
         """
         Check expressions, topics and offsets without Spark; see :func:`.check_topics`.
 
-        :raise OptionError: an expression is certainly wrong.
+        :raise OptionError: an expression is certainly wrong, or the checkpoint belongs to another query.
+        :raise PipelineError: the checkpoint is damaged.
         """
         columns, functions = Columns(self.stream.columns), known_functions()
         check_expressions("the group", self.by, columns, functions)
         check_expressions("the aggregate", self.aggregates, columns, functions)
         check_aggregates(self.aggregates, self.by.values(), columns)
         self.running.check()
+        check_before_spark(NAME, self.identity, self.running.checkpoint)
         self.stream.check(tell, is_new=self.running.is_new)
         for output in self.outputs:
             output.check()
@@ -272,9 +278,9 @@ def run(spark: SparkSession, options: WindowsOptions, watch: JobControl | None =
     with LateWatermark.made() as late:
         rows = window_rows(spark, options, late)
         # Open windows could not be read with other types.
-        identity = {**options.identity, "result": rows.schema.simpleString()}
+        identity = {**options.identity, RESULT: rows.schema.simpleString()}
         query = QueryDefinition(
-            name="windows",
+            name=NAME,
             rows=rows,
             identity=identity,
             columns=options.columns,

@@ -287,6 +287,28 @@ def test_repeated_batch(spark: SparkSession, broker: Broker, tmp_path: Path) -> 
         run(spark, asked)
 
 
+def test_damaged_checkpoints(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """A file that Spark left is found damaged before Spark reads it, and as it was it is not."""
+    topics(broker, "damaged")
+    put(broker, "damaged", [event("00:10", page="/tea"), event("03:00", page="/end")])
+    checkpoint = tmp_path / "checkpoint"
+    asked = options(broker, "damaged", [Seen({})], checkpoint)
+    run(spark, asked)
+    last = max(int(each.name) for each in (checkpoint / "commits").iterdir() if each.name.isdigit())
+    for file in ("metadata", f"offsets/{last}", f"commits/{last}"):
+        path = checkpoint / file
+        whole = path.read_bytes()
+        for cut in (0, 1, len(whole) // 2, len(whole) - 1):
+            path.write_bytes(whole[:cut])
+            with pytest.raises(PipelineError, match=f"^{checkpoint}/{file} is damaged: .* start over with another"):
+                asked.check([].append)
+        with pytest.raises(PipelineError, match=f"/{file} is damaged"):
+            run(spark, asked)
+        path.write_bytes(whole)
+    asked.check([].append)
+    assert run(spark, asked).rows_in == 0
+
+
 def test_lost_events(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a readable event gets into no window, the job fails, with its report."""
     topics(broker, "lossy")
