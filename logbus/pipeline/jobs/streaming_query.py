@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -21,6 +22,7 @@ from logbus.pipeline.jobs.query_definition import QueryDefinition, QuerySettings
 from logbus.pipeline.jobs.query_report import QueryReport
 from logbus.pipeline.jobs.query_starts import ASKED_TO_STOP, run_writer, state_on_disk
 from logbus.pipeline.jobs.record_counts import CountsDiffer, count_problem
+from logbus.pipeline.jobs.slow_workers import IMPATIENT
 from logbus.pipeline.lake.file_system import FileSystem, file_system_at
 
 if TYPE_CHECKING:
@@ -161,9 +163,22 @@ class _Run:
             run_writer(writer, self.report, self.watch, self.failures, prepare=prepare, ends_early=self.is_too_late)
 
     def _write(self, batch: DataFrame, number: int) -> None:
-        """Write a batch to all outputs."""
+        """
+        Write a batch to all outputs.
+
+        :raise PipelineError: it failed; the message is short. If the query is stopped meanwhile, Spark searches the
+            message for a cause, by a regular expression that overflows Java's stack on the text of a Java error.
+        """
         if self._is_ending:
             raise PipelineError(ASKED_TO_STOP)
+        try:
+            self._write_rows(batch, number)
+        except Exception as e:
+            text = str(e) or repr(e)
+            debugged = e if os.environ.get("LOGBUS_DEBUG") else None
+            raise PipelineError(IMPATIENT if IMPATIENT in text else short_message(text)) from debugged
+
+    def _write_rows(self, batch: DataFrame, number: int) -> None:
         query = self.query
         kept = query.each(batch).persist()
         try:

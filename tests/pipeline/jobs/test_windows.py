@@ -30,7 +30,7 @@ from logbus.testing import Broker
 from tests.pipeline.query_fixtures import SCHEMA, Seen, at, event, in_table, put, stream, to_topic, topics, written
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def options(broker: Broker, topic: str, outputs: list[Output], checkpoint: Path, **more: Any) -> WindowsOptions:
@@ -44,6 +44,9 @@ def options(broker: Broker, topic: str, outputs: list[Output], checkpoint: Path,
     }
     return WindowsOptions(outputs=outputs, **{**given, **more})
 
+
+STACK = "\tat java.base/java.lang.Thread.run(Thread.java:1583)\n"
+"""A line of an error of Java."""
 
 ONE = {"count": "count(*)"}
 
@@ -285,6 +288,22 @@ def test_repeated_batch(spark: SparkSession, broker: Broker, tmp_path: Path) -> 
     (checkpoint / "logbus.json").write_text("{")
     with pytest.raises(PipelineError, match=r"logbus\.json is damaged"):
         run(spark, asked)
+
+
+def test_long_errors(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark gets no long text of Java: its regular expression would overflow the stack if the query is stopped."""
+    monkeypatch.delenv("LOGBUS_DEBUG", raising=False)
+    topics(broker, "long")
+    put(broker, "long", [event("00:10", page="/tea"), event("03:00", page="/end")])
+
+    class Broken(Seen):
+        def write(self, rows: DataFrame, query: str, number: int) -> None:
+            """Fail with a long text, as Java's is."""
+            raise ValueError(f"py4j.protocol.Py4JJavaError: An error occurred while calling o1.save\n{STACK * 10_000}")
+
+    with pytest.raises(PipelineError, match=r"^batch .*Py4JJavaError") as error:
+        run(spark, options(broker, "long", [Broken({})], tmp_path / "checkpoint"))
+    assert STACK * 2 not in str(error.value.__cause__)
 
 
 def test_damaged_checkpoints(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
