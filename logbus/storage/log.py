@@ -134,6 +134,7 @@ class Log(LogState):
             flusher = self._flusher = LogFlusher(
                 self,
                 self.settings.write_back_bytes,
+                self.settings.write_back_interval_ms / 1000,
                 lambda: self.owner.dirtied(self),
                 lambda: self.owner.written_back(self),
                 self.queues,

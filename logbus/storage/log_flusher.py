@@ -4,8 +4,10 @@ Syncs logs to stable storage: group commit for waiting callers, and write-back i
 *Flush*: a caller waits for what is in the log now. One fdatasync serves all waiting callers; those that come while it
 runs wait for the next one, since the running one may have missed their bytes.
 
-*Write-back*: nobody waits. Every 64 MB and after each roll the log is synced in the background, together with its
-indexes and a snapshot of its producer state, so that recovery has little to scan after a crash.
+*Write-back*: nobody waits. Every 64 MB, but at most once a second, and after each roll the log is synced in the
+background, together with its indexes and a snapshot of its producer state, so that recovery has little to scan after a
+crash. Appends wait in the kernel while their file is synced: more often would make one in a hundred slow, in a log that
+takes a gigabyte a second.
 
 A failed sync is never retried: the kernel drops the pages it could not write, and a second fdatasync would succeed
 without them ("fsyncgate"). The directory goes offline, and all waiting callers get the error.
@@ -148,7 +150,8 @@ class LogFlusher:
     Syncs a log: tracks its unsynced segments, and flushes them or writes them back. Exists for logs that are written
     to.
 
-    :ivar _write_back_bytes: after that many new bytes the log is written back.
+    :ivar _write_back_bytes: after that many new bytes the log is written back, if the last time was
+        ``_write_back_interval`` seconds ago.
     :ivar _dirtied: called when the log has unsynced data, after everything was synced.
     :ivar _written_back: called when the recovery point moved far enough to be checkpointed.
     :ivar _queues: of all logs in the directory.
@@ -159,14 +162,17 @@ class LogFlusher:
 
     log: LogState
     _write_back_bytes: int
+    _write_back_interval: float
     _dirtied: Callable[[], object]
     _written_back: Callable[[], object]
     _queues: SyncQueues = field(factory=SyncQueues)
+    _seconds: Callable[[], float] = monotonic
     unindexed: list[Segment] = field(factory=list, init=False)
     dirty: list[Segment] = field(factory=list, init=False)
     _group: GroupCommit = field(init=False)
     _background: GroupCommit = field(init=False)
     _bytes: int = field(default=0, init=False)
+    _next_write_back: float = field(default=0.0, init=False)
     _generation: int = field(default=0, init=False)
     _snapshots: list[int] | None = field(default=None, init=False)
     _is_exclusive: bool = field(default=False, init=False)
@@ -193,7 +199,7 @@ class LogFlusher:
         if not dirty or dirty[-1] is not segment:
             self._first_write(segment)
         self._bytes += size
-        if self._bytes >= self._write_back_bytes:
+        if self._bytes >= self._write_back_bytes and self._seconds() >= self._next_write_back:
             self.write_back()
 
     def _first_write(self, segment: Segment) -> None:
@@ -252,6 +258,7 @@ class LogFlusher:
     def write_back(self) -> None:
         """Sync in the background, including indexes and producer state."""
         self._bytes = 0
+        self._next_write_back = self._seconds() + self._write_back_interval
         self._background.request()
 
     def _commit(self, pool: IOPool, before: Sequence[IFile] = ()) -> Deferred[None]:

@@ -17,7 +17,7 @@ class StorageSettings:
     :ivar producer_id_expiration_ms: ``producer.id.expiration.ms``.
     :ivar producer_id_check_interval_ms: ``producer.id.expiration.check.interval.ms``.
     :ivar write_back_bytes: unsynced bytes of a log after which it is synced in the background, so that recovery has
-        little to scan.
+        little to scan; ``write_back_interval_ms``: the least time between two of these syncs, unless the log rolls.
     :ivar max_open_files: files of logs kept open; ``max_unsynced_files``: those open even if all have unsynced data.
     :ivar space_check_interval_ms: ``log.dir.space.check.interval.ms``.
     :ivar usage_warn_ratio: ``log.dir.usage.warn.ratio``, from 0 to 1.
@@ -30,6 +30,7 @@ class StorageSettings:
     producer_id_expiration_ms: int = 86_400_000
     producer_id_check_interval_ms: int = 600_000
     write_back_bytes: int = 64 * 1024 * 1024
+    write_back_interval_ms: int = 1000
     max_open_files: int = 4096
     max_unsynced_files: int = 8192
     space_check_interval_ms: int = 10_000

@@ -29,7 +29,7 @@ from tests.storage.builders import PARTITION, a_manager, batch, data_of, read_al
 
 CONFIG = TopicConfig(segment_bytes=400, index_interval_bytes=100, segment_ms=2**62)
 TOPIC_ID = UUID(int=5)
-SETTINGS = StorageSettings(write_back_bytes=500, max_open_files=3)
+SETTINGS = StorageSettings(write_back_bytes=500, write_back_interval_ms=0, max_open_files=3)
 
 
 class Scenario:

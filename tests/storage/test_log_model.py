@@ -25,7 +25,7 @@ from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, data_of, finish
 
 CONFIG = TopicConfig(segment_bytes=600, index_interval_bytes=130, retention_ms=-1, retention_bytes=900)
-SETTINGS = StorageSettings(write_back_bytes=700, max_open_files=2)
+SETTINGS = StorageSettings(write_back_bytes=700, write_back_interval_ms=0, max_open_files=2)
 
 
 def now(deferred: Deferred[Any]) -> Any:

@@ -27,7 +27,7 @@ from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch
 from tests.storage.test_log_model import now
 
 CONFIG = TopicConfig(segment_bytes=600, index_interval_bytes=130)
-SETTINGS = StorageSettings(write_back_bytes=700, max_open_files=3)
+SETTINGS = StorageSettings(write_back_bytes=700, write_back_interval_ms=0, max_open_files=3)
 PRODUCERS = st.integers(0, 4)
 
 

@@ -1,0 +1,58 @@
+"""When a log is written back."""
+
+from __future__ import annotations
+
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.config.topic_config import TopicConfig
+from logbus.storage.log_flusher import LogFlusher
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk
+from tests.storage.builders import PARTITION, a_manager
+
+
+class WriteBackTests(SynchronousTestCase):
+    """Every 500 bytes, but at most once a second."""
+
+    def setUp(self) -> None:
+        manager = a_manager(MemoryDisk(), default_config=TopicConfig())
+        self.successResultOf(manager.open())
+        log = self.successResultOf(manager.create(PARTITION))
+        self.segment = log.segments[-1]
+        self.clock = Clock()
+        self.clock.advance(100)
+        self.written_back: list[float] = []
+        self.flusher = LogFlusher(
+            log,
+            500,
+            1.0,
+            lambda: None,
+            lambda: self.written_back.append(self.clock.seconds()),
+            seconds=self.clock.seconds,
+        )
+
+    def wrote(self, *sizes: int) -> None:
+        for size in sizes:
+            self.flusher.wrote(self.segment, size)
+
+    def test_after_so_many_bytes(self) -> None:
+        self.wrote(300, 199)
+        self.assertEqual(self.written_back, [])
+        self.wrote(1)
+        self.assertEqual(self.written_back, [100])
+
+    def test_not_again_within_a_second(self) -> None:
+        """What comes too soon is written back with the first bytes after the second."""
+        self.wrote(500)
+        self.clock.advance(0.75)
+        self.wrote(500, 500)
+        self.assertEqual(self.written_back, [100])
+        self.clock.advance(0.25)
+        self.wrote(1)
+        self.wrote(499)
+        self.assertEqual(self.written_back, [100, 101])
+
+    def test_at_once_when_the_log_rolls(self) -> None:
+        self.wrote(500)
+        self.flusher.rolled(self.segment)
+        self.assertEqual(self.written_back, [100, 100])
