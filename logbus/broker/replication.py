@@ -16,6 +16,7 @@ from logbus.cluster.follower.replica_fetcher_manager import ReplicaFetcherManage
 from logbus.cluster.follower.sibling_copies import SiblingCopies
 from logbus.cluster.replication.isr_manager import IsrManager
 from logbus.cluster.replication.leader_fencing import LeaderFencing
+from logbus.cluster.replication.partition_reader import PartitionReader
 from logbus.cluster.replication.purgatory import Purgatory
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.cluster.replication.replica_reader import ReplicaReader
@@ -102,7 +103,9 @@ class Replication:
         turn: ReadTurn | None = getattr(reactor, "turn", None)
         self.purgatory = Purgatory(reactor, None if turn is None else turn.responses)
         self.reader = ReplicaReader(
-            self.replicas, self.purgatory, selector, LeaderThrottle(leaders_rate), self.repairs.check
+            self.replicas,
+            self.purgatory,
+            PartitionReader(selector, LeaderThrottle(leaders_rate), self.repairs.check),
         )
         self.fencing = LeaderFencing(
             self.replicas,

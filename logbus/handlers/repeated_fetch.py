@@ -16,7 +16,8 @@ from twisted.internet.defer import Deferred
 
 from logbus.cluster.replication.broker_topic_stats import BrokerTopicStats
 from logbus.cluster.replication.partition_fetch import FetchParams, PartitionFetchResult
-from logbus.cluster.replication.replica_reader import ReadAheadLimits, ReplicaReader
+from logbus.cluster.replication.partition_reader import ReadAheadLimits
+from logbus.cluster.replication.replica_reader import ReplicaReader
 from logbus.errors import ApiError
 from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.fetch_contexts import MANY_PARTITIONS, TOPIC_ID_VERSION, ZSTD_VERSION, FetchContexts

@@ -22,8 +22,8 @@ from logbus.cluster.follower.replica_fetcher import ReplicaFetcher
 from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
 from logbus.cluster.replication.follower_state import NEVER, FollowerState
 from logbus.cluster.replication.partition import Partition
+from logbus.cluster.replication.partition_reader import PartitionReader
 from logbus.cluster.replication.replica import Replica
-from logbus.cluster.replication.replica_reader import ReplicaReader
 from logbus.cluster.replication.replica_repair import ReplicaRepair
 from logbus.cluster.replication.replica_reports import ReplicaReports
 from logbus.cluster.replication.role import Role
@@ -177,7 +177,7 @@ _PARTITION = "tests.cluster.replication.test_partition_isr."
 BUGS: dict[str, Bug] = {
     # Found by the simulation.
     "a new follower truncates its log to the high watermark": Bug(((ReplicaFetcher, "add", _add_and_cut),), FLAPS, 12),
-    "the leader does not look for divergence": Bug(((ReplicaReader, "_diverges", lambda *_: False),), ELECTIONS, 12),
+    "the leader does not look for divergence": Bug(((PartitionReader, "_diverges", lambda *_: False),), ELECTIONS, 12),
     "acks=all does not wait for the others": Bug(((Replica, "durable", _durable_here),), ELECTIONS, 10),
     "consumers read beyond the high watermark": Bug(((Replica, "read", _read_all),), ELECTIONS, 10, first=3),
     "followers keep no producer state": Bug(((ProducerStateManager, "appended", _no_producers),), ELECTIONS, 10),

@@ -15,6 +15,7 @@ Appends and reads:
 
 * ``partition_fetch``: what a fetch asks for, by whom, and what it gets.
 * ``replica_reader``: serves fetches of consumers and followers (Kafka: ReplicaManager.fetchMessages).
+* ``partition_reader``: reads one partition for them (Kafka: Partition.fetchRecords).
 * ``delayed_fetch``: those that wait for more (Kafka: DelayedFetch).
 * ``replica_selector``: the replica that a consumer should fetch from (KIP-392).
 * ``purgatory``: requests that wait for records, followers or a timeout (Kafka: DelayedOperationPurgatory).
@@ -29,6 +30,6 @@ With the controller:
 * ``leader_fencing``: fences leaderships of a broker that is cut off.
 
 A produced batch goes ``replica_manager`` → ``replica`` → the log; with ``acks=all`` it waits in ``offset_waiters``. A
-follower's fetch goes ``replica_reader`` → ``partition``, which moves the high watermark; that completes the waiting
-producers, and wakes the consumers in the ``purgatory``.
+follower's fetch goes ``replica_reader`` → ``partition_reader`` → ``partition``, which moves the high watermark; that
+completes the waiting producers, and wakes the consumers in the ``purgatory``.
 """

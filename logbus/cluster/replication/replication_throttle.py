@@ -17,7 +17,6 @@ from attrs import define, field
 
 from logbus.cluster.replication.follower_state import FollowerState
 from logbus.cluster.replication.replica import Replica
-from logbus.cluster.replication.replica_reader import ReplicationThrottle
 from logbus.config.kinds import LONG_MAX
 
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.05, 1.0
@@ -64,6 +63,17 @@ class TokenBucket:
         held = most if self._held is None else min(most, self._held + rate * (now - self._filled_at))
         self._held, self._filled_at = held, now
         return held
+
+
+class ReplicationThrottle:
+    """Limits what followers get; this one does not (Kafka: ReplicaQuota)."""
+
+    def is_throttled(self, replica: Replica, follower: FollowerState) -> bool:
+        """Whether a follower gets no records of ``replica`` for now."""
+        return False
+
+    def sent(self, replica: Replica, follower: FollowerState, size: int) -> None:
+        """Count bytes of ``replica`` that a follower gets."""
 
 
 @define(eq=False)
