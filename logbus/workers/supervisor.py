@@ -15,10 +15,8 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +36,7 @@ from logbus.log_levels import WORKER
 from logbus.metastore.embedded_store import FILE_NAME, EmbeddedStore
 from logbus.metastore.operations import SessionState
 from logbus.metastore.store_server import StoreServer
-from logbus.workers.collection import Collection
+from logbus.workers.collection import Collections
 from logbus.workers.earlier_workers import LOCK_FILE
 from logbus.workers.fork_client import ForkClient
 from logbus.workers.port_reservation import PortReservation
@@ -52,9 +50,6 @@ NOTICE_SECONDS = 0.5
 """After the end of a worker's link, to hear how it ended; after a worker's signal, to have it as well."""
 WELL_SECONDS = 60.0
 """A worker that served for so long is started again at once when it ends."""
-
-COLLECT_SECONDS = 5.0
-"""For workers to tell their metrics; a scrape does without those that take longer."""
 
 FORKS_PATIENCE = 30.0
 """Seconds without an answer after which the fork server is killed, at least: its imports take a while."""
@@ -121,14 +116,14 @@ class Supervisor(Service):
     _forks: ForkClient = field(init=False)
     _pings: LoopingCall = field(init=False)
     _pinged_at: float = field(default=0.0, init=False)
-    _collections: dict[int, Collection] = field(factory=dict, init=False)
-    _numbers: Iterator[int] = field(factory=lambda: count(1), init=False)
+    _collections: Collections = field(init=False)
     _started: Deferred[None] | None = field(default=None, init=False)
     _log = Logger(namespace="logbus.workers")
 
     def __attrs_post_init__(self) -> None:
         tls = may_need_tls(self._config, self._listeners)
         self._forks = ForkClient(self._reactor, self._forked, self._ended, self._forks_lost, tls)
+        self._collections = Collections(self._reactor)
         self._pings = LoopingCall(self._ping)
         self._pings.clock = self._reactor
 
@@ -184,8 +179,7 @@ class Supervisor(Service):
     async def stopService(self) -> None:
         """Stop the workers, one after the other, as the rest take over what they can; then what they need."""
         Service.stopService(self)
-        for collection in list(self._collections.values()):
-            collection.end()
+        self._collections.end()
         for worker in self._workers:
             if worker.restart is not None:
                 worker.restart.cancel()
@@ -295,12 +289,12 @@ class Supervisor(Service):
                 started, self._started = self._started, None
                 started.callback(None)
         elif kind is Kind.SCRAPED:
-            self._collect(worker, text)
+            if worker.link is not None:
+                others = [each for each in self._workers if each is not worker and each.ready]
+                links = {each.plan.index: each.link.tell for each in others if each.link is not None}
+                self._collections.begin(text, worker.link.tell, links)
         elif kind is Kind.COLLECTED:
-            number, _, part = text.partition(" ")
-            collection = self._collections.get(int(number))
-            if collection is not None:
-                collection.take(worker.plan.index, part)
+            self._collections.take(worker.plan.index, text)
         elif kind is Kind.FAILED:
             worker.why = text
         elif kind is Kind.STOP_ALL:
@@ -358,24 +352,6 @@ class Supervisor(Service):
     def _forks_lost(self) -> None:
         if self.running:
             self._forks.start()
-
-    def _collect(self, asking: _Worker, scrape: str) -> None:
-        """Have the metrics of the others collected for a worker."""
-        number, link = next(self._numbers), asking.link
-        if link is None:
-            return
-        others = [each for each in self._workers if each is not asking and each.ready and each.link is not None]
-        collection = self._collections[number] = Collection(
-            scrape,
-            {each.plan.index for each in others},
-            partial(link.tell, Kind.OTHERS),
-            partial(self._collections.pop, number, None),
-        )
-        collection.timer = self._reactor.callLater(COLLECT_SECONDS, collection.end)
-        for each in others:
-            if each.link is not None:
-                each.link.tell(Kind.COLLECT, str(number))
-        collection.end_if_whole()
 
     def _ping(self) -> None:
         # Time in which this process itself stood still, stopped or with its machine, was no chance to answer.

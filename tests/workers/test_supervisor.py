@@ -21,10 +21,10 @@ from logbus.config import ConfigView
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
 from logbus.workers import supervisor as module
+from logbus.workers.collection import COLLECT_SECONDS
 from logbus.workers.earlier_workers import LOCK_FILE
 from logbus.workers.fork_client import ForkClient
 from logbus.workers.supervisor import (
-    COLLECT_SECONDS,
     FIRST_PAUSE,
     LONGEST_PAUSE,
     NOTICE_SECONDS,
@@ -286,7 +286,7 @@ class SupervisorTests(SynchronousTestCase):
         self.say(1, Kind.COLLECTED, "2 []")
         self.say(1, Kind.COLLECTED, "2 ")
         self.assertEqual(self.told(0), [])
-        self.assertEqual(self.supervisor._collections, {})
+        self.assertEqual(len(self.supervisor._collections), 0)
 
     def test_two_scrapes_at_once(self) -> None:
         """Each gets what was collected for it."""

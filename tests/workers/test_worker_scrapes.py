@@ -8,7 +8,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.metrics import Family, Sample
-from logbus.workers.collection import Collection
+from logbus.workers.collection import Collections
 from logbus.workers.worker_link import Kind
 from logbus.workers.worker_metrics import PART_SAMPLES
 from logbus.workers.worker_scrapes import WorkerScrapes
@@ -24,9 +24,8 @@ class ScrapeTests(SynchronousTestCase):
         self.clock = Turning()
         self.made = 0
         self.serving = {0, 1, 2}
-        self.ended: list[int] = []
         self.workers = [WorkerScrapes(self.clock, self.teller(index), self.families_of(index)) for index in range(3)]
-        self.collections: dict[int, Collection] = {}
+        self.collections = Collections(self.clock)
 
     def families_of(self, index: int) -> Any:
         def samples() -> Iterator[Sample]:
@@ -44,18 +43,20 @@ class ScrapeTests(SynchronousTestCase):
 
         def tell(kind: Kind, text: str) -> None:
             if kind is Kind.SCRAPED:
-                number = len(self.collections)
-                others = {0, 1, 2} - {index}
-                collection = self.collections[number] = Collection(
-                    text, others, self.workers[index].came, lambda: self.ended.append(number)
-                )
-                collection.timer = self.clock.callLater(5, collection.end)
-                for other in others:
-                    self.workers[other].collect(str(number))
+                others = {each: self.told(each) for each in range(3) if each != index}
+                self.collections.begin(text, self.told(index), others)
             else:
                 assert kind is Kind.COLLECTED, kind
-                found, _, part = text.partition(" ")
-                self.collections[int(found)].take(index, part)
+                self.collections.take(index, text)
+
+        return tell
+
+    def told(self, index: int) -> Any:
+        """A worker, as the supervisor sees it."""
+
+        def tell(kind: Kind, text: str) -> None:
+            worker = self.workers[index]
+            (worker.collect if kind is Kind.COLLECT else worker.came)(text)
 
         return tell
 
@@ -78,7 +79,7 @@ class ScrapeTests(SynchronousTestCase):
             {1: SERIES, 2: SERIES},
         )
         self.assertLessEqual(max(turns), 2 * PART_SAMPLES)  # Two workers, whose reactor is the same here.
-        self.assertEqual((self.ended, self.clock.getDelayedCalls()), ([0], []))
+        self.assertEqual((len(self.collections), self.clock.getDelayedCalls()), (0, []))
 
     def test_two_at_once(self) -> None:
         """Two scrapes do not disturb each other."""
@@ -116,7 +117,7 @@ class ScrapeTests(SynchronousTestCase):
         scraped.cancel()
         self.turns()
         self.assertEqual(self.workers[0]._scrapes, {})
-        self.assertEqual(self.ended, [0])
+        self.assertEqual(len(self.collections), 0)
 
     def test_a_failing_metric(self) -> None:
         """It is logged, and the scrape goes on without that worker."""
