@@ -9,7 +9,8 @@ The logs of one broker on disk, in Kafka's formats (Kafka: storage).
 * ``log``: Log: writes and reads, by plain calls into the page cache (Kafka: UnifiedLog)
 * ``log_state``: LogState: a log's segments and offsets, its epochs, producers and transactions
 * ``log_owner``: the calls that a log makes to its owner
-* ``log_flusher``: syncs a log: group commit and write-back
+* ``log_flusher``: syncs a log, for waiting callers and by write-back
+* ``group_commit``: GroupCommit: one commit for all who wait for it
 * ``log_recovery``: recovers a log after an unclean shutdown
 * ``truncation``: retention at the front of a log, truncation at its end
 * ``auxiliary_state``: what a log knows of its records that only remote storage has (KIP-405)

@@ -21,9 +21,9 @@ from logbus.storage import checkpoints, file_names
 from logbus.storage.checkpoints import MetaProperties
 from logbus.storage.clean_shutdown import entry_of, restore, take_marker
 from logbus.storage.filesystem.bounded_work import BoundedWork
+from logbus.storage.group_commit import GroupCommit
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log import Log
-from logbus.storage.log_flusher import GroupCommit
 from logbus.storage.log_recovery import Progress, recover_log
 
 _LOGS_PER_TURN = 200

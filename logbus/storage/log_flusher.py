@@ -1,8 +1,7 @@
 """
-Syncs logs to stable storage: group commit for waiting callers, and write-back in the background.
+Syncs logs to stable storage: for waiting callers, and in the background.
 
-*Flush*: a caller waits for what is in the log now. One fdatasync serves all waiting callers; those that come while it
-runs wait for the next one, since the running one may have missed their bytes.
+*Flush*: a caller waits for what is in the log now. One fdatasync serves all waiting callers (:class:`.GroupCommit`).
 
 *Write-back*: nobody waits. Every 64 MB, but at most once a second, and after each roll the log is synced in the
 background, together with its indexes and a snapshot of its producer state, so that recovery has little to scan after a
@@ -24,99 +23,17 @@ from twisted.internet.defer import Deferred, fail, gatherResults, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.errors import ApiError, StorageError
 from logbus.storage import file_names
 from logbus.storage.checkpoints import encode_partition_metadata
 from logbus.storage.filesystem.bounded_work import SyncQueues
+from logbus.storage.group_commit import GroupCommit
 from logbus.storage.istorage import IDisk, IFile, IOPool
 from logbus.storage.log_state import LogState
 from logbus.storage.producers.producer_snapshot import encode_snapshot, snapshot_offsets, snapshot_path
 from logbus.storage.segments.segment import Segment
 
 _KEPT_SNAPSHOTS = 2
-
-
-def _nothing_to_commit() -> Deferred[None]:
-    """Commits for a closed group: refers to no log, so that a deleted one is freed without the garbage collector."""
-    return succeed(None)
-
-
-@define(eq=False)
-class GroupCommit:
-    """
-    Runs at most one commit at a time, and one for all waiting callers.
-
-    :ivar _commit: begins a commit of everything present at that moment.
-    """
-
-    _commit: Callable[[], Deferred[None]]
-    _running: bool = field(default=False, init=False)
-    _wanted: bool = field(default=False, init=False)
-    _waiters: list[Deferred[None]] = field(factory=list, init=False)
-    _closed: Deferred[None] | None = field(default=None, init=False)
-
-    def wait(self) -> Deferred[None]:
-        """Fires when everything present now is committed. Cancelling gives up the wait, not the commit."""
-        waiter: Deferred[None] = Deferred()
-        self._waiters.append(waiter)
-        self.request()
-        return waiter
-
-    @property
-    def is_running(self) -> bool:
-        """Whether a commit runs: another one begins after it."""
-        return self._running
-
-    def request(self) -> None:
-        """Commit everything present now, without waiting."""
-        self._wanted = True
-        if self._closed is not None:
-            self._refuse()
-        elif not self._running:
-            self._start()
-
-    def close(self) -> Deferred[None]:
-        """Begin no more commits; fires when none runs. Waiters for another commit fail."""
-        self._closed = Deferred()
-        if self._running:
-            return self._closed
-        self._refuse()
-        self._commit = _nothing_to_commit
-        return succeed(None)
-
-    def _refuse(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            waiter.errback(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was closed before it was synced"))
-
-    def _start(self) -> None:
-        self._wanted = False
-        self._running = True
-        waiters, self._waiters = self._waiters, []
-        self._commit().addCallbacks(self._done, self._failed, callbackArgs=(waiters,), errbackArgs=(waiters,))
-
-    def _done(self, _: object, waiters: list[Deferred[None]]) -> None:
-        self._ended()
-        for waiter in waiters:
-            waiter.callback(None)
-
-    def _ended(self) -> None:
-        self._running = False
-        if self._closed is not None:
-            self._refuse()
-            self._commit = _nothing_to_commit
-            self._closed.callback(None)
-        elif self._wanted:
-            # Before the waiters fire: they may request more.
-            self._start()
-
-    def _failed(self, failure: Failure, waiters: list[Deferred[None]]) -> None:
-        waiters += self._waiters
-        self._waiters = []
-        self._wanted = False
-        self._ended()
-        for waiter in waiters:
-            waiter.errback(failure)
 
 
 def sync_all(

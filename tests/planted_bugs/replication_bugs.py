@@ -31,9 +31,9 @@ from logbus.errors import ApiError
 from logbus.model import IsrChange
 from logbus.storage import log_flusher, log_linker
 from logbus.storage.appends import append_as_follower
+from logbus.storage.group_commit import GroupCommit
 from logbus.storage.istorage import IDisk
 from logbus.storage.log import ReadResult
-from logbus.storage.log_flusher import GroupCommit
 from logbus.storage.log_linker import LinkedCopy
 from logbus.storage.producers.producer_state_manager import ProducerStateManager
 from logbus.storage.repair.damage import Damage
