@@ -75,9 +75,9 @@ def test_many_seeds(name: str) -> None:
 
 @pytest.mark.long
 def test_the_bug_is_found_among_all_kinds_of_faults() -> None:
-    """Within ten seeds."""
+    """Within thirty seeds: about three in ten find it, but not those up to ten."""
     with pytest.raises(SimulationFailed, match="without an invoice"):
-        simulate(applications.commits_first, range(1, 11))
+        simulate(applications.commits_first, range(1, 31))
 
 
 _ONE = """
