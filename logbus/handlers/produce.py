@@ -39,7 +39,6 @@ from logbus.handlers.transaction_verification import (
 )
 from logbus.model import INTERNAL_TOPICS
 from logbus.net.request_context import RequestContext
-from logbus.net.request_dispatcher import PRODUCE
 from logbus.net.time_slices import TimeSlice
 from logbus.records.checksum import Buffer
 from logbus.security.acl.acls import AclOperation, ResourceType
@@ -52,6 +51,7 @@ from logbus.wire.messages.records import (
     TopicProduceResponse,
 )
 from logbus.wire.produce_response import FIRST_VERSION, encode_produce_response
+from logbus.wire.request_template import PRODUCE
 
 ALL = -1
 

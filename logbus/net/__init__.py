@@ -7,6 +7,7 @@ Servers:
 * ``factory``: KafkaServerFactory: the connections of one listener: admission, sweep, drain
 * ``protocol``: KafkaServerProtocol: one connection, from its parts
 * ``request_dispatcher``: frames to requests, requests to the router
+* ``request_routing``: the signatures of routers, and what the connections of one listener share
 * ``sasl_login``: the login of a connection by SASL
 * ``jwt_keys``: the keys of a token issuer
 * ``produce_gatherer``: small Produce requests of several connections, served together

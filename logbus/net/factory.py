@@ -21,7 +21,7 @@ from logbus.net.prepared_fetches import FetchPreparer
 from logbus.net.produce_gatherer import GatheredProduceRouter
 from logbus.net.protocol import KafkaServerProtocol, PrincipalBuilder
 from logbus.net.request_context import RequestContext
-from logbus.net.request_dispatcher import CoalescedProduceRouter, ProducePreparer, RepeatedFetchRouter, Router
+from logbus.net.request_routing import CoalescedProduceRouter, ProducePreparer, RepeatedFetchRouter, Router
 from logbus.net.sasl_login import SaslLogin
 from logbus.net.shared_resources import SharedResources
 from logbus.wire.connection import ServerConnection

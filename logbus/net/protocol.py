@@ -37,7 +37,8 @@ from logbus.net.frame_memory import FrameMemory
 from logbus.net.itransport import IFrameTransport
 from logbus.net.prepared_fetches import AnsweredFetches
 from logbus.net.request_context import RequestContext
-from logbus.net.request_dispatcher import RequestDispatcher, RequestRouting
+from logbus.net.request_dispatcher import RequestDispatcher
+from logbus.net.request_routing import RequestRouting
 from logbus.net.response_sender import ResponseSender
 from logbus.net.sasl_login import SaslLogin
 from logbus.net.sendfile import StreamTransport

@@ -7,9 +7,7 @@ kernel; and then at the client. So a peer cannot make requests pile up here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
-from typing import Protocol as Shape
+from typing import Protocol
 
 from attrs import define, evolve, field
 from twisted.internet.defer import CancelledError, Deferred
@@ -18,69 +16,29 @@ from logbus.net.client_throttle import ClientThrottle
 from logbus.net.flow_control import PREPARING, FlowControl
 from logbus.net.large_requests import LARGE, LargeRequestScheduler
 from logbus.net.pending_responses import PendingResponses, Responder
-from logbus.net.prepared_fetches import AnsweredFetches, FetchPreparer, FetchSequence, PreparedFetches
-from logbus.net.produce_gatherer import GatheredProduceRouter, may_be_gathered
+from logbus.net.prepared_fetches import AnsweredFetches, FetchSequence, PreparedFetches
+from logbus.net.produce_gatherer import may_be_gathered
 from logbus.net.read_turn import ReadTurn
 from logbus.net.request_context import RequestContext
+from logbus.net.request_routing import Answer, CoalescedProduceRouter, ProducePreparer, RequestRouting
 from logbus.net.request_times import RequestTimes
 from logbus.net.response_order import ResponseOrder, ResponseSlot
 from logbus.net.response_sender import ResponseSender
 from logbus.net.sasl_login import ConnectionLogin
-from logbus.net.shared_resources import SharedResources
 from logbus.quotas.quota_managers import QuotaManagers
 from logbus.records.file_slice import Parts
 from logbus.wire.codegen import ELEMENTS_PER_STEP
-from logbus.wire.connection import Request, ServerConnection
-from logbus.wire.fetch_template import FETCH, FetchTemplate, FetchTemplateCache, RepeatedFetch
+from logbus.wire.connection import Request
+from logbus.wire.fetch_template import FETCH, FetchTemplate, RepeatedFetch
 from logbus.wire.frame_buffer import PREFIX, FrameBuffer
-from logbus.wire.request_template import CoalescedProduce, RequestTemplate, TemplateCache
-
-Answer: TypeAlias = Any
-"""A response message, or ``bytes`` (a response body already encoded), or None: nothing is sent (acks=0)."""
-
-Router: TypeAlias = Callable[[RequestContext, Request], "Answer | Deferred[Answer]"]
-
-CoalescedProduceRouter: TypeAlias = Callable[[RequestContext, CoalescedProduce], "bytes | Deferred[bytes] | None"]
-"""
-Serves several Produce requests together; returns their encoded responses, or a Deferred of them. None: nothing was
-done, and the first request must be served by itself.
-"""
-
-RepeatedFetchRouter: TypeAlias = Callable[[RequestContext, RepeatedFetch], "Parts | Deferred[Parts] | None"]
-"""
-Serves a Fetch request that was recognized; returns the encoded response, or a Deferred of it. None: nothing was done,
-and the request must be decoded.
-"""
-
-ProducePreparer: TypeAlias = Callable[[RequestContext, Request], "Deferred[None] | None"]
-"""
-What a Produce request waits for before it is served: a Deferred, in whose callback it is served. Its records must not
-change until then. None: it need not wait.
-"""
-
-PRODUCE = 0
+from logbus.wire.request_template import PRODUCE, CoalescedProduce, RequestTemplate
 
 TURN_SECONDS = 0.005
 """Time after the first decoded request of a turn after which other connections get theirs."""
 _FETCH = FETCH.to_bytes(2, "big")
 
 
-class RequestRouting(Shape):
-    """What the connections of one listener share: :class:`logbus.net.factory.KafkaServerFactory`."""
-
-    shared: SharedResources
-    wire: ServerConnection
-    router: Router
-    coalesced_router: CoalescedProduceRouter | None
-    gathered_router: GatheredProduceRouter | None
-    repeated_router: RepeatedFetchRouter | None
-    preparer: ProducePreparer | None
-    fetch_preparer: FetchPreparer | None
-    templates: TemplateCache
-    fetch_templates: FetchTemplateCache
-
-
-class Requester(Responder, Shape):
+class Requester(Responder, Protocol):
     """The connection, as its dispatcher sees it."""
 
     def finish_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes] | None) -> None:
