@@ -1,7 +1,8 @@
 """
 Segments: the files that a log consists of.
 
-* ``segment``: Segment: appends, reads, truncation, repair of its indexes
+* ``segment``: Segment: appends, truncation, repair of its indexes
+* ``readable_segment``: ReadableSegment: finds batches by offset, and cuts slices of whole batches
 * ``segment_files``: SegmentFiles: its files, transaction index included
 * ``batch_ahead``: BatchAhead: a batch whose records are written before it is appended
 * ``indexed_file``: IndexedFile: a file of batches with its two indexes

@@ -1,13 +1,12 @@
 """
-One segment of a log (Kafka: LogSegment): appends, reads, truncation, and the repair of its indexes.
+One segment of a log (Kafka: LogSegment): appends, truncation, and the repair of its indexes.
 
 Invariant: every offset in a segment is at least its base offset and below the base offset of the next segment.
 """
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import attrgetter
@@ -19,28 +18,15 @@ from twisted.logger import Logger
 from logbus.errors import ApiError, StorageError
 from logbus.records.batch import BatchHeader
 from logbus.records.checksum import Buffer
-from logbus.records.file_slice import FileSlice
 from logbus.storage.filesystem.cached_only import CachedOnly
 from logbus.storage.segments.batch_ahead import BatchAhead
-from logbus.storage.segments.header_scan import fitting_batches
 from logbus.storage.segments.index_check import check_times, trusted_entry
 from logbus.storage.segments.index_entries import IndexEntries, IndexState
 from logbus.storage.segments.index_rebuild import IndexRebuild
 from logbus.storage.segments.indexed_file import IndexedFile
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET, IndexCorrupt
-from logbus.storage.segments.segment_files import SegmentFiles
+from logbus.storage.segments.readable_segment import RECENT, ReadableSegment
 
-_RECENT = 256
-"""The positions of at least half that many batches at the end of the active segment are kept in memory."""
-
-_SMALL = 8 * 1024
-"""Reads of at most this many bytes end where the headers tell, not the index: the next one of that reader is found."""
-_READERS = 256
-"""The positions at which so many small reads ended are remembered: their readers will go on there."""
-
-_NONE = array("q")
-"""Stands for the attributes of an active segment in other segments; never changed."""
-_NEVER = 2**63 - 1
 _BASE_OFFSET = attrgetter("base_offset")
 
 
@@ -50,28 +36,20 @@ def segment_with(segments: Sequence[Segment], offset: int) -> int:
 
 
 @define(eq=False, repr=False)
-class Segment(SegmentFiles):
+class Segment(ReadableSegment):
     """
-    One segment: files that are appended to, and whose indexes are repaired.
+    One segment: files that are read and appended to, and whose indexes are repaired.
 
     :ivar created_ms: time of creation, for logs whose records have no timestamps.
     :ivar index_rebuild: the rebuild of its indexes, while it runs.
     :ivar on_damage: called when something that is not a batch is found where batches are; a stale index may be the
         reason.
-    :ivar _recent_last: last offsets of the newest batches, for reads at the end of the log; ``_recent_position``: where
-        these batches begin.
-    :ivar _recent_floor: every offset from here on is in one of them, or behind them.
-    :ivar _read_to: where batches with these offsets and later ones begin, because small reads ended before them.
     """
 
     created_ms: int = -1
     index_rebuild: IndexRebuild | None = field(default=None, init=False)
     on_damage: Callable[[Segment], object] | None = field(default=None, init=False)
     _ahead: BatchAhead | None = field(default=None, init=False)
-    _recent_last: array[int] = field(default=_NONE, init=False)
-    _recent_position: array[int] = field(default=_NONE, init=False)
-    _recent_floor: int = field(default=_NEVER, init=False)
-    _read_to: dict[int, int] = field(factory=dict, init=False)
     _log = Logger()
 
     # -- Becoming usable
@@ -103,7 +81,7 @@ class Segment(SegmentFiles):
 
         :raises ApiError: KAFKA_STORAGE_ERROR: the rebuild takes a while.
         """
-        if self._recent_floor != _NEVER:
+        if self.is_active:
             return
         self._expect_indexes()
         offsets, times = self._new_indexes()
@@ -159,16 +137,6 @@ class Segment(SegmentFiles):
         self._start_recent(self.base_offset if position == 0 else self.base_offset + relative)
         return position, self.base_offset
 
-    @property
-    def is_active(self) -> bool:
-        """Whether its indexes are in memory, for appends."""
-        return self._recent_floor != _NEVER
-
-    def _start_recent(self, floor: int) -> None:
-        self._recent_last = array("q")
-        self._recent_position = array("q")
-        self._recent_floor = floor
-
     # -- Writing
 
     def write(self, parts: Sequence[Buffer], batch: Buffer | None = None) -> None:
@@ -216,7 +184,7 @@ class Segment(SegmentFiles):
         position = self.size
         last_offset = base_offset + header.last_offset_delta
         recent = self._recent_last
-        if len(recent) >= _RECENT:
+        if len(recent) >= RECENT:
             self._forget_older()
         recent.append(last_offset)
         self._recent_position.append(position)
@@ -273,23 +241,6 @@ class Segment(SegmentFiles):
         super().index(header, position, interval)
         self.remember(header.last_offset, position)
 
-    def remember(self, last_offset: int, position: int) -> None:
-        """Have look-ups find a batch whose header is not to be believed, as :meth:`index` does for others."""
-        if self._recent_floor != _NEVER:
-            self._remember(last_offset, position)
-
-    def _remember(self, last_offset: int, position: int) -> None:
-        if len(self._recent_last) >= _RECENT:
-            self._forget_older()
-        self._recent_last.append(last_offset)
-        self._recent_position.append(position)
-
-    def _forget_older(self) -> None:
-        recent, positions = self._recent_last, self._recent_position
-        half = len(recent) // 2
-        self._recent_floor = recent[half - 1] + 1
-        del recent[:half], positions[:half]
-
     def seal(self) -> None:
         """
         No batch will be added for now: the time index gets its last entry, all entries go to the files, and their
@@ -298,8 +249,7 @@ class Segment(SegmentFiles):
         self.drop_ahead()
         if self.max_timestamp >= 0:
             self.times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-        self._recent_last = self._recent_position = _NONE
-        self._recent_floor = _NEVER
+        self._end_recent()
         try:
             self.save_indexes()
         except ApiError as problem:
@@ -336,98 +286,13 @@ class Segment(SegmentFiles):
                 self.max_timestamp_offset = header.last_offset
         return end
 
-    # -- Reading
+    # -- Repair of its indexes
 
     def damaged(self, position: int, what: str) -> StorageError:
         """The error for something at ``position`` that is not a batch; also reports it to the owner."""
         if self.on_damage is not None:
             self.on_damage(self)
         return super().damaged(position, what)
-
-    def find(self, offset: int) -> int:
-        """The position of the first batch that has ``offset`` or a later one; the segment's size without one."""
-        if offset >= self._recent_floor:
-            recent = self._recent_last
-            i = bisect_left(recent, offset)
-            return self._recent_position[i] if i < len(recent) else self.size
-        if self._read_to and (position := self._read_to.pop(offset, None)) is not None:
-            return position
-        try:
-            return self.search(offset)
-        except IndexCorrupt as problem:
-            self._repair(str(problem))
-            return self.find(offset)
-
-    def slice(
-        self, start: int, max_bytes: int, bound: int, end_offset: int, min_one_batch: bool
-    ) -> tuple[FileSlice, int] | None:
-        """
-        Whole batches from ``start``, where one begins, and an offset above all of them; see :class:`.ReadResult`.
-
-        :param bound: nothing at or above this offset is returned.
-        :param end_offset: where the segment ends.
-        :param min_one_batch: return the first batch even if it is larger than ``max_bytes``.
-        """
-        if bound < end_offset:
-            limit = self.find(bound)
-        else:
-            limit, bound = self.size, end_offset
-        length = limit - start
-        if length <= 0:
-            return None
-        if length > max_bytes:
-            if max_bytes <= _SMALL and not (self._recent_position and self._recent_position[0] <= start):
-                return self._small_slice(start, limit, max_bytes, min_one_batch)
-            end, bound = self._fitting(start, limit, max_bytes, bound, min_one_batch)
-            length = end - start
-            if not length:
-                return None
-        return FileSlice(self.log.get(), start, length), bound
-
-    def _small_slice(self, start: int, limit: int, max_bytes: int, min_one_batch: bool) -> tuple[FileSlice, int] | None:
-        """As :meth:`slice`, when there is more before ``limit``; where it ends is remembered."""
-        file = self.log.get()
-        found = fitting_batches(file, start, max_bytes, limit, self.damaged, at_least_one=min_one_batch)
-        if found is None:
-            return None
-        length, next_offset, data = found
-        if len(self._read_to) >= _READERS:
-            del self._read_to[next(iter(self._read_to))]
-        self._read_to[next_offset] = start + length
-        return FileSlice(file, start, length, data), next_offset
-
-    def _fitting(self, start: int, limit: int, max_bytes: int, bound: int, min_one_batch: bool) -> tuple[int, int]:
-        """
-        Where to end whole batches from ``start`` that fit into ``max_bytes``, in bytes, and an offset above all of
-        them.
-
-        :param bound: all batches up to ``limit`` lie below it.
-        """
-        target = start + max_bytes
-        positions = self._recent_position
-        if positions and positions[0] <= start:
-            i = bisect_right(positions, target) - 1
-            if positions[i] <= start:
-                if not min_one_batch:
-                    return start, bound
-                i += 1
-                if i == len(positions):
-                    return limit, bound
-            return positions[i], self._recent_last[i - 1] + 1
-        last, end = self.offsets.floor_at(target)
-        if end > start:
-            # Up to an index interval less than would fit, which is cheaper than reading each header.
-            return end, self.base_offset + last
-        end = start
-        for at, header in self.batches(start, limit):
-            if at + header.size > target and (at > start or not min_one_batch):
-                break
-            end, bound = at + header.size, header.next_offset
-            if end >= target:
-                break
-        return end, bound
-
-    # -- Repair of its indexes
 
     def _open_on_demand(self) -> None:
         """Open the indexes, rebuilt if they are damaged."""
@@ -476,7 +341,7 @@ class Segment(SegmentFiles):
 
     def _adopt(self, fresh: IndexedFile) -> None:
         self.take_indexes(fresh)
-        if self._recent_floor == _NEVER:
+        if not self.is_active:
             self.seal()
 
     # -- Files
