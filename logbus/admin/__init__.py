@@ -25,6 +25,7 @@ The HTTP server:
 * ``event_stream``: streams of events
 * ``event_log``: the last events of the cluster
 * ``json_chunks``: long lists in chunks
+* ``pagination``: lists in pages
 * ``problem_details``: errors (RFC 9457)
 * ``entity_tags``: ETag and If-Match
 * ``change_terms``: changes that are only checked, or only made if nobody else was faster
@@ -53,7 +54,8 @@ Views:
 * ``conditions``: what is wrong with the brokers
 * ``condition_watch``: tells which of these begin and end
 * ``cluster_events``: the stream of what changes in the cluster
-* ``topics``: topics and partitions
+* ``topics``: topics
+* ``partitions``: partitions, with replicas of a broker
 * ``usage``: replicas of a broker, and records and bytes that it has of topics
 * ``topic_groups``: the groups that read a topic
 * ``configs``: configuration of topics and brokers

@@ -12,8 +12,8 @@ from logbus.admin.authorization import Right
 from logbus.admin.cluster import BROKER_ID
 from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import integer, object_schema, string
+from logbus.admin.pagination import UNANSWERED, page, page_of, paged
 from logbus.admin.routing import ViewRequest, ViewResponse, route
-from logbus.admin.topics import UNANSWERED, page, page_of, paged
 from logbus.conditions import KINDS, Condition, Conditions, Severity
 from logbus.security.acl.acls import AclOperation
 

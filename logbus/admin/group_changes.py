@@ -19,12 +19,13 @@ from logbus.admin.change_terms import IN_QUERY, VALIDATE_ONLY, terms_of
 from logbus.admin.groups import GROUP_ID, GroupViews
 from logbus.admin.json_schema import array, boolean, integer, nullable, object_schema, string
 from logbus.admin.kafka_requests import KafkaRequests
+from logbus.admin.partitions import OFFSET
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.record_reader import EARLIEST, LATEST, RecordReader
 from logbus.admin.records import PARTITION_NUMBER, existing_partition
 from logbus.admin.relay import Relay, leader_of
 from logbus.admin.routing import ViewRequest, route
-from logbus.admin.topics import DESCRIBES_TOPIC, OFFSET, TOPIC_NAME, existing_topic
+from logbus.admin.topics import DESCRIBES_TOPIC, TOPIC_NAME, existing_topic
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.coordination.offset_target import (
     OffsetChange,

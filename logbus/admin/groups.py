@@ -15,9 +15,11 @@ from logbus.admin.authorization import Right
 from logbus.admin.group_members import TopicName, assignor_of, members_of
 from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import array, boolean, integer, mapping, nullable, object_schema, string
+from logbus.admin.pagination import CONTAINS, UNANSWERED, containing, page, page_of, paged
+from logbus.admin.partitions import OFFSET
 from logbus.admin.relay import leader_of
 from logbus.admin.routing import ViewRequest, ViewResponse, route
-from logbus.admin.topics import CONTAINS, OFFSET, TOPIC_NAME, UNANSWERED, containing, page, page_of, paged
+from logbus.admin.topics import TOPIC_NAME
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.coordination.group import Group
 from logbus.coordination.group_lag_history import INTERVAL_SECONDS, LagHistory

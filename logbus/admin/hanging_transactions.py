@@ -14,10 +14,11 @@ from logbus.admin import strict_json
 from logbus.admin.authorization import HttpAccess, Right
 from logbus.admin.json_schema import integer, object_schema, string
 from logbus.admin.kafka_requests import KafkaRequests
+from logbus.admin.pagination import UNANSWERED, page, page_of, paged
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.relay import leader_of
 from logbus.admin.routing import JSON, ViewRequest, ViewResponse, route
-from logbus.admin.topics import MAX_INT, TOPIC_NAME, UNANSWERED, page, page_of, paged
+from logbus.admin.topics import MAX_INT, TOPIC_NAME
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.coordination.transactions.hanging_transactions import HangingTransaction, HangingTransactions, late_before

@@ -16,10 +16,11 @@ from twisted.internet.interfaces import IReactorTime
 from logbus.admin.authorization import Right
 from logbus.admin.cluster import BROKER_ID
 from logbus.admin.json_schema import array, integer, nullable, number, object_schema, string
+from logbus.admin.pagination import page, page_of, paged
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.relay import live
 from logbus.admin.routing import ViewRequest, route
-from logbus.admin.topics import TOPIC_NAME, page, page_of, paged
+from logbus.admin.topics import TOPIC_NAME
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.errors import ApiError, ErrorCode
 from logbus.security.acl.acls import AclOperation, ResourceType

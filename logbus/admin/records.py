@@ -15,6 +15,7 @@ from logbus.admin import strict_json
 from logbus.admin.authorization import HttpAccess, Right
 from logbus.admin.event_stream import EVENT_STREAM, LAST_EVENT_ID, EventStreams
 from logbus.admin.json_schema import JsonSchema, array, boolean, integer, nullable, object_schema, string
+from logbus.admin.partitions import OFFSET
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.record_json import MAX_SHOWN, NEW_RECORD, RECORD
 from logbus.admin.record_reader import PageQuery, RecordPage, RecordReader
@@ -24,7 +25,7 @@ from logbus.admin.record_tail import MAX_PARTITIONS, RecordTail, places_of
 from logbus.admin.record_writer import RecordWriter
 from logbus.admin.relay import leader_of
 from logbus.admin.routing import JSON, LOCATION, ViewRequest, ViewResponse, route
-from logbus.admin.topics import OFFSET, TOPIC_NAME, existing_topic
+from logbus.admin.topics import TOPIC_NAME, existing_topic
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.errors import ApiError, ErrorCode

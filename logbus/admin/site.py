@@ -44,6 +44,7 @@ from logbus.admin.mirrors import MirrorViews
 from logbus.admin.openapi import OpenApiView
 from logbus.admin.pages import NoPages, Pages
 from logbus.admin.partition_changes import PartitionChangeViews
+from logbus.admin.partitions import PartitionViews
 from logbus.admin.probes import ProbeViews
 from logbus.admin.quotas import QuotaViews
 from logbus.admin.record_reader import RecordReader
@@ -54,7 +55,7 @@ from logbus.admin.request_guard import RequestGuard
 from logbus.admin.routing import PendingResponse, Router
 from logbus.admin.snapshots import SnapshotViews
 from logbus.admin.topic_groups import TopicGroupViews
-from logbus.admin.topics import PartitionViews, TopicViews
+from logbus.admin.topics import TopicViews
 from logbus.admin.transactions import TransactionViews
 from logbus.admin.usage import UsageViews
 from logbus.admin.users import UserViews

@@ -16,8 +16,9 @@ from twisted.internet.task import deferLater
 from logbus.admin import strict_json
 from logbus.admin.groups import GROUP_ID
 from logbus.admin.json_schema import boolean, integer, nullable, object_schema, string
+from logbus.admin.pagination import UNANSWERED, page, paged
 from logbus.admin.routing import JSON, ViewRequest, ViewResponse, route
-from logbus.admin.topics import DESCRIBES_TOPIC, TOPIC_NAME, UNANSWERED, existing_topic, page, paged
+from logbus.admin.topics import DESCRIBES_TOPIC, TOPIC_NAME, existing_topic
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.coordination.committed_offset import CommittedOffset
 from logbus.coordination.group import Group

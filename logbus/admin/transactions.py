@@ -15,10 +15,11 @@ from logbus.admin.authorization import HttpAccess, Right
 from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import array, boolean, integer, nullable, object_schema, string
 from logbus.admin.kafka_requests import KafkaRequests
+from logbus.admin.pagination import UNANSWERED, page, page_of, paged
 from logbus.admin.problem_details import HttpProblem
 from logbus.admin.relay import leader_of
 from logbus.admin.routing import ViewRequest, ViewResponse, route
-from logbus.admin.topics import TOPIC_NAME, UNANSWERED, page, page_of, paged
+from logbus.admin.topics import TOPIC_NAME
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_metadata import TransactionMetadata

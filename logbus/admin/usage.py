@@ -17,9 +17,10 @@ from logbus.admin.authorization import Right
 from logbus.admin.cluster import BROKER_ID, require_broker
 from logbus.admin.json_chunks import json_stream
 from logbus.admin.json_schema import integer, object_schema
+from logbus.admin.pagination import CONTAINS, containing, page, page_of, paged
 from logbus.admin.relay import live
 from logbus.admin.routing import ViewRequest, ViewResponse, route
-from logbus.admin.topics import CONTAINS, TOPIC_NAME, containing, page, page_of, paged
+from logbus.admin.topics import TOPIC_NAME
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.security.acl.acls import AclOperation, ResourceType
