@@ -10,7 +10,9 @@ The stores:
 * ``zookeeper_security``: how a client proves itself to ZooKeeper.
 * ``secret_paths``: which nodes strangers may not read. Pure.
 * ``request_queue``: the requests of its session, in order.
-* ``kazoo_session``: a session with ZooKeeper; the only module that uses kazoo.
+* ``kazoo_session``: a session with ZooKeeper, through kazoo.
+* ``kazoo_handler``: the thread of its connection, and the connections that kazoo makes.
+* ``kazoo_results``: translates what kazoo returns.
 * ``embedded_store``: of one machine, in one SQLite file.
 * ``store_server``: serves that to other processes of the machine.
 * ``local_store``: the client of such a server, in a worker.
