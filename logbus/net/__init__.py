@@ -9,6 +9,7 @@ Servers:
 * ``request_dispatcher``: frames to requests, requests to the router
 * ``request_routing``: the signatures of routers, and what the connections of one listener share
 * ``sasl_login``: the login of a connection by SASL
+* ``login_limits``: what bounds a client that has not logged in
 * ``jwt_keys``: the keys of a token issuer
 * ``produce_gatherer``: small Produce requests of several connections, served together
 * ``pending_responses``: requests that wait for their answers
@@ -25,6 +26,7 @@ Servers:
 * ``native_sends``: large responses sent in threads that know no Python, if they are compiled
 * ``native_fetches``: the next fetches of a consumer that reads on, answered in such threads
 * ``prepared_fetches``: what those threads get, when, and what comes back
+* ``fetch_handover``: hands a connection over to such a thread, and takes it back
 * ``cold_reads``: waits for cold data before it is sent
 * ``tls``: TLS with a deadline for the handshake
 * ``channel_binding``: what identifies a TLS connection to both of its ends

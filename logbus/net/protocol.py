@@ -2,7 +2,8 @@
 The server's side of a connection: receives, has the requests served, and closes when that is due.
 
 Its parts: :class:`.RequestDispatcher` serves requests; :class:`.FlowControl` says when; :class:`.ResponseSender` sends;
-:class:`.FrameMemory` has the memory; :class:`.ConnectionDeadlines` finds peers that are idle.
+:class:`.FrameMemory` has the memory; :class:`.ConnectionDeadlines` finds peers that are idle, and :class:`.LoginLimits`
+those that do not log in; :class:`.FetchHandover` has a thread answer fetches.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from typing import Protocol as Shape
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IHalfCloseableProtocol, IHandshakeListener
+from twisted.internet.interfaces import IHalfCloseableProtocol, IHandshakeListener
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -22,6 +23,7 @@ from zope.interface import implementer
 from logbus.errors import ProtocolError
 from logbus.net.channel_binding import channel_binding
 from logbus.net.connection_deadlines import ConnectionDeadlines, ConnectionProgress
+from logbus.net.fetch_handover import FetchHandover
 from logbus.net.flow_control import (
     CLOSING,
     GIVING_WAY,
@@ -35,6 +37,7 @@ from logbus.net.flow_control import (
 )
 from logbus.net.frame_memory import FrameMemory
 from logbus.net.itransport import IFrameTransport
+from logbus.net.login_limits import LoginLimits
 from logbus.net.prepared_fetches import AnsweredFetches
 from logbus.net.request_context import RequestContext
 from logbus.net.request_dispatcher import RequestDispatcher
@@ -43,7 +46,7 @@ from logbus.net.response_sender import ResponseSender
 from logbus.net.sasl_login import SaslLogin
 from logbus.net.sendfile import StreamTransport
 from logbus.records.file_slice import Parts
-from logbus.security.sasl.sasl_session import LOGIN_MAX_BYTES, SessionExpired
+from logbus.security.sasl.sasl_session import SessionExpired
 from logbus.security.tls.ssl_principal_mapper import NoMatchingRule
 from logbus.wire.frame_buffer import FrameBuffer
 from logbus.wire.request_template import CoalescedProduce
@@ -87,28 +90,22 @@ class KafkaServerProtocol(Protocol):
         self._listener = listener
         self._shared = shared
         self.metrics = shared.metrics
-        self._request_max_bytes = longest = shared.limits.request_max_bytes
-        self._login = policy = listener.login
+        self.frames = FrameBuffer(shared.limits.request_max_bytes)
         login = None
-        # When the client must have logged in; inf: it has, or need not.
-        self._login_by = math.inf
-        if policy is not None:
+        self._login_limits: LoginLimits | None = None
+        if (policy := listener.login) is not None:
             login = policy.begin(shared.clock, listener.wire)
-            longest = min(longest, LOGIN_MAX_BYTES)
-            self._login_by = shared.clock.seconds() + policy.seconds
-        self._farewell: IDelayedCall | None = None
-        self.frames = FrameBuffer(longest)
+            self._login_limits = LoginLimits(policy, self.frames, shared)
         self._flow = FlowControl(self.frames, shared, self._serve)
         self._sender = ResponseSender(shared, self._stop_for_unsent)
         self.dispatcher = RequestDispatcher(listener, context, self.frames, self._flow, self._sender, self, login)
+        self._handover = FetchHandover(self.dispatcher, self.frames, self._flow, self._sender, self)
         self.memory = FrameMemory(self.frames, shared.budget, self._flow, self.dispatcher, self)
         self._deadlines = ConnectionDeadlines(shared.limits, shared.clock.seconds())
         # The peer sends no more; the connection is closed for the peer; it is closed.
         self._ended = False
         self._aborted = False
         self._lost = False
-        # When the thread that answers fetches was asked to give the connection back.
-        self._recalled: float | None = None
 
     @property
     def context(self) -> RequestContext:
@@ -174,9 +171,8 @@ class KafkaServerProtocol(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Give up what only this peer waits for."""
         self._lost = True
-        if self._farewell is not None:
-            self._farewell.cancel()
-            self._farewell = None
+        if self._login_limits is not None:
+            self._login_limits.connection_lost()
         self._sender.connection_lost()
         self._flow.connection_lost()
         self.dispatcher.connection_lost()
@@ -197,13 +193,12 @@ class KafkaServerProtocol(Protocol):
         self._sender.sent()
         if self._flow.stops & UNSENT and self._sender.caught_up:
             self._flow.resume(UNSENT)
-        if self.dispatcher.fetches.last is not None:
-            self._leave_fetches_to_thread()
+        if self.dispatcher.fetches.last is not None and not self._ended:
+            self._handover.begin()
 
     def fetches_answered(self, answered: AnsweredFetches) -> None:
         """A thread has answered the peer's fetches, and gives the connection back."""
-        self.dispatcher.fetches_answered(answered)
-        self._recalled = None
+        self._handover.finished(answered)
         if self._lost:
             return
         if self._ended:
@@ -224,7 +219,8 @@ class KafkaServerProtocol(Protocol):
         """Close the connection if the peer has been idle for too long, or has left a frame incomplete."""
         limits, stops = self._shared.limits, self._flow.stops
         if stops & IN_THREAD:
-            self._check_in_thread(now)
+            if self._handover.is_stuck(now, limits.frame_seconds if stops & CLOSING else limits.idle_seconds):
+                self.evict("it does not take its response")
             return
         if self.dispatcher.order or stops & (THROTTLED | CLOSING) == THROTTLED:
             patience = math.inf
@@ -240,27 +236,17 @@ class KafkaServerProtocol(Protocol):
         )
         if self._deadlines.is_still:
             self.memory.give_back_memory()
-        if now >= self._login_by and self._farewell is None:
+        if self._login_limits is not None and self._login_limits.is_overdue(now):
             overdue = "it did not log in in time"
         if overdue is not None:
             self.evict(overdue)
-
-    def _check_in_thread(self, now: float) -> None:
-        """Take the connection back, or close it if its peer takes nothing of a response."""
-        limits = self._shared.limits
-        if self._recalled is None:
-            self._recalled = now
-            self._frame_transport.recall_fetches()
-        elif now - self._recalled > (limits.frame_seconds if self._flow.stops & CLOSING else limits.idle_seconds):
-            self.evict("it does not take its response")
 
     def drain(self) -> None:
         """Serve no further request, finish those begun, then close."""
         self._ended = True
         self._flow.stops |= CLOSING
         self._frame_transport.pause_reading()
-        if self._flow.stops & IN_THREAD:
-            self._frame_transport.recall_fetches()
+        self._handover.recall()
         self._finish_if_ended()
 
     def abort(self) -> None:
@@ -306,26 +292,7 @@ class KafkaServerProtocol(Protocol):
         if not self._flow.stops and frames.held and (shortage := frames.shortage):
             memory.wait_for(shortage)
         if self.dispatcher.fetches.last is not None:
-            self._leave_fetches_to_thread()
-
-    def _leave_fetches_to_thread(self) -> None:
-        """Have a thread answer the next fetches of a consumer that reads on, if nothing else is to be done first."""
-        dispatcher, flow = self.dispatcher, self._flow
-        transport = self._frame_transport
-        if flow.stops or self._ended or self.frames.held or dispatcher.order or self._sender.parts or transport.unsent:
-            return
-        try:
-            prepared = dispatcher.prepare_fetches() if transport.may_answer_fetches else None
-        except Exception:
-            self.request_failed(Failure())
-            return
-        if prepared is None:
-            dispatcher.fetches.answered(0)
-            return
-        flow.leave_to_thread()
-        if not transport.answer_fetches(prepared):
-            dispatcher.fetches.answered(0)
-            flow.resume(IN_THREAD)
+            self._handover.begin()
 
     def response_ready(self) -> None:
         """A response that was waited for is sent, or waits for those before it."""
@@ -334,34 +301,23 @@ class KafkaServerProtocol(Protocol):
         self._finish_if_ended()
 
     def logged_in(self) -> None:
-        """The client has logged in, or logged in again: it may send requests of any length."""
-        if self._login_by == math.inf:
-            self.metrics.reauthentications += 1
-            return
-        self._login_by = math.inf
-        self.frames.limit = self._request_max_bytes
-        self.metrics.authentications += 1
+        """The client has logged in, or logged in again."""
+        assert self._login_limits is not None
+        self._login_limits.logged_in()
 
     def login_failed(self, parts: Parts, why: str) -> None:
-        """
-        Close the connection of a client that could not log in, after a delay: whoever tries passwords, or tries the
-        same one again and again, gets slow.
-        """
-        assert self._login is not None
-        if self._login_by == math.inf:
-            self.metrics.reauthentication_failures += 1
-        else:
-            self.metrics.authentication_failures += 1
+        """Send ``parts`` to a client that could not log in, and close the connection, after a delay."""
+        assert self._login_limits is not None
+
+        def say_farewell() -> None:
+            if not self.dispatcher.order:
+                self._sender.parts += parts
+            self._close()
+
         self._warn(f"authentication failed: {why}")
         self._flow.stops |= CLOSING
         self._frame_transport.pause_reading()
-        self._farewell = self._shared.clock.callLater(self._login.delay(), self._say_farewell, parts)
-
-    def _say_farewell(self, parts: Parts) -> None:
-        self._farewell = None
-        if not self.dispatcher.order:
-            self._sender.parts += parts
-        self._close()
+        self._login_limits.failed(say_farewell)
 
     def request_failed(self, failure: Failure) -> None:
         """Close the connection; the client will reconnect. What is not the client's fault is a bug, and logged."""
