@@ -108,6 +108,7 @@ class Seen:
 
     batches: dict[int, list[tuple[Any, ...]]]
     breaks: bool = False
+    name = "what was seen"
 
     def check(self) -> None:
         """It is always there."""
@@ -117,6 +118,10 @@ class Seen:
 
     def open(self, spark: SparkSession) -> None:
         """Nothing is needed."""
+
+    def last_batch(self, query: str) -> int:
+        """It keeps none for other runs."""
+        return -1
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:
         """Note, or break."""

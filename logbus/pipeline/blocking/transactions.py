@@ -194,17 +194,23 @@ def end_txn(brokers: Brokers, identity: ProducerIdentity, *, commit: bool, secon
     _of_coordinator(brokers, transactional_id, request, error_code_of, seconds, highest)
 
 
-def committed_offsets(brokers: Brokers, group: str, seconds: float | None = None) -> list[OffsetAndMetadata]:
-    """All committed offsets of a group; offsets in open transactions are waited for (KIP-447)."""
+def committed_offsets(
+    brokers: Brokers, group: str, seconds: float | None = None, *, stable: bool = True
+) -> list[OffsetAndMetadata]:
+    """
+    All committed offsets of a group.
+
+    :param stable: offsets in open transactions are waited for (KIP-447); else they are left out.
+    """
 
     def ask() -> OffsetFetchResponse:
         connection = brokers.coordinator(GROUP, group)
         # From version 10 on the response has topic ids instead of names.
         version = min(connection.version(_OFFSET_FETCH), _TOPIC_IDS - 1)
         if version >= _GROUPS:
-            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group)], require_stable=True)
+            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group)], require_stable=stable)
         else:
-            request = OffsetFetchRequest(group_id=group, topics=None, require_stable=True)
+            request = OffsetFetchRequest(group_id=group, topics=None, require_stable=stable)
         response: OffsetFetchResponse = connection.request(request, version=version)
         for code in _codes_of_offsets(response):
             if code:

@@ -16,6 +16,7 @@ from attrs import frozen
 
 from logbus.errors import LogbusError
 from logbus.pipeline.errors import PipelineError
+from logbus.pipeline.jobs.checkpoint_files import last_planned
 from logbus.pipeline.jobs.event_stream import EventStream
 from logbus.pipeline.jobs.progress import offset_lines, plan_line
 from logbus.pipeline.jobs.record_counts import last_commit
@@ -65,15 +66,14 @@ def plans_of(checkpoint: FileSystem, streams: Sequence[EventStream]) -> list[Str
     """
     from logbus.pipeline.jobs.event_source import stream_offset
 
-    planned = [int(name) for name in checkpoint.names("offsets") if name.isdigit()]
-    last = max(planned, default=None)
-    known = [] if last is None else offset_lines(checkpoint.read(f"offsets/{last}"), len(streams))
+    last = last_planned(checkpoint)
+    known = [] if last < 0 else offset_lines(checkpoint.read(f"offsets/{last}"), len(streams))
     plans = []
     for stream, offset in zip_longest(streams, known):
         try:
             starts, ends = stream.offsets(stream_offset(offset).offsets if offset else None)
         except LogbusError as e:
             raise PipelineError(str(e)) from e
-        is_repeated = last is not None and last > last_commit(checkpoint)
+        is_repeated = last > last_commit(checkpoint)
         plans.append(StreamPlan(stream, starts, ends, last if offset else None, is_repeated))
     return plans

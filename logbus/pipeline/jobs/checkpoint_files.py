@@ -52,6 +52,11 @@ def check_files(checkpoint: FileSystem, url: str) -> None:
         raise damage(f"{url}/offsets/{batches['commits'][-1]}", "it is missing, and the batch is finished")
 
 
+def last_planned(checkpoint: FileSystem) -> int:
+    """The number of the last batch that was planned, finished or not; −1: there is none."""
+    return max(_batches(checkpoint, "offsets"), default=-1)
+
+
 def _batches(checkpoint: FileSystem, directory: str) -> list[int]:
     return sorted(int(name) for name in checkpoint.names(directory) if name.isdigit())
 

@@ -33,6 +33,10 @@ _JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.
 class Output(Protocol):
     """An output of a streaming query."""
 
+    @property
+    def name(self) -> str:
+        """What it is, for messages."""
+
     def check(self) -> None:
         """
         Check what can be checked before Spark is started.
@@ -53,6 +57,13 @@ class Output(Protocol):
         Open the output; called once, before the first batch.
 
         :raise PipelineError: the output does not exist.
+        """
+
+    def last_batch(self, query: str) -> int:
+        """
+        The number of the last batch of a query that it has, once it is open; −1: there is none.
+
+        :param query: Spark's id of the query.
         """
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:
@@ -90,6 +101,11 @@ class ToTopic:
             raise OptionError(f"an output to a topic is written by at least one task, not {self.tasks}")
         object.__setattr__(self, "options", given)
 
+    @property
+    def name(self) -> str:
+        """See :class:`Output`."""
+        return f"the topic {read_options(self.options, streaming=False).topic}"
+
     def check(self) -> None:
         """See :class:`Output`."""
         from logbus.pipeline.sink.writers import check_topic
@@ -103,6 +119,12 @@ class ToTopic:
     def open(self, spark: SparkSession) -> None:
         """See :class:`Output`."""
         self.check()
+
+    def last_batch(self, query: str) -> int:
+        """See :class:`Output`."""
+        from logbus.pipeline.sink.writers import last_batch
+
+        return last_batch(read_options(self.options, streaming=False), query)
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:
         """See :class:`Output`."""
@@ -146,6 +168,11 @@ class ToTable:
     def __attrs_post_init__(self) -> None:
         check_format(self.url, self.format, self.store_options, self.catalog)
 
+    @property
+    def name(self) -> str:
+        """See :class:`Output`."""
+        return f"the table {self.url}"
+
     def check(self) -> None:
         """
         See :class:`Output`.
@@ -169,16 +196,21 @@ class ToTable:
         self._table = table_at(spark, self.url, self.format, self.store_options, self.catalog)
         self._table.claim()
 
+    def last_batch(self, query: str) -> int:
+        """See :class:`Output`."""
+        assert self._table is not None, "open() comes first"
+        return self._table.state.batches.get(query, -1)
+
     def write(self, rows: DataFrame, query: str, number: int) -> None:
         """
         See :class:`Output`.
 
         :raise LakeError: the rows' schema does not fit the table's, or the workers cannot write to it.
         """
+        if number <= self.last_batch(query):
+            return
         table = self._table
         assert table is not None, "open() comes first"
-        if number <= table.state.batches.get(query, -1):
-            return
         table.discard()  # of an attempt that failed
         schema: Any = schema_evolution.merged_schema(table.url, table.state.schema, json.loads(rows.schema.json()))
         sorted_rows = rows.sortWithinPartitions(*map(column, self.partitioned_by)) if self.partitioned_by else rows

@@ -8,19 +8,21 @@ from it, and another one is there if too many events of the last run were late.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from attrs import asdict
 
-from logbus.pipeline.errors import OptionError
-from logbus.pipeline.jobs.checkpoint_files import check_files, damage
+from logbus.pipeline.errors import OptionError, PipelineError
+from logbus.pipeline.jobs.checkpoint_files import check_files, damage, last_planned
 from logbus.pipeline.jobs.late_events import LateEvents
 from logbus.pipeline.jobs.query_definition import QueryDefinition, QuerySettings
 from logbus.pipeline.lake.file_system import FileSystem, LocalFileSystem, file_system_at, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from logbus.pipeline.jobs.outputs import Output
 
 IDENTITY_FILE = "logbus.json"
 """A file in a checkpoint that describes the query."""
@@ -89,14 +91,35 @@ def _check(
     return known
 
 
-def query_id(spark: SparkSession, checkpoint: str) -> str:
+def check_not_set_back(files: FileSystem, checkpoint: str, outputs: Sequence[Output]) -> None:
+    """
+    Check that no open output has a batch that the checkpoint does not know of, since Spark would plan it anew, with
+    other records, and the output would skip it.
+
+    :raise PipelineError: one has, so the checkpoint is older than the output.
+    """
+    if "metadata" not in files.names(""):
+        return
+    query = query_id(files, checkpoint)
+    planned = last_planned(files)
+    for output in outputs:
+        if (last := output.last_batch(query)) > planned:
+            raise PipelineError(
+                f"{checkpoint} was set back, as by restoring an older copy, or another run is ahead of this one: "
+                f"{output.name} has batch {last} of this query, and the last one in the checkpoint is "
+                f"{planned if planned >= 0 else 'none'}. What was read since then would be left out there; restore a "
+                "checkpoint that has the batch, or start over with another checkpoint and other outputs"
+            )
+
+
+def query_id(files: FileSystem, checkpoint: str) -> str:
     """
     Spark's id of a query, which is the same after restarts; Spark writes it to a new checkpoint first.
 
     :raise PipelineError: the checkpoint is damaged.
     """
     try:
-        return str(json.loads(file_system_at(spark, checkpoint).read("metadata"))["id"])
+        return str(json.loads(files.read("metadata"))["id"])
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise damage(f"{checkpoint}/metadata", f"it does not say which query it is of ({e!r})") from e
 

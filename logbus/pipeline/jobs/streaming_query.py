@@ -17,7 +17,13 @@ from logbus.pipeline.jobs.backlog import BACKLOG_FILE, StreamPlan, plans_of
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.outputs import Output
 from logbus.pipeline.jobs.progress import report_progress
-from logbus.pipeline.jobs.query_checkpoint import check_identity, check_last_run, note_late, query_id
+from logbus.pipeline.jobs.query_checkpoint import (
+    check_identity,
+    check_last_run,
+    check_not_set_back,
+    note_late,
+    query_id,
+)
 from logbus.pipeline.jobs.query_definition import QueryDefinition, QuerySettings, itself
 from logbus.pipeline.jobs.query_report import QueryReport
 from logbus.pipeline.jobs.query_starts import ASKED_TO_STOP, run_writer, state_on_disk
@@ -40,7 +46,8 @@ def run_query(
     :raise OptionError: an output lacks a column, or the checkpoint belongs to another query.
     :raise TooManyLate: more events were late than allowed, in this run or the previous one.
     :raise CountsDiffer: the counts of the run do not add up.
-    :raise PipelineError: the query failed; nothing is lost, and the next run continues.
+    :raise PipelineError: the query failed; nothing is lost, and the next run continues. Or the checkpoint is damaged,
+        or older than an output.
     """
     if not outputs:
         raise OptionError("a query needs an output: a topic or a table")
@@ -49,6 +56,7 @@ def run_query(
     check_last_run(files, query, running)
     for output in outputs:
         output.open(spark)
+    check_not_set_back(files, running.checkpoint, outputs)
     began = time.monotonic()
     run = _Run(spark=spark, query=query, outputs=outputs, running=running, watch=watch, files=files)
     report = run.report
@@ -186,7 +194,7 @@ class _Run:
             if query.events:
                 self.report.events_out[number] = events
             if rows:
-                of = query_id(self.spark, self.running.checkpoint)
+                of = query_id(self.files, self.running.checkpoint)
                 for output in self.outputs:
                     output.write(kept.drop(*query.hidden), of, number)
             self.report.rows_out += rows

@@ -103,6 +103,22 @@ def check_topic(options: SinkOptions) -> None:
         brokers.release()
 
 
+def last_batch(options: SinkOptions, name: str) -> int:
+    """
+    The number of the last batch of a query that a topic has; −1: there is none. A commit under way is not waited for.
+
+    :param name: of the query, or the option ``txnAppId``.
+    """
+    brokers = brokers_for(options.settings)
+    try:
+        # Every batch with rows has task 0.
+        group = BatchIdentity(name, None).transactional_id(options.prefix, 0)
+        last = exactly_once.last_committed_batch(transactions.committed_offsets(brokers, group, stable=False))
+    finally:
+        brokers.release()
+    return -1 if last is None else last.number
+
+
 def write_task(
     options: SinkOptions, columns: SinkColumns, run: BatchIdentity, batches: Iterable[Any]
 ) -> TaskCommitMessage:

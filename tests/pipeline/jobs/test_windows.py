@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -288,6 +289,27 @@ def test_repeated_batch(spark: SparkSession, broker: Broker, tmp_path: Path) -> 
     (checkpoint / "logbus.json").write_text("{")
     with pytest.raises(PipelineError, match=r"logbus\.json is damaged"):
         run(spark, asked)
+
+
+def test_set_back(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """A checkpoint older than an output is refused: the output would skip the next batch, which has other records."""
+    topics(broker, "back", "to-topic")
+    put(broker, "back", [event("00:10", page="/tea"), event("03:00", page="/end")])
+    checkpoint, older = tmp_path / "checkpoint", tmp_path / "older"
+    both: list[Output] = [to_topic(broker, "to-topic"), ToTable(str(tmp_path / "table"))]
+    run(spark, options(broker, "back", both, checkpoint))
+    shutil.copytree(checkpoint, older)
+    put(broker, "back", [event("03:10", page="/tea"), event("06:00", page="/end")])
+    run(spark, options(broker, "back", both, checkpoint))
+    put(broker, "back", [event("06:10", page="/tea"), event("09:00", page="/end")])
+    shutil.rmtree(checkpoint)
+    shutil.copytree(older, checkpoint)
+    for output, name in zip(both, ("the topic to-topic", "the table .*/table"), strict=True):
+        with pytest.raises(
+            PipelineError,
+            match=f"checkpoint was set back, .*: {name} has batch 3 of .*, and the last .* is 1.*; restore",
+        ):
+            run(spark, options(broker, "back", [output], checkpoint))
 
 
 def test_long_errors(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
