@@ -44,7 +44,7 @@ class StartAndStop(SynchronousTestCase):
             "metastore",
             "peers",
             "isr",
-            "isolation",
+            "fencing",
             "fetcher",
             "repairs",
             "logins",

@@ -20,6 +20,7 @@ The composition root: builds a broker of its subsystems, and passes each what it
 * ``dynamic_broker_config``: applies the brokers' configuration in the metadata store (Kafka: DynamicBrokerConfig)
 * ``mirror``: a mirror of another cluster's topics, while this broker is the controller
 * ``mirrors``: all of these
+* ``broker_conditions``: has what is wrong with a broker monitored
 * ``condition_sources``: what is wrong with this broker now
 * ``condition_monitor``: keeps the conditions, and tells the log of them
 * ``readiness``: whether clients should use this broker now

@@ -3,30 +3,33 @@ The broker: builds its subsystems, starts them in order, and stops them in rever
 
 Parts start in this order, each awaited before the next, and stop in reverse::
 
+    ticks       start to measure how late timers are
     logs        lock the directories, recover the logs
     metastore   open the session, learn the cluster's id
     peers       nothing at the start; close the connections to other brokers at the end
     isr         check for lagging replicas, request changes of ISRs from the controller
-    isolation   check whether other brokers and the metadata store can be reached
+    fencing     check whether other brokers and the metadata store can be reached
     fetcher     fetch from leaders, as soon as this broker has roles
     repairs     have damaged logs repaired, as soon as this broker has roles
+    logins      nothing at the start; follow no settings of logins any more at the end
     listeners   bind the ports; connections wait
     membership  register, with the bound ports
     groups      start to expire offsets
     transactions  start to abort transactions past their timeout
     controller  take part in the controller election; accept requests of another controller
     tokens      start to remove delegation tokens that have ended
+    remote logs  start to copy segments to the object store, if there is tiered storage
     serving     accept connections, once the leaders and ISRs are applied here
     conditions  start to look for what is wrong
     leadership  balance leaders; a stop begins with a controlled shutdown
+    mirrors     start the mirrors that this broker runs
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
@@ -37,22 +40,9 @@ from twisted.python.failure import Failure
 
 from logbus.admin.metrics_view import Combine
 from logbus.broker.admin_server import AdminServer
+from logbus.broker.broker_conditions import condition_monitor
 from logbus.broker.cluster_control import ClusterControl
 from logbus.broker.cluster_member import ClusterMember
-from logbus.broker.condition_monitor import ConditionMonitor
-from logbus.broker.condition_sources import (
-    CertificateSource,
-    ClockSource,
-    FloodSource,
-    LatenessSource,
-    LogSources,
-    MirrorSource,
-    PartitionSources,
-    RefusalSource,
-    RemoteStorageSource,
-    StoreSource,
-    sources_of,
-)
 from logbus.broker.coordinators import Coordinators
 from logbus.broker.environment import Environment
 from logbus.broker.kafka_server import KafkaServer
@@ -196,23 +186,18 @@ class Broker(OrderedService):
             lambda: self.control.controller.active is not None,
             lambda: [f"{at.host}:{at.port}" for at in self.endpoints.values() if at.protocol == "kafka"],
         )
-        self.monitor = ConditionMonitor(
-            reactor,
-            wall_clock,
-            sources_of(
-                LogSources(self.logs),
-                PartitionSources(self.broker_id, self.member.metadata, self.replication.replicas),
-                StoreSource(self.member.store, bool(config.get(keys.ZOOKEEPER_CONNECT))),
-                RemoteStorageSource(self.remote_logs.trouble),
-                MirrorSource(self.mirrors.running),
-                CertificateSource(self.security, wall_clock),
-                ClockSource(reactor.seconds, wall_clock),
-                LatenessSource(reactor.seconds, self.ticks.take_longest),
-                RefusalSource(reactor.seconds, self.kafka_server.net_metrics),
-                *self._floods(),
-            ),
+        self.monitor = condition_monitor(
+            env,
+            self.logs,
+            self.member,
+            self.replication,
+            self.remote_logs,
+            self.coordinators,
+            self.kafka_server,
+            self.security,
+            self.mirrors.running,
+            self.ticks,
         )
-        self.monitor.register_metrics(env.registry)
         self._admin_server = AdminServer(
             env,
             self.readiness,
@@ -243,16 +228,6 @@ class Broker(OrderedService):
         )
         self._compose()
 
-    def _floods(self) -> Iterator[FloodSource]:
-        """Of new groups, producer ids and connections."""
-        server, key = self.kafka_server, self.config.get
-        for what, arrivals, enough in (
-            ("new groups", self.coordinators.groups.arrivals, keys.GROUP_FLOOD_COUNT),
-            ("new producer ids", server.producer_arrivals, keys.PRODUCER_ID_FLOOD_COUNT),
-            ("new connections", server.connections.arrivals, keys.CONNECTION_FLOOD_COUNT),
-        ):
-            yield FloodSource(self.env.reactor.seconds, what, arrivals, partial(key, enough))
-
     def _compose(self) -> None:
         """Add the parts in the order of their start."""
         replication, coordinators, remote = self.replication, self.coordinators, self.remote_logs
@@ -262,7 +237,7 @@ class Broker(OrderedService):
             _Part("metastore", self._open_store, self.member.store.close),
             _Part("peers", lambda: None, self._hang_up),
             _Part("isr", replication.isr.start, replication.isr.stop),
-            _Part("isolation", replication.fencing.start, replication.fencing.stop),
+            _Part("fencing", replication.fencing.start, replication.fencing.stop),
             _Part("fetcher", replication.fetcher.startService, replication.fetcher.stopService),
             _Part("repairs", replication.repairs.start, replication.repairs.stop),
             _Part("logins", lambda: None, self.security.stop_logins),

@@ -4,18 +4,17 @@ What is wrong with a broker now, by kind of condition. A source yields findings,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
-from logbus import conditions as kinds
 from logbus.broker.security import BrokerSecurity
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.remote_log.store_trouble import StoreTrouble
 from logbus.cluster.replication.replica_manager import ReplicaManager
-from logbus.conditions import ConditionKind, Finding
+from logbus.conditions import Finding
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import SessionState
 from logbus.net.arrivals import Arrivals
@@ -292,39 +291,3 @@ class FloodSource:
             self._until = now + KEPT_SECONDS
         if now < self._until:
             yield Finding("clients", self.arrivals.describe(self.what))
-
-
-def sources_of(
-    logs: LogSources,
-    partitions: PartitionSources,
-    store: StoreSource,
-    remote: RemoteStorageSource,
-    mirrors: MirrorSource,
-    certificates: CertificateSource,
-    clock: ClockSource,
-    lateness: LatenessSource,
-    refusals: RefusalSource,
-    groups: FloodSource,
-    producers: FloodSource,
-    connections: FloodSource,
-) -> Mapping[ConditionKind, Source]:
-    """Return the source of each kind."""
-    return {
-        kinds.LOG_DIRECTORY_OFFLINE: logs.offline,
-        kinds.LOG_DIRECTORY_FULL: logs.full,
-        kinds.LOG_DIRECTORY_NEARLY_FULL: logs.nearly_full,
-        kinds.PARTITIONS_OFFLINE: partitions.offline,
-        kinds.PARTITIONS_UNDER_MIN_ISR: partitions.under_min_isr,
-        kinds.METADATA_STORE_AWAY: store.away,
-        kinds.REMOTE_STORAGE_AWAY: remote.away,
-        kinds.MIRROR_STOPPED: mirrors.stopped,
-        kinds.CERTIFICATE_ENDS: certificates.ending,
-        kinds.CLOCK_JUMPED: clock.jumped,
-        kinds.REACTOR_LATE: lateness.late,
-        kinds.LOG_UNCLEANABLE: logs.uncleanable,
-        kinds.LOG_DAMAGED: logs.damaged,
-        kinds.CONNECTIONS_REFUSED: refusals.refused,
-        kinds.GROUP_FLOOD: groups.flooded,
-        kinds.PRODUCER_FLOOD: producers.flooded,
-        kinds.CONNECTION_FLOOD: connections.flooded,
-    }
