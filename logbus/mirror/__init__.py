@@ -24,6 +24,7 @@ Shell:
 * ``copy_session``: CopySession: copies in transactions, until one of them is not certain
 * ``session_start``: marks the end of what mirrors before a session have written
 * ``source_reader``: SourceReader: the partitions that are read, where, and what is in the way
+* ``start_positions``: StartPositions: where to begin in partitions
 * ``target_state``: whether the target knows less than it did
 * ``topic_sync``: TopicSync: finds topics, creates and adapts their copies
 * ``refused_settings``: copies settings without those that the target does not take

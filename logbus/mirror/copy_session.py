@@ -124,7 +124,7 @@ class CopySession:
                 self.target, self._producer, syncs, self.status, self.wall_clock, lambda: self.stopping
             )
             self.status.solved("session")
-            reader.copied = await read_positions(self.target, syncs, begun)
+            reader.copied.update(await read_positions(self.target, syncs, begun))
             if options.on_too_large == "skip":
                 await reader.topic_sync.create_internal(options.policy.skipped_records_topic)
             self._skipped = await read_skipped(self.target, options.policy.skipped_records_topic)

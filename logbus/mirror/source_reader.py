@@ -16,9 +16,8 @@ from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.fetcher import Fetcher, LogTruncated
-from logbus.client.consumer.partition_position import Position, reset_position
+from logbus.client.consumer.partition_position import Position
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets, list_offsets_with_retries
-from logbus.coroutines import sleep
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.mirror.mirror_options import MirrorOptions, Taken
 from logbus.mirror.mirror_status import MirrorStatus
@@ -26,14 +25,12 @@ from logbus.mirror.missing_rights import lacks
 from logbus.mirror.origins import Origins
 from logbus.mirror.position_store import CopiedPartition
 from logbus.mirror.replication_policy import HEARTBEATS, Naming, topic_path
+from logbus.mirror.start_positions import StartPositions
 from logbus.mirror.topic_sync import MirroredTopic, TopicSync
 from logbus.model import TimestampOffset, TopicPartition
 
 READ_AHEAD = 64 * 1024 * 1024
 """Bytes of the source that are read ahead."""
-
-_DOUBT = 3.0
-"""Seconds after which a target is asked again that seems to have lost records."""
 
 ADVICE = {
     ErrorCode.INVALID_RECORD: "; the target's topic asks for what these records do not have, such as keys if it is "
@@ -83,6 +80,7 @@ class SourceReader:
     epochs: dict[TopicPartition, int] = field(factory=dict, init=False)
     refresh_at: float = field(default=0.0, init=False)
     origins: Origins = field(init=False)
+    _starts: StartPositions = field(init=False)
     _fetcher: Fetcher = field(init=False)
     _tried_again: set[TopicPartition] = field(factory=set, init=False)
     _ends: dict[TopicPartition, int] = field(factory=dict, init=False)
@@ -91,6 +89,9 @@ class SourceReader:
 
     def __attrs_post_init__(self) -> None:
         self.origins = Origins(self.source)
+        self._starts = StartPositions(
+            self.source, self.topic_sync.target, self.options, self.status, self.origins, self.copied, self.epochs
+        )
         how = FetchOptions(isolation="read_committed", reset="none", encoded=True, queue_bytes=READ_AHEAD)
         self._fetcher = Fetcher(self.source, how)
 
@@ -116,7 +117,7 @@ class SourceReader:
         for each in partitions:
             if each in present and self._is_same(each):
                 continue
-            position = self._beginning(each)
+            position = self._starts.of(self.topics[each.topic], each)
             if position is not None:
                 new[each] = position
             else:
@@ -126,7 +127,7 @@ class SourceReader:
         self._fetcher.remove(gone)
         for each in gone:
             self.status.ends.pop(each, None)
-        await self._look_at_copies(new)
+        await self._starts.check_copies(new, self.topics)
         if self.options.until_end and is_first:
             self._ends = await self._offsets(partitions, LATEST)
             new.update(await self._offsets([each for each in partitions if new.get(each) == EARLIEST], EARLIEST))
@@ -153,45 +154,6 @@ class SourceReader:
                 what, f"topic {name}: not copied, since the mirror {other} copies it; have only one of them do so"
             )
         return True
-
-    async def _look_at_copies(self, new: dict[TopicPartition, Position]) -> None:
-        """Begin earlier where the target has lost records, such as one that was restored from a backup."""
-        ends = {
-            each: known.offsets.end[1]
-            for each, position in new.items()
-            if (known := self.copied.get(each)) is not None and known.offsets.end and position == known.next_offset
-        }
-        copies = {TopicPartition(self.topics[each.topic].copy, each.partition): each for each in ends}
-        target = self.topic_sync.target
-        found = await list_offsets(target, dict.fromkeys(copies, LATEST), patience=5.0)
-        answers = {each: at.offset for each, at in found.items() if isinstance(at, TimestampOffset)}
-        if short := [each for each, offset in answers.items() if offset < ends[copies[each]]]:
-            # By a leader that was replaced, and does not know it yet?
-            await sleep(self.source.reactor, _DOUBT)
-            for each in short:
-                target.forget(each.topic)
-            found.update(await list_offsets(target, dict.fromkeys(short, LATEST), patience=5.0))
-        for copy, answer in found.items():
-            each = copies[copy]
-            what = f"{copy} at the target"
-            if not isinstance(answer, TimestampOffset) or answer.offset >= ends[each]:
-                self.status.solved(what)
-                continue
-            lost = f"{each}: {copy.topic} ends at offset {answer.offset} at the target {self.options.target}, and "
-            lost += f"was written up to {ends[each]}: it has lost records"
-            place = self.copied[each].offsets.rewind(answer.offset) if answer.offset else EARLIEST
-            if place is not None:
-                self.status.warn(f"{lost}; copying again from {'the beginning' if place < 0 else f'offset {place}'}")
-                new[each] = place
-            elif self.options.on_recreated == "continue":
-                self.status.warn(f"{lost}, and it is not known which; going on behind them")
-            else:
-                self.status.problem(
-                    what,
-                    f"{lost}, and it is not known which; delete {copy.topic} to have it copied from the beginning, or "
-                    f"say {self.options.said('on-recreated', 'continue')} to go on behind what is lost",
-                )
-                del new[each]
 
     async def _look_at_halted(self) -> None:
         """Have the lag grow of what is not copied; what was tried again, and has no more records, is not in the way."""
@@ -237,43 +199,6 @@ class SourceReader:
             return True
         self.status.solved(what)
         return False
-
-    def _beginning(self, partition: TopicPartition) -> Position | None:
-        """Where to begin in a partition; None: nowhere."""
-        begins = self._own_beginning(partition)
-        back = self.origins.copied(self.topics[partition.topic].ids.source, self.options.target, partition.partition)
-        if begins is None or back is None or back.end is None:
-            return begins
-        # What the source has from the target, by a mirror that has ended, does not go back.
-        returned = back.end[0]
-        if partition not in self.copied:
-            self.copied[partition] = CopiedPartition(returned, self.topics[partition.topic].ids, back)
-        return returned if not isinstance(begins, int) or begins == EARLIEST else max(begins, returned)
-
-    def _own_beginning(self, partition: TopicPartition) -> Position | None:
-        """The same by what this mirror has copied."""
-        topic, known = self.topics[partition.topic], self.copied.get(partition)
-        if known is not None and known.ids.target != topic.ids.target and known.ids.target.int:
-            self.status.say(f"{partition}: {topic.copy} was created anew at the target; copying from the beginning")
-            del self.copied[partition]
-            known = None
-        if known is None:
-            self.status.solved(f"{topic.name} at the source")
-            return reset_position(self.options.start)
-        if known.ids.source != topic.ids.source and known.ids.source.int:
-            what = f"topic {topic.name}: it was deleted and created anew at the source"
-            if self.options.on_recreated == "stop":
-                self.status.problem(
-                    f"{topic.name} at the source",
-                    f"{what}; delete {topic.copy} at the target to have it copied from the beginning, or say "
-                    f"{self.options.said('on-recreated', 'continue')} to have the new records behind the old ones",
-                )
-                return None
-            self.status.say(f"{what}; its records come behind those that were copied")
-            return EARLIEST
-        self.status.solved(f"{topic.name} at the source")
-        self.epochs.setdefault(partition, known.epoch)
-        return known.next_offset
 
     def _is_same(self, partition: TopicPartition) -> bool:
         """Whether a partition that is read is still that of which records were copied."""
