@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from logbus.client.producer.transaction import OffsetSource, Transaction
     from logbus.client.producer.transaction_manager import TransactionManager
 
-__all__ = ["Producer", "ProducerArguments"]
+__all__ = ["BufferFull", "DeliveryFailed", "Producer", "ProducerArguments", "ProducerRecord", "RecordMetadata"]
 
 
 class Producer:
@@ -460,6 +460,3 @@ class Producer:
         if self._transactions is not None:
             await self._transactions.finish()
         await self.flush()
-
-
-__all__ = ["BufferFull", "DeliveryFailed", "Producer", "ProducerRecord", "RecordMetadata"]
