@@ -11,6 +11,7 @@ They stand beside ``pyspark.sql.avro.functions`` and ``pyspark.sql.protobuf.func
 only: here each value is read with the schema it was written with, which a worker requests once.
 
 * ``avro``: from_avro, to_avro
+* ``avro_fit``: whether values fit a schema where fastavro would write others
 * ``protobuf``: from_protobuf, to_protobuf
 * ``json_schema``: from_json_schema, to_json_schema
 * ``protobuf_types``: converts Protobuf messages to Spark's types, and values between both

@@ -20,6 +20,7 @@ from logbus.extras import install_hint
 from logbus.pipeline import Missing
 from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegisteredSchema, RegistryClient
 from logbus.pipeline.errors import OptionError
+from logbus.pipeline.functions.avro_fit import fit_check
 from logbus.pipeline.functions.column_function import Convert, Malformed, column_function
 from logbus.pipeline.functions.reading_schema import (
     FAILFAST,
@@ -109,6 +110,7 @@ def avro_encoder(schema_id: int, text: str) -> Convert:
     import fastavro
 
     parsed = fastavro.parse_schema(json.loads(text))
+    check = fit_check(parsed)
 
     def encode(value: Any) -> bytes:
         out = BytesIO()
@@ -118,6 +120,8 @@ def avro_encoder(schema_id: int, text: str) -> Convert:
         except Exception as e:
             # fastavro raises many kinds of exceptions.
             raise Malformed(f"the value does not fit schema {schema_id}: {e!r}") from None
+        if problem := check(value):
+            raise Malformed(f"the value does not fit schema {schema_id}: {problem.lstrip('.: ')}")
         return frame(schema_id, out.getvalue())
 
     return encode
