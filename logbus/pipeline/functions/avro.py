@@ -21,7 +21,7 @@ from logbus.pipeline import Missing
 from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegisteredSchema, RegistryClient
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.functions.avro_fit import fit_check
-from logbus.pipeline.functions.column_function import Convert, Malformed, column_function
+from logbus.pipeline.functions.column_function import WRITING, Convert, Malformed, column_function
 from logbus.pipeline.functions.reading_schema import (
     FAILFAST,
     LATEST,
@@ -95,7 +95,7 @@ def to_avro(
 
     found = writing_schema(client_of(registry), _TYPE, subject, version, schema, register)
     prepared = partial(avro_encoder, found.schema_id, _alone(found))
-    return column_function("to_avro", prepared, BinaryType(), FAILFAST)(data)
+    return column_function("to_avro", prepared, BinaryType(), WRITING)(data)
 
 
 @lru_cache(_KEPT)

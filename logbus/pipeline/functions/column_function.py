@@ -9,7 +9,7 @@ import pyarrow as pa  # Spark reads a function's types from the module's names.
 
 from logbus.pipeline.arrow_types import arrow_type
 from logbus.pipeline.error_text import without_traceback
-from logbus.pipeline.errors import PipelineError
+from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.functions.reading_schema import PERMISSIVE
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 Convert = Callable[[Any], Any]
+WRITING = ""
+"""The mode of a function that writes: a value that does not fit ends the query."""
+
 _UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)
 _LONGEST = 300
 
@@ -26,7 +29,7 @@ class Malformed(ValueError):
 
 
 class MalformedValue(PipelineError):
-    """A value cannot be read or written, and the mode is FAILFAST."""
+    """A value cannot be read or written, and is not to become null."""
 
 
 def column_function(name: str, prepared: Callable[[], Convert], result: DataType, mode: str) -> Callable[[Any], Column]:
@@ -37,7 +40,7 @@ def column_function(name: str, prepared: Callable[[], Convert], result: DataType
     :param prepared: called in a worker, for each batch of rows; returns what converts a value, or raises
         :exc:`Malformed` for it. It is pickled; what it looks up should be cached.
     :param result: the type of the column.
-    :param mode: of :mod:`~logbus.pipeline.functions.reading_schema`.
+    :param mode: of :mod:`~logbus.pipeline.functions.reading_schema`, of a function that reads; :data:`WRITING`.
     """
     from pyspark.sql.pandas.functions import arrow_udf
 
@@ -57,8 +60,11 @@ def converted(name: str, values: pa.Array, convert: Convert, kind: pa.DataType, 
     """
     Convert the values of a batch.
 
-    :raise MalformedValue: one cannot be converted, and the mode is FAILFAST.
+    :raise MalformedValue: one cannot be converted, and the mode is not PERMISSIVE.
+    :raise OptionError: a function that reads is given a column that is not binary.
     """
+    if mode != WRITING and not _is_binary(values.type):
+        raise OptionError(f"{name} reads a binary column, and this one is {values.type}: a record's are value and key")
     ready = python_of(values.type)
     found: list[Any] = []
     for value in values.to_pylist():
@@ -107,4 +113,9 @@ def _fitting(name: str, value: Any, kind: pa.DataType, mode: str) -> Any:
 def _unfit(name: str, error: Malformed, mode: str) -> Any:
     if mode == PERMISSIVE:
         return None
-    raise MalformedValue(f"{name}: {error!s:.{_LONGEST}}; mode='{PERMISSIVE}' makes such values null") from None
+    hint = "" if mode == WRITING else f"; mode='{PERMISSIVE}' makes such values null"
+    raise MalformedValue(f"{name}: {error!s:.{_LONGEST}}{hint}") from None
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_null(kind))

@@ -17,7 +17,7 @@ from logbus.client.schema.schema_frame import frame, unframe
 from logbus.client.serializers import SerializationError
 from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClient
 from logbus.pipeline.errors import OptionError
-from logbus.pipeline.functions.column_function import Convert, Malformed, column_function
+from logbus.pipeline.functions.column_function import WRITING, Convert, Malformed, column_function
 from logbus.pipeline.functions.protobuf_files import TYPE, ProtobufFiles, protobuf_files
 from logbus.pipeline.functions.protobuf_types import reader_of, spark_type, writer_of
 from logbus.pipeline.functions.reading_schema import (
@@ -96,7 +96,7 @@ def to_protobuf(
     files = protobuf_files(client, writing_schema(client, TYPE, subject, version, schema, register))
     place = files.place_of(message)
     prepared = partial(protobuf_encoder, files, files.name_at(place))
-    return column_function("to_protobuf", prepared, BinaryType(), FAILFAST)(data)
+    return column_function("to_protobuf", prepared, BinaryType(), WRITING)(data)
 
 
 @lru_cache(_KEPT)

@@ -1,4 +1,4 @@
-"""Tests which values are encoded as Avro."""
+"""Tests which values are encoded as Avro, and what is said of others."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import json
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from logbus.pipeline.errors import OptionError
 from logbus.pipeline.functions.avro import avro_encoder
-from logbus.pipeline.functions.column_function import Malformed
+from logbus.pipeline.functions.column_function import WRITING, Malformed, MalformedValue, converted
 
 DATE = {"type": "int", "logicalType": "date"}
 NODE = {
@@ -75,3 +77,18 @@ def test_alone() -> None:
     """A value need not be a record."""
     with pytest.raises(Malformed, match=r"^the value does not fit schema 7: 2147483648 is no int, which has 32 bits$"):
         avro_encoder(7, '"int"')(2**31)
+
+
+def test_the_hint_is_for_reading() -> None:
+    """Functions that write have no mode, and so do not advise one."""
+    with pytest.raises(MalformedValue, match=r"^to_avro: the value does not fit schema 7: 2147483648 .* 32 bits$"):
+        converted("to_avro", pa.array([2**31]), avro_encoder(7, '"int"'), pa.binary(), WRITING)
+
+
+@pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE"])
+def test_a_column_of_text(mode: str) -> None:
+    """A function that reads is given bytes; another column is a mistake in the query, whatever the mode."""
+    with pytest.raises(OptionError, match=r"^from_avro reads a binary column, and this one is string: "):
+        converted("from_avro", pa.array(["text", None]), bytes, pa.string(), mode)
+    for kind in (pa.binary(), pa.large_binary(), pa.null()):
+        assert converted("from_avro", pa.array([None], kind), bytes, pa.string(), mode).to_pylist() == [None]
