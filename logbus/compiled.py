@@ -25,7 +25,7 @@ MODULES = (
     "logbus.wire.frame_buffer",
     "logbus.wire.request_template",
 )
-"""Those that are quicker compiled; much else is slower, see ``docs/explanation/performance.rst``."""
+"""Those that are quicker compiled; much else is slower, see ``docs/explanation/performance/tried.rst``."""
 
 _ROOT = Path(__file__).parent
 _SUFFIX = EXTENSION_SUFFIXES[0]
