@@ -70,13 +70,8 @@ class TopicSync:
         :raises LogbusError: a side cannot be asked.
         """
         wanted = await self.wanted()
-        if not wanted and not self._reported:
-            self._reported.add("")
-            self.status.say(
-                f"there is no topic to copy: {self.options.said('topics')} matches none that "
-                f"{self.source.principal} may DESCRIBE at the "
-                f"source {self.options.source}"
-            )
+        if not wanted:
+            self._say_nothing_is_wanted()
         await self._adapt(wanted)
         if wanted and self.options.sync_settings:
             await self._adapt_settings(wanted)
@@ -99,6 +94,18 @@ class TopicSync:
         if self.options.sync_acls and found:
             await self._copy_acls({each.name: each.copy for each in found.values()})
         return found
+
+    def _say_nothing_is_wanted(self) -> None:
+        none = (
+            f"there is no topic to copy: {self.options.said('topics')} matches none that {self.source.principal} may "
+            f"DESCRIBE at the source {self.options.source}"
+        )
+        if self.options.until_end and not self.status.topics:
+            # A mistyped name would look like success: nothing waits for the topic. One that went meanwhile is told of.
+            self.status.problem("topics", none)
+        elif not self._reported:
+            self._reported.add("")
+            self.status.say(none)
 
     async def wanted(self) -> dict[str, TopicMetadata]:
         """

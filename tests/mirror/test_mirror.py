@@ -18,6 +18,7 @@ from logbus.mirror import position_store
 from logbus.mirror.audit.mirror_audit import MirrorAudit
 from logbus.mirror.audit.partition_report import MirrorVerdict
 from logbus.mirror.mirror_options import MirrorOptions
+from logbus.mirror.name_filter import NameFilter
 from logbus.model import TimestampOffset, TopicPartition
 from logbus.security.acl.acls import (
     AccessControlEntry,
@@ -52,6 +53,16 @@ class CopyTests(MirrorCase):
         for partition in (0, 1):
             theirs, ours = self.read("a", "orders", partition), self.read("b", "a.orders", partition)
             self.assertEqual([each[3:] for each in ours], [each[3:] for each in theirs])
+
+    def test_no_topic_to_copy(self) -> None:
+        """It is a problem where nothing waits for topics, so that a mistyped name does not look like success."""
+        self.create("a", "orders")
+        line = "there is no topic to copy: --topics matches none that User:ANONYMOUS may DESCRIBE at the source a"
+        for until_end, problems in ((True, {"topics": line}), (False, {})):
+            running = self.mirror("a", "b", topics=NameFilter(["order"]), until_end=until_end)
+            self.settle(5)
+            self.assertIn(line, running.lines)
+            self.assertEqual(running.mirror.status.problems, problems)
 
     def test_headers(self) -> None:
         """Headers come with the records, in order and with their repetitions, and so does a time of long ago."""
