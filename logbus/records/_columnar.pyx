@@ -11,15 +11,21 @@ The source in Python makes an object of each field, and is some seventy times sl
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
-from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
 from logbus.errors import DecodeError
+from logbus.records import header as header_fields
+from logbus.records.checksum import crc32c
 from logbus.records.columnar import COLUMN_LIMIT, NAME_GROWTH, ColumnData, HeaderData
 
-REVISION = 3
+REVISION = 4
 
+cdef Py_ssize_t HEADER_SIZE = header_fields.HEADER_SIZE, MIN_LENGTH = header_fields.MIN_LENGTH
+cdef Py_ssize_t LENGTH_OVERHEAD = header_fields.LENGTH_OVERHEAD, ATTRIBUTES_AT = header_fields.ATTRIBUTES_AT
+cdef int MAGIC = header_fields.MAGIC, LOG_APPEND_TIME_BIT = header_fields.LOG_APPEND_TIME_BIT
+cdef int NOT_PLAIN = header_fields.CODEC_MASK | header_fields.TRANSACTIONAL_BIT | header_fields.CONTROL_BIT
 cdef Py_ssize_t MIN_RECORD_SIZE = 7, MIN_HEADER_SIZE = 2
 cdef int64_t MAX_MS = INT64_MAX // 1000
 cdef Py_ssize_t LIMIT = COLUMN_LIMIT, GROWTH = NAME_GROWTH
@@ -84,6 +90,15 @@ cdef inline bint read_number(const uint8_t **at, const uint8_t *end, int bits, u
             return True
         shift += 7
     return False
+
+
+cdef inline int64_t read_int(const uint8_t *at, int size) noexcept nogil:
+    # An unsigned big-endian number of so many bytes; of eight bytes a signed one.
+    cdef uint64_t found = 0
+    cdef int n
+    for n in range(size):
+        found = found << 8 | at[n]
+    return <int64_t>found
 
 
 cdef inline void add_cell(Cells *cells, const uint8_t *data, Py_ssize_t size) noexcept nogil:
@@ -295,15 +310,15 @@ cdef class Binary:
         # Count the bytes written since.
         self.rows, self.size, self.nulls = cells.rows, cells.size, cells.nulls
 
-    cdef bint borrow(self, object data, const Py_buffer *view):
-        # Have the bytes of the next section stay in its buffer, behind those that the column has there; False: they
-        # must be copied.
+    cdef bint borrow(self, object data, const Py_buffer *view, const uint8_t *at):
+        # Have the bytes of the next section, at this place in data, stay there, behind those that the column has there;
+        # False: they must be copied.
         if type(data) is not memoryview or view.readonly or type(data.obj) is not bytearray:
             return False
         if self.size == 0:
-            self.lent, self.lender, self.place = data, data.obj, <uint8_t *>view.buf
+            self.lent, self.lender, self.place = data, data.obj, <uint8_t *>at
             return True
-        return self.lent is not None and data.obj is self.lender and <uint8_t *>view.buf >= self.place + self.size
+        return self.lent is not None and data.obj is self.lender and at >= self.place + self.size
 
     cdef int settle(self) except -1:
         # Copy what is borrowed to memory of its own.
@@ -398,45 +413,106 @@ cdef class Columns:
         section.base_offset, section.last_offset_delta = base_offset, last_offset_delta
         section.base_timestamp, section.stamped = base_timestamp, append_time is not None
         section.append_time = append_time if section.stamped else 0
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        section.at = <const uint8_t *>view.buf
+        section.end = section.at + view.len
         self.is_busy = True
         try:
-            PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-            self.add(&view, &section, in_place and self.value.borrow(data, &view))
+            self.add(&section, in_place and self.value.borrow(data, &view, section.at))
         finally:
             self.is_busy = False
+            PyBuffer_Release(&view)
         return self.key.rows - held
 
-    cdef int add(self, Py_buffer *view, Section *section, bint in_place) except -1:
-        # The buffer's bytes; the buffer is released.
+    def extend_plain(
+        self,
+        buf,
+        Py_ssize_t pos,
+        int64_t first,
+        int64_t end,
+        Py_ssize_t max_rows,
+        Py_ssize_t max_bytes,
+        Py_ssize_t limit,
+        bint in_place=False,
+    ):
+        """Add the batches from ``pos`` on that need nothing but their records; see the source in Python."""
+        cdef Py_buffer view
+        cdef Section section
+        cdef const uint8_t *head
+        cdef int64_t next_offset = first
+        cdef Py_ssize_t length, size
+        cdef int attributes
+        if self.is_busy:
+            raise RuntimeError("columns are used while they are being extended")
+        cdef object whole = memoryview(buf)
+        PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
+        self.is_busy = True
+        try:
+            while view.len - pos >= HEADER_SIZE and next_offset < end:
+                if self.key.rows >= max_rows or self.held() >= max_bytes:
+                    break
+                head = <const uint8_t *>view.buf + pos
+                length, attributes = <int32_t>read_int(head + 8, 4), <int>read_int(head + ATTRIBUTES_AT, 2)
+                if length < MIN_LENGTH or length > view.len - pos - LENGTH_OVERHEAD or head[16] != MAGIC:
+                    break
+                if attributes & NOT_PLAIN:
+                    break
+                size = length + LENGTH_OVERHEAD
+                section.base_offset, section.last_offset_delta = read_int(head, 8), <int32_t>read_int(head + 23, 4)
+                if section.base_offset < 0 or section.base_offset >= end or section.last_offset_delta < 0:
+                    break
+                if section.base_offset >= INT64_MAX - section.last_offset_delta:
+                    break
+                if size - HEADER_SIZE > limit or not self.has_room(size - HEADER_SIZE):
+                    break
+                if <uint32_t>read_int(head + 17, 4) != <uint32_t>crc32c(whole[pos + ATTRIBUTES_AT : pos + size]):
+                    break
+                section.count = <int32_t>read_int(head + 57, 4)
+                if section.base_offset + section.last_offset_delta >= first and (length > MIN_LENGTH or section.count):
+                    section.first, section.last = first, end
+                    section.base_timestamp, section.append_time = read_int(head + 27, 8), read_int(head + 35, 8)
+                    section.stamped = attributes & LOG_APPEND_TIME_BIT != 0
+                    section.at, section.end = head + HEADER_SIZE, head + size
+                    try:
+                        self.add(&section, in_place and self.value.borrow(buf, &view, section.at))
+                    except DecodeError:
+                        break
+                pos += size
+                next_offset = max(next_offset, section.base_offset + section.last_offset_delta + 1)
+        finally:
+            self.is_busy = False
+            PyBuffer_Release(&view)
+        return pos, next_offset
+
+    cdef int add(self, Section *section, bint in_place) except -1:
+        # Add the bytes of a section.
         cdef Rows rows
+        cdef Py_ssize_t size = section.end - section.at
         section.values = NULL
         try:
             if not in_place:
                 self.value.settle()
-            if not self.has_room(view.len):
-                raise OverflowError(f"columns of {self.held()} bytes have no room for records of {view.len}: take them")
-            if section.count < 0 or section.count > view.len // MIN_RECORD_SIZE:
-                raise DecodeError(f"{section.count} records cannot lie in {view.len} bytes")
-            section.at = <const uint8_t *>view.buf
-            section.end = section.at + view.len
+            if not self.has_room(size):
+                raise OverflowError(f"columns of {self.held()} bytes have no room for records of {size}: take them")
+            if section.count < 0 or section.count > size // MIN_RECORD_SIZE:
+                raise DecodeError(f"{section.count} records cannot lie in {size} bytes")
             if in_place:
                 # They are moved once all records are known to be well-formed: after an error the buffer is as before.
                 section.values = <const uint8_t **>malloc(max(1, section.count) * sizeof(uint8_t *))
                 if section.values == NULL:
                     raise MemoryError
-            self.begin(&rows, section.count, view.len)
+            self.begin(&rows, section.count, size)
             # The interpreter lock is held: a megabyte takes less than a millisecond, and releasing it did not pay.
             section.problem = read_rows(section, &rows)
             if section.problem != NULL:
                 what = section.problem.decode()
-                raise DecodeError(f"record {section.read} of {section.count} in {view.len} bytes is malformed: {what}")
+                raise DecodeError(f"record {section.read} of {section.count} in {size} bytes is malformed: {what}")
             if rows.name_bits & 0x80:
                 self.mend_names(&rows)
             if in_place:
                 move_cells(&rows.value, self.value.rows, section.values)
         finally:
             free(<void *>section.values)
-            PyBuffer_Release(view)
         self.key.keep(&rows.key)
         self.value.keep(&rows.value)
         self.name.keep(&rows.name)

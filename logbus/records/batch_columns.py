@@ -51,9 +51,11 @@ def extend_from_batches(
     :raises DecodeError: a batch is malformed, or its CRC does not match.
     :raises ApiError: from decompression: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or UNSUPPORTED_COMPRESSION_TYPE.
     """
-    begun = pos
-    next_offset = first
     limit = min(limit, _LARGEST)
+    begun = pos
+    pos, next_offset = columns.extend_plain(buf, pos, first, end, max_rows, max_bytes, limit, in_place)
+    if pos > begun and next_offset >= end:
+        return pos, end
     try:
         for at, header in iter_batches(buf, pos):
             if header.base_offset >= end:

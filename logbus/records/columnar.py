@@ -20,7 +20,7 @@ from logbus.records.checksum import Buffer
 from logbus.records.kernel import decode_records
 from logbus.records.record import Record, readable_name
 
-REVISION = 3
+REVISION = 4
 """Incremented whenever the exported functions change: a compiled module of another revision is not used."""
 
 COLUMN_LIMIT = (1 << 31) - 1
@@ -165,6 +165,26 @@ class Columns:
             self._name.extend([_utf8(name) for record in kept for name, _ in record.headers])
             self._content.extend([content for record in kept for _, content in record.headers])
         return len(kept)
+
+    def extend_plain(
+        self,
+        buf: Buffer,
+        pos: int,
+        first: int,
+        end: int,
+        max_rows: int,
+        max_bytes: int,
+        limit: int,
+        in_place: bool = False,
+    ) -> tuple[int, int]:
+        """
+        Add the records of whole batches in ``buf`` from ``pos`` on that need nothing but their records: until one is
+        compressed, of a transaction, a control batch or damaged, or as ``extend_from_batches`` would stop, whose
+        parameters these are. The Python implementation adds none.
+
+        :returns: the position of the first batch that was not added, and the offset to continue from.
+        """
+        return pos, first
 
     def take(self) -> ColumnData:
         """Return all rows, and become empty."""

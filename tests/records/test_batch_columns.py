@@ -4,6 +4,7 @@ Tests of :mod:`logbus.records.batch_columns`: the answer to a fetch as columns.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 from unittest import mock
 
@@ -18,7 +19,7 @@ from logbus.records.batch_columns import Columns, extend_from_batches
 from logbus.records.checksum import Buffer
 from logbus.records.compression import Codec
 from logbus.records.control_records import ControlType, Marker
-from logbus.records.header import ATTRIBUTES_AT, CRC, CRC_AT, batch_crc
+from logbus.records.header import ATTRIBUTES_AT, CRC, CRC_AT, batch_crc, iter_batches
 from logbus.records.implementations import COLUMNS_ARE_COMPILED
 from logbus.records.read_committed import CommittedFilter, committed_records
 from logbus.records.record import Record
@@ -337,3 +338,43 @@ class DamageTests(SynchronousTestCase):
         else:
             self.assertEqual(walk(columns, bytes(buf), offset, pos=pos)[0], pos)
         rows_of(columns.take())
+
+    @given(
+        st.lists(st.tuples(st.integers(0, 3 * SECOND), st.integers(0, 255)), max_size=3),
+        st.integers(0, 20),
+        st.integers(0, 20),
+        st.integers(1, 6),
+        st.booleans(),
+    )
+    def test_both_implementations(self, changes: Any, first: int, end: int, max_rows: int, in_place: bool) -> None:
+        """
+        Whatever bytes change, though each checksum is right: both come to the same position with the same rows, call by
+        call, and refuse the same.
+        """
+        buf = bytearray(
+            encode_batch(records(b"a", b"b", b"c"), base_offset=10)
+            + encode_batch(records(b"d", None), base_offset=13, log_append_time=5)
+            + encode_batch(records(b"f"), base_offset=15)
+            + encode_batch(records(b"g"), base_offset=16, producer_id=1, transactional=True)
+            + encode_batch(records(b"h"), base_offset=17)
+        )
+        places = [pos for pos, _ in iter_batches(bytes(buf))]
+        for at, byte in changes:
+            buf[at] = byte
+        for pos, following in pairwise([*places, len(buf)]):
+            CRC.pack_into(buf, pos + CRC_AT, batch_crc(buf, pos, following - pos))
+        found = []
+        for columns in (columnar.Columns(), Columns()):
+            received, steps = memoryview(bytearray(buf)), list[Any]()
+            pos, offset = 0, first
+            for _ in range(6):
+                try:
+                    pos, offset = walk(
+                        columns, received, offset, end, pos=pos, max_rows=max_rows, max_bytes=99, in_place=in_place
+                    )
+                except (ApiError, DecodeError) as e:
+                    steps.append(type(e))
+                    break
+                steps.append((pos, offset, rows_of(columns.take())))
+            found.append(steps)
+        self.assertEqual(*found)
