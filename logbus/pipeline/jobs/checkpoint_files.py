@@ -2,7 +2,8 @@
 Checks the files that Spark keeps in a checkpoint, before Spark reads them: its own errors do not say what to do.
 
 ``metadata`` has the query's id. ``offsets`` has a file for each planned batch, and ``commits`` one for each finished
-batch: a line with the format's version, and lines of JSON. Spark goes on from the last of them.
+batch: a line with the format's version, and lines of JSON. Spark goes on from the last of them. On a local
+disk each has a file of checksums, which Spark does not compare.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import re
 
 from logbus.pipeline.errors import PipelineError
+from logbus.pipeline.jobs.checksum_files import checksum_problem
 from logbus.pipeline.lake.file_system import FileSystem
 
 _READ = 2
@@ -18,12 +20,12 @@ _READ = 2
 
 _VERSION = re.compile(r"v\d+")
 
-_ADVICE = "restore all of the checkpoint from a copy, or start over with another checkpoint and other outputs"
+ADVICE = "restore all of the checkpoint from a copy, or start over with another checkpoint and other outputs"
 
 
 def damage(file: str, why: str) -> PipelineError:
     """The error that a file of a checkpoint is damaged."""
-    return PipelineError(f"{file} is damaged: {why}; {_ADVICE}")
+    return PipelineError(f"{file} is damaged: {why}; {ADVICE}")
 
 
 def check_files(checkpoint: FileSystem, url: str) -> None:
@@ -36,17 +38,21 @@ def check_files(checkpoint: FileSystem, url: str) -> None:
     batches = {directory: _batches(checkpoint, directory) for directory in ("offsets", "commits")}
     if "metadata" in checkpoint.names(""):
         try:
-            known = json.loads(checkpoint.read("metadata"))["id"]
+            content = checkpoint.read("metadata")
+            known = json.loads(content)["id"]
         except (ValueError, KeyError, TypeError) as e:
             raise damage(f"{url}/metadata", f"it does not say which query it is of ({_short(e)})") from e
         if not isinstance(known, str):
             raise damage(f"{url}/metadata", "it does not say which query it is of")
+        if problem := checksum_problem(checkpoint, "metadata", content):
+            raise damage(f"{url}/metadata", problem)
     elif any(batches.values()):
         raise damage(f"{url}/metadata", "it is missing, and there are batches")
     for directory, numbers in batches.items():
         for number in numbers[-_READ:]:
             file = f"{directory}/{number}"
-            if problem := _problem(checkpoint.read(file)):
+            content = checkpoint.read(file)
+            if problem := _problem(content) or checksum_problem(checkpoint, file, content):
                 raise damage(f"{url}/{file}", problem)
     if batches["commits"] and batches["commits"][-1] not in batches["offsets"]:
         raise damage(f"{url}/offsets/{batches['commits'][-1]}", "it is missing, and the batch is finished")

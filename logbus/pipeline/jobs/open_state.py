@@ -91,11 +91,12 @@ def waiting_events(spark: SparkSession, checkpoint: FileSystem, operator: int, t
 
 
 def _state(spark: SparkSession, checkpoint: FileSystem, sums: Any, **options: str) -> Any:
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         row = sums(spark.read.format("statestore").options(**options).load(checkpoint.url)).first()
-    except PySparkException as e:
+    except (PySparkException, Py4JError) as e:
         raise PipelineError(f"{checkpoint.url}: the query's state cannot be read: {short_message(str(e))}") from e
     assert row is not None, "an aggregate without groups has a row"
     return row

@@ -29,6 +29,7 @@ from logbus.pipeline.jobs.query_report import QueryReport
 from logbus.pipeline.jobs.query_starts import ASKED_TO_STOP, run_writer, state_on_disk
 from logbus.pipeline.jobs.record_counts import CountsDiffer, count_problem
 from logbus.pipeline.jobs.slow_workers import IMPATIENT
+from logbus.pipeline.jobs.state_damage import state_damage
 from logbus.pipeline.lake.file_system import FileSystem, file_system_at
 
 if TYPE_CHECKING:
@@ -60,10 +61,15 @@ def run_query(
     began = time.monotonic()
     run = _Run(spark=spark, query=query, outputs=outputs, running=running, watch=watch, files=files)
     report = run.report
-    if query.events and query.open_state is not None:
-        report.counted, report.open_before = 0, query.open_state(spark, files).events
-    with report_progress(spark, watch):
-        run.all()
+    try:
+        if query.events and query.open_state is not None:
+            report.counted, report.open_before = 0, query.open_state(spark, files).events
+        with report_progress(spark, watch):
+            run.all()
+    except PipelineError as e:
+        if (damaged := state_damage(files, running.checkpoint, str(e))) is not None:
+            raise damaged from e
+        raise
     report.stopped = watch.is_stopping
     report.seconds = round(time.monotonic() - began, 3)
     if run.is_too_late(is_over=running.every is None and not report.stopped):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.checkpoint_files import check_files
+from logbus.pipeline.jobs.checksum_files import is_equal
 from logbus.pipeline.jobs.query_checkpoint import RESULT, check_before_spark
 from logbus.pipeline.lake.file_system import LocalFileSystem
 
@@ -70,6 +74,44 @@ def test_damage(checkpoint: Path, file: str, change: Callable[[bytes], bytes | N
         path.write_bytes(content)
     with pytest.raises(PipelineError, match=f"^{path} is damaged: {words}.*; restore all of the checkpoint"):
         check_before_spark("join", IDENTITY, str(checkpoint))
+
+
+def checksums(content: bytes, size: int = 512) -> bytes:
+    """As Hadoop writes them."""
+    blocks = [content[at : at + size] for at in range(0, len(content), size)]
+    return b"crc\0" + size.to_bytes(4) + b"".join(zlib.crc32(block).to_bytes(4) for block in blocks)
+
+
+@pytest.mark.parametrize("file", ["metadata", "offsets/2", "offsets/1", "commits/1"])
+def test_checksums(checkpoint: Path, file: str) -> None:
+    """Of content that could be right, the checksum on a local disk tells whether it is: Spark does not compare it."""
+    path = checkpoint / file
+    content = path.read_bytes()
+    beside = path.with_name(f".{path.name}.crc")
+    beside.write_bytes(checksums(content))
+    check_before_spark("join", IDENTITY, str(checkpoint))
+    path.write_bytes(content.replace(b"0", b"7").replace(b"one", b"two"))
+    with pytest.raises(PipelineError, match=f"^{path} is damaged: its content has not the checksum in {beside.name}, "):
+        check_before_spark("join", IDENTITY, str(checkpoint))
+    beside.unlink()
+    check_before_spark("join", IDENTITY, str(checkpoint))
+
+
+@given(st.binary(max_size=200), st.integers(min_value=1, max_value=50), st.data())
+def test_any_change_is_found(content: bytes, size: int, data: st.DataObject) -> None:
+    """Content has its checksums, whatever the size of a block, and content of another byte or length has not."""
+    known = checksums(content, size)
+    assert is_equal(known, content)
+    assert not is_equal(known, content + b"x")
+    if content:
+        at = data.draw(st.integers(min_value=0, max_value=len(content) - 1))
+        assert not is_equal(known, content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+
+
+@pytest.mark.parametrize("beside", [b"", b"crc", b"crc\0\0\0\2", b"crc\0\0\0\0\0", b"no checksums", b"crc\0\0\0\2\0x"])
+def test_no_checksums(beside: bytes) -> None:
+    """A damaged file of checksums says nothing of the content."""
+    assert is_equal(beside, b"content")
 
 
 def test_missing_offsets(checkpoint: Path) -> None:

@@ -312,6 +312,31 @@ def test_set_back(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
             run(spark, options(broker, "back", [output], checkpoint))
 
 
+def test_damaged_state(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """The error names what is damaged, and says what to do; nothing is written."""
+    topics(broker, "state")
+    put(broker, "state", [event("00:10", page="/tea"), event("03:00", page="/end")])
+    checkpoint, seen = tmp_path / "checkpoint", Seen({})
+    run(spark, options(broker, "state", [seen], checkpoint))
+    put(broker, "state", [event("03:10", page="/tea"), event("06:00", page="/end")])
+    seen.batches.clear()
+
+    def refused(name: str, words: str, damage: Callable[[Path], object]) -> None:
+        damaged = tmp_path / name
+        shutil.copytree(checkpoint, damaged)
+        damage(damaged / "state")
+        with pytest.raises(PipelineError, match=f"^{damaged}/{words}.*restore all of the checkpoint"):
+            run(spark, options(broker, "state", [seen], damaged))
+
+    def cut(state: Path) -> None:
+        found = max(state.glob("0/*/[0-9]*"), key=lambda file: file.stat().st_size)
+        found.write_bytes(found.read_bytes()[: found.stat().st_size // 2])
+
+    refused("gone", "state is damaged: it is missing or empty", shutil.rmtree)
+    refused("cut", r"state/0/\d/\d.\w+ is damaged: its content has not the checksum in \.", cut)
+    assert seen.batches == {}
+
+
 def test_long_errors(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark gets no long text of Java: its regular expression would overflow the stack if the query is stopped."""
     monkeypatch.delenv("LOGBUS_DEBUG", raising=False)
