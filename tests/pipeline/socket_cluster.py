@@ -29,7 +29,6 @@ class SocketCluster(MemoryCluster):
     A :class:`MemoryCluster` that is reached by TCP; a context manager.
 
     :ivar ids: of topics that were made anew: they are not what their name says.
-    :ivar accepted: connections so far.
     :ivar misbehaviors: one of them is chosen for an answer, for ``share`` of those about the API keys in ``about``.
     """
 
@@ -40,7 +39,6 @@ class SocketCluster(MemoryCluster):
         self.ids: dict[str, bytes] = {}
         self.misbehaviors: tuple[Misbehavior, ...] = ()
         self.share, self.about = 0.4, frozenset({1, 2, 3, 18})
-        self.accepted = 0
         self.chance, self.patience, self.told = Random(1), 9.0, 0
         self.lock = threading.RLock()
         self._listening: dict[int, socket.socket] = {}
@@ -110,7 +108,6 @@ class SocketCluster(MemoryCluster):
                 return
             peer = _Peer(node, connected)
             with self.lock:
-                self.accepted += 1
                 self._open.add(peer)
             self._start(self._talk, peer)
 

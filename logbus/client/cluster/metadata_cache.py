@@ -6,13 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import evolve
 
-from logbus.client.cluster.topic_metadata import (
-    Node,
-    PartitionMetadata,
-    TopicMetadata,
-    decode_topic,
-    merge_topic,
-)
+from logbus.client.cluster.topic_metadata import Node, TopicMetadata, decode_topic, merge_topic
 from logbus.model import TopicPartition
 from logbus.wire.messages.metadata import MetadataResponse
 
@@ -32,11 +26,6 @@ class MetadataCache:
         self.controller_id = -1
         self._topics: dict[str, TopicMetadata] = {}
 
-    def cached_partition(self, partition: TopicPartition) -> PartitionMetadata | None:
-        """What is cached of a partition; None: metadata must be requested."""
-        topic = self._topics.get(partition.topic)
-        return None if topic is None else topic.partitions.get(partition.partition)
-
     def update_leader(
         self, partition: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[Node] = ()
     ) -> bool:
@@ -46,7 +35,8 @@ class MetadataCache:
         :param nodes: the addresses of brokers in that response.
         :returns: whether this is newer than the cache; if not, request metadata.
         """
-        topic, known = self._topics.get(partition.topic), self.cached_partition(partition)
+        topic = self._topics.get(partition.topic)
+        known = None if topic is None else topic.partitions.get(partition.partition)
         if topic is None or known is None or leader < 0 or leader_epoch <= known.leader_epoch:
             return False
         found = {each.node_id: each for each in nodes}

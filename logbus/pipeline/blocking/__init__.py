@@ -16,10 +16,10 @@ Connections:
 * ``patience``: says of brokers that do not answer that they do not
 * ``schema_registry``: schemas from a schema registry, by HTTP
 
-Reading; responses go from ``range_fetcher`` to ``range_reader``, which decodes them:
+Reading; responses go from the thread of ``prefetcher`` to ``range_reader``, which decodes them:
 
 * ``list_offsets``: offsets by time
-* ``range_fetcher``: fetches a range of a partition, with one request ahead
+* ``prefetcher``: fetches a range of a partition in a thread
 * ``range_reader``: reads a range of a partition as columns
 
 Writing; batches go from ``producer`` through ``partition_batches`` into requests:

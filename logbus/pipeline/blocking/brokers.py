@@ -15,7 +15,7 @@ from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicM
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking.connection import Connection
-from logbus.pipeline.blocking.connection_pool import Address, ConnectionPool
+from logbus.pipeline.blocking.connection_pool import ConnectionPool
 from logbus.pipeline.blocking.connection_settings import ConnectionSettings
 from logbus.pipeline.blocking.receive_buffers import ReceiveBuffers
 from logbus.pipeline.blocking.retry import api_error, with_retries
@@ -35,8 +35,7 @@ _FIND_COORDINATOR = 10
 class Brokers(MetadataCache):
     """
     A cluster's brokers. Each connection is used by one thread at a time: :meth:`node` and similar methods return the
-    calling thread's own connection, :meth:`release` makes it available to other threads. Who leaves requests
-    outstanding while others of the same thread may use the connection, has it :meth:`lent <lend>`.
+    calling thread's own connection, :meth:`release` makes it available to other threads.
 
     :ivar settings: how the brokers are reached.
     :ivar buffers: buffers that large responses are read into.
@@ -137,19 +136,10 @@ class Brokers(MetadataCache):
 
         :raises Disconnected: it cannot be reached.
         """
-        return self._pool.get(self._address(node_id))
-
-    def lend(self, node_id: int) -> Connection:
-        """
-        A connection to a broker that metadata named. It is the caller's alone until :meth:`give_back`.
-
-        :raises Disconnected: it cannot be reached.
-        """
-        return self._pool.lend(self._address(node_id))
-
-    def give_back(self, connection: Connection) -> None:
-        """Make a lent connection available to others; it is closed if it has requests outstanding."""
-        self._pool.give_back(connection)
+        node = self.nodes.get(node_id)
+        if node is None:
+            raise Disconnected(f"broker {node_id} is not among the known ones: {sorted(self.nodes)}")
+        return self._pool.get((node.host, node.port))
 
     def any(self) -> Connection:
         """
@@ -194,12 +184,6 @@ class Brokers(MetadataCache):
     def close(self) -> None:
         """Close all connections. A later request opens new ones."""
         self._pool.close()
-
-    def _address(self, node_id: int) -> Address:
-        node = self.nodes.get(node_id)
-        if node is None:
-            raise Disconnected(f"broker {node_id} is not among the known ones: {sorted(self.nodes)}")
-        return node.host, node.port
 
     # Requests.
 

@@ -171,6 +171,11 @@ class Connection:
         self.used = time.monotonic()
         return response
 
+    def interrupt(self) -> None:
+        """Make a thread that waits for a response fail at once; called from another thread."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def is_idle(self) -> bool:
         """Whether the connection is open and idle, with nothing to read (as there is when the broker has closed it)."""
         if not self.usable or self._names:

@@ -1,8 +1,8 @@
 """
-Reads a range of one partition as columns.
+Reads a range of one partition as columns, while a thread fetches ahead.
 
-Responses are decoded one by one, in the thread that fetches them: what is read into a buffer is still in the
-processor's cache when it is decoded, and when it is sent to Spark.
+The thread fetches from the leader, follows leader changes, waits for brokers that restart, and pauses when the limit of
+unread bytes is reached. The reader decodes, so that decoding and the kernel's copying use different cores.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking.brokers import Brokers
-from logbus.pipeline.blocking.range_fetcher import FetchOptions, RangeFetcher
+from logbus.pipeline.blocking.prefetcher import FetchOptions, Prefetcher
 from logbus.records.batch_columns import ColumnData, Columns, extend_from_batches
 from logbus.records.read_committed import CommittedFilter
 
@@ -56,7 +56,7 @@ def read_range(
 
     :param topic_id: of the topic; a topic recreated under the same name is an error. Zero: any.
     :param headers: add columns of the headers.
-    :returns: a generator of rows in order. Closing it gives its connection back.
+    :returns: a generator of rows in order. Closing it ends the thread.
     :raises OffsetLost: offsets are gone, or the topic is.
     :raises ApiError: another error that is not retriable; CORRUPT_MESSAGE: a batch is damaged.
     :raises Disconnected: (also Unreachable) brokers were unavailable for longer than the settings allow.
@@ -65,8 +65,8 @@ def read_range(
     offset, stamped = start, False
     failure: Exception | None = None
     try:
-        with RangeFetcher(brokers, partition, start, end, options or FetchOptions(), topic_id) as fetcher:
-            for answer in fetcher:
+        with Prefetcher(brokers, partition, start, end, options or FetchOptions(), topic_id) as ahead:
+            for answer in ahead:
                 hidden, pos = CommittedFilter(answer.aborted), 0
                 in_place = len(answer.data) >= _IN_PLACE_BYTES
                 for stop, stamps in answer.runs:

@@ -12,7 +12,7 @@ import threading
 from attrs import define, field
 
 MAX_BUFFERS = 5
-"""More than one reader uses at a time, which are two: one is read into, the other was sent just now."""
+"""As many as one reader uses at a time: one is read into, two wait, one is decoded, one was sent just now."""
 MAX_KEPT_BYTES = 32 << 20
 """Bytes of the largest buffer that is kept: only a response with one huge batch is larger."""
 _STEP = 1 << 16

@@ -8,23 +8,22 @@ import threading
 import time
 from collections.abc import Iterator
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
-from logbus.pipeline.blocking import EARLIEST, LATEST, Brokers, connection, range_fetcher, retry
+from logbus.pipeline.blocking import EARLIEST, LATEST, Brokers, prefetcher
 from logbus.pipeline.blocking.list_offsets import list_offsets
-from logbus.pipeline.blocking.range_fetcher import FetchOptions
+from logbus.pipeline.blocking.prefetcher import FetchOptions
 from logbus.pipeline.blocking.range_reader import FetchedRows, read_range
 from logbus.pipeline.errors import Disconnected, OffsetLost, Unreachable
 from logbus.records.batch import decode_batch, encode_batch, encode_marker_batch, read_header, rewrite_batch
 from logbus.records.control_records import ControlType, Marker
 from logbus.records.record import Record
 from logbus.wire.messages.records import LeaderIdAndEpoch
-from tests.client.misbehaving_brokers import MISBEHAVIORS, half, hangs_up, never, noise
+from tests.client.misbehaving_brokers import MISBEHAVIORS, never
 from tests.pipeline.socket_cluster import FETCH_BY_ID, SocketCluster
 
 PLACE = TopicPartition("t", 0)
@@ -193,7 +192,7 @@ class FetchingTests(SynchronousTestCase):
         """To another broker, while it is read."""
         cluster = self.cluster(nodes=2)
         brokers = self.client(cluster)
-        rows = read_range(brokers, PLACE, 0, 30, QUICK, batch_rows=1)
+        rows = read_range(brokers, PLACE, 0, 30, FetchOptions(max_wait=0.01, ahead=1), batch_rows=1)
         found = values_of(iter([next(rows)]))
         with cluster.lock:
             cluster.topics["t"][0].leader = 2
@@ -221,7 +220,7 @@ class FetchingTests(SynchronousTestCase):
     def test_a_broker_restarts(self) -> None:
         """What is read goes on when it is back."""
         cluster = self.cluster()
-        rows = read_range(self.client(cluster), PLACE, 0, 30, QUICK, batch_rows=1)
+        rows = read_range(self.client(cluster), PLACE, 0, 30, FetchOptions(max_wait=0.01, ahead=1), batch_rows=1)
         found = values_of(iter([next(rows)]))
         cluster.down(1)
         timer = threading.Timer(0.15, cluster.up, [1])
@@ -302,7 +301,7 @@ class FetchingTests(SynchronousTestCase):
 
     def test_a_topic_made_anew(self) -> None:
         """Its records are not those that were meant, though its offsets may be the same."""
-        self.patch(range_fetcher, "_GONE_AFTER", 0.05)
+        self.patch(prefetcher, "_GONE_AFTER", 0.05)
         for served in (None, FETCH_BY_ID):
             cluster = self.cluster(**({} if served is None else {"served": served}))
             brokers = self.client(cluster)
@@ -328,10 +327,10 @@ class FetchingTests(SynchronousTestCase):
 
     def test_a_deleted_topic(self) -> None:
         """It counts as deleted when brokers have not known it for a while."""
-        self.patch(range_fetcher, "_GONE_AFTER", 0.05)
+        self.patch(prefetcher, "_GONE_AFTER", 0.05)
         cluster = self.cluster()
         brokers = self.client(cluster)
-        rows = read_range(brokers, PLACE, 0, 30, QUICK, batch_rows=1)
+        rows = read_range(brokers, PLACE, 0, 30, FetchOptions(max_wait=0.01, ahead=1), batch_rows=1)
         next(rows)
         with cluster.lock:
             del cluster.topics["t"]
@@ -339,139 +338,35 @@ class FetchingTests(SynchronousTestCase):
             list(rows)
         self.assertIn("the topic was deleted", str(caught.exception))
 
-    def second_fetch(self, cluster: SocketCluster) -> threading.Event:
-        """Set when the broker has the request for what follows the first response."""
+    def test_closed_early(self) -> None:
+        """Closing it ends the thread at once, though that waits for an answer."""
+        cluster = self.cluster()
         asked = threading.Event()
 
-        def fetch(node: int, message: object) -> object:
-            if len(cluster.requests("Fetch")) == 2:
+        def third_is_never_answered(node: int, message: object) -> None:
+            if len(cluster.requests("Fetch")) == 3:
+                cluster.misbehaviors, cluster.about, cluster.share = (never,), frozenset({1}), 1.0
                 asked.set()
-            return SocketCluster._fetch(cluster, node, message)
 
-        cluster.answers[1] = fetch
-        return asked
-
-    def offsets(self, cluster: SocketCluster) -> list[int]:
-        """Those that were requested."""
-        return [each.topics[0].partitions[0].fetch_offset for each in cluster.requests("Fetch")]
-
-    def test_one_request_ahead(self) -> None:
-        """While rows are consumed, what follows is requested; not what follows that."""
-        cluster = self.cluster()
-        asked = self.second_fetch(cluster)
-        rows = read_range(self.client(cluster), PLACE, 0, 30, QUICK, batch_rows=1)
+        cluster.answers[1] = third_is_never_answered
+        rows = read_range(self.client(cluster, request_timeout=60), PLACE, 0, 30, QUICK, batch_rows=1)
         next(rows)
         self.assertTrue(asked.wait(30))
-        self.assertEqual(self.offsets(cluster), [0, 3])
-        next(rows)
-        self.assertEqual(len(values_of(rows)), 24)
-        self.assertEqual(self.offsets(cluster), list(range(0, 30, 3)))
-
-    def test_nothing_is_requested_beyond_the_range(self) -> None:
-        """Where it ends with a response, and where in one; the connection is used for the next range."""
-        cluster = self.cluster()
-        brokers = self.client(cluster)
-        for start, end, wanted in ((0, 6, [0, 3]), (6, 11, [6, 9]), (12, 12, [])):
-            cluster.seen.clear()
-            self.assertEqual(values_of(read_range(brokers, PLACE, start, end, QUICK)), self.wanted[start:end])
-            self.assertEqual(self.offsets(cluster), wanted)
-        self.assertEqual(cluster.accepted, 1)
-
-    def test_the_request_ahead_fails(self) -> None:
-        """Rows of the response before are read; what was requested is requested again."""
-        for misbehavior in (hangs_up, half, noise):
-            with self.subTest(misbehavior=misbehavior.__name__):
-                cluster = self.cluster()
-
-                def the_second(node: int, message: object, cluster: Any = cluster, how: Any = misbehavior) -> object:
-                    second = len(cluster.requests("Fetch")) == 2
-                    cluster.misbehaviors, cluster.about, cluster.share = (how,) if second else (), frozenset({1}), 1.0
-                    return SocketCluster._fetch(cluster, node, message)
-
-                cluster.answers[1] = the_second
-                rows = read_range(self.client(cluster), PLACE, 0, 30, QUICK, batch_rows=1)
-                found = values_of(iter([next(rows)]))
-                self.assertEqual(found, self.wanted[:3])
-                self.assertEqual(found + values_of(rows), self.wanted)
-                self.assertEqual(self.offsets(cluster), [0, 3, *range(3, 30, 3)])
-
-    def test_the_leader_moves_while_a_request_is_outstanding(self) -> None:
-        """The old leader refuses that, and the new one is asked for the same."""
-        cluster = self.cluster(nodes=2)
-
-        def fetch(node: int, message: object) -> object:
-            if len(cluster.requests("Fetch")) == 2:
-                cluster.topics["t"][0].leader = 2
-            return SocketCluster._fetch(cluster, node, message)
-
-        cluster.answers[1] = fetch
-        self.assertEqual(values_of(read_range(self.client(cluster), PLACE, 0, 30, QUICK)), self.wanted)
-        self.assertEqual([node for node, name, _ in cluster.seen if name == "Fetch"], [1, 1, *[2] * 9])
-        self.assertEqual(self.offsets(cluster), [0, 3, *range(3, 30, 3)])
-
-    def test_other_requests_while_one_is_outstanding(self) -> None:
-        """They have other connections, so that no response is taken for that of another request."""
-        cluster = self.cluster()
-        brokers = self.client(cluster)
-        ranges = [read_range(brokers, PLACE, 0, 30, QUICK, batch_rows=1) for _ in range(2)]
-        found: list[list[tuple[int, bytes]]] = [[], []]
-        for both in zip(*ranges, strict=True):
-            self.assertEqual(list(brokers.metadata()), ["t"])
-            self.assertEqual(list_offsets(brokers, {PLACE: LATEST})[PLACE].offset, 30)
-            for number, each in enumerate(both):
-                found[number] += values_of(iter([each]))
-        self.assertEqual(found, [self.wanted, self.wanted])
-
-    def test_closed_early(self) -> None:
-        """Its connection, on which a response is still to come, is not used again."""
-        cluster = self.cluster()
-        asked = self.second_fetch(cluster)
-        brokers = self.client(cluster)
-        rows = read_range(brokers, PLACE, 0, 30, QUICK, batch_rows=1)
-        next(rows)
-        self.assertTrue(asked.wait(30))
+        begun = time.monotonic()
         rows.close()
-        self.assertEqual(list(brokers.metadata()), ["t"])
-        self.assertEqual(values_of(read_range(brokers, PLACE, 3, 30, QUICK)), self.wanted[3:])
+        self.assertLess(time.monotonic() - begun, 30)
+        self.assertFalse([each.name for each in threading.enumerate() if each.name.startswith("logbus-fetch")])
 
-    def test_closed_without_an_answer(self) -> None:
-        """Nobody waits for a response that is not needed."""
+    def test_no_more_is_fetched_than_may_wait(self) -> None:
+        """A reader that is slow does not make memory grow."""
         cluster = self.cluster()
-        cluster.misbehaviors, cluster.share = (never,), 1.0
-
-        def fetch(node: int, message: object) -> object:
-            cluster.about = frozenset({1} if len(cluster.requests("Fetch")) == 2 else ())
-            return SocketCluster._fetch(cluster, node, message)
-
-        cluster.about, cluster.answers[1] = frozenset(), fetch
-        rows = read_range(self.client(cluster, request_timeout=3600), PLACE, 0, 30, QUICK, batch_rows=1)
+        options = FetchOptions(max_wait=0.01, ahead=200)
+        rows = read_range(self.client(cluster), PLACE, 0, 30, options, batch_rows=1)
         next(rows)
+        for _ in range(50):
+            threading.Event().wait(0.002)
+        self.assertLess(len(cluster.requests("Fetch")), 6)
         rows.close()
-
-    def test_a_slow_consumer(self) -> None:
-        """However long rows are consumed: a response that waits meanwhile has not timed out, nor is it too late."""
-        cluster = self.cluster()
-        passed = 0.0
-        clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed, sleep=time.sleep)
-        for module in (connection, range_fetcher, retry):
-            self.patch(module, "time", clock)
-        found = []
-        for some in read_range(self.client(cluster, request_timeout=3), PLACE, 0, 30, QUICK, batch_rows=1):
-            found += values_of(iter([some]))
-            passed += 3600.0
-        self.assertEqual(found, self.wanted)
-        self.assertEqual(len(self.offsets(cluster)), 10)
-
-    def test_a_broker_hangs_up_on_a_slow_consumer(self) -> None:
-        """As for idle connections; then what follows is requested over another."""
-        cluster = self.cluster()
-        brokers = self.client(cluster)
-        found = []
-        for some in read_range(brokers, PLACE, 0, 30, QUICK, batch_rows=1):
-            found += values_of(iter([some]))
-            cluster.down(1)
-            cluster.up(1)
-        self.assertEqual(found, self.wanted)
 
 
 class OffsetTests(SynchronousTestCase):

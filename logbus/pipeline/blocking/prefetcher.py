@@ -1,21 +1,16 @@
-"""
-Fetches a range of one partition, with one request ahead of its reader (Kafka: Fetcher).
-
-The request for what follows a response is sent before the response is decoded: meanwhile the broker and the kernel work
-on the next one, which waits in the socket's receive buffer.
-"""
+"""Fetches a range of one partition in a thread, ahead of its reader (Kafka: Fetcher)."""
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from types import TracebackType
 
 from attrs import frozen
 
-from logbus.client.cluster.topic_metadata import PartitionMetadata
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.pipeline.blocking.brokers import Brokers, Node
@@ -49,13 +44,15 @@ class FetchOptions:
     :ivar max_bytes: of one response, beyond its first batch (``fetch.max.bytes``).
     :ivar min_bytes: that the broker waits for (``fetch.min.bytes``), at most ``max_wait`` seconds.
     :ivar rack: of this client; a replica in the same rack may be read (``client.rack``, KIP-392).
+    :ivar ahead: bytes that may be fetched and not yet read; at this limit fetching pauses.
     """
 
     committed: bool = False
-    max_bytes: int = 2 << 20
+    max_bytes: int = 8 << 20
     min_bytes: int = 1
     max_wait: float = 0.5
     rack: str = ""
+    ahead: int = 16 << 20
 
 
 @frozen
@@ -73,24 +70,9 @@ class FetchedData:
     runs: tuple[tuple[int, bool], ...]
 
 
-@frozen
-class _Source:
+class Prefetcher:
     """
-    Where a request was sent.
-
-    :ivar node: the preferred read replica; −1: the leader.
-    :ivar metadata: of the partition, at that time.
-    """
-
-    connection: Connection
-    node: int
-    metadata: PartitionMetadata
-
-
-class RangeFetcher:
-    """
-    Iterates over the fetched data of a range, in order. It is a context manager: while it is open it has a connection
-    of its own, which no other thread uses, nor another fetcher of this one.
+    Iterates over the fetched data of a range, in order. It is a context manager; the thread runs while it is open.
 
     :param topic_id: see :func:`~logbus.pipeline.blocking.range_reader.read_range`.
     """
@@ -114,59 +96,114 @@ class RangeFetcher:
         self._replica = -1
         self._replica_until = 0.0
         self._missing_since: float | None = None
-        self._throttled_until = 0.0
-        self._source: _Source | None = None
+        self._connection: Connection | None = None
+        self._changed = threading.Condition()
+        self._waiting: deque[FetchedData] = deque()
+        self._held = 0
+        self._stopped = False
+        self._done = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"logbus-fetch-{partition}", daemon=True)
 
-    def __enter__(self) -> RangeFetcher:
+    def __enter__(self) -> Prefetcher:
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._give_back()
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+            connection = self._connection
+        if connection is not None:
+            connection.interrupt()
+        self._thread.join()
 
     def __iter__(self) -> Iterator[FetchedData]:
         """
-        The fetched data, in order. Time that passes between two of them does not count as time without an answer.
+        The fetched data, in order.
 
-        :raises Exception: an error that is not retriable, or was there until the deadline, after all data before it.
+        :raises Exception: the error that ended the thread, after all data fetched before it.
         """
-        while self._offset < self._end:
-            yield self._next()
-
-    def _next(self) -> FetchedData:
-        timer = RetryTimer.of(self._brokers.settings)
-        self._missing_since = None
         while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._done)
+                if not self._waiting:
+                    if self._failure is not None:
+                        raise self._failure
+                    return
+                answer = self._waiting.popleft()
+            yield answer
+            with self._changed:
+                self._held -= len(answer.data)
+                self._changed.notify_all()
+
+    # Run in the thread.
+
+    def _run(self) -> None:
+        try:
+            self._fetch_all()
+        except BaseException as e:
+            self._failure = e
+        finally:
+            self._brokers.release()
+            with self._changed:
+                self._done = True
+                self._changed.notify_all()
+
+    def _fetch_all(self) -> None:
+        timer = RetryTimer(self._brokers.settings, 0.0, self._pause)
+        timer.succeeded()
+        while self._offset < self._end and self._has_room():
             try:
-                fetched = self._fetch()
+                moved = self._fetch()
             except OffsetLost:
                 raise
             except Exception as e:
+                if self._stopped:
+                    return
                 if isinstance(e, Disconnected):
                     # The leader may have changed; and a replica that is gone is replaced by the leader.
                     self._brokers.forget(self._partition)
                     self._replica = -1
                 timer.failed(e)
                 continue
-            if fetched is not None:
-                return fetched
-            if time.monotonic() > timer.deadline:
+            if moved:
+                timer.succeeded()
+            elif time.monotonic() > timer.deadline:
                 raise self._stuck()
 
-    def _fetch(self) -> FetchedData | None:
-        """
-        The response to the request that is outstanding, or to a new one.
+    def _has_room(self) -> bool:
+        """Wait until more may be fetched; False: the reader has closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or not self._held or self._held < self._options.ahead)
+            return not self._stopped
 
-        :returns: None if it has no records.
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped, seconds)
+
+    def _fetch(self) -> bool:
         """
-        if self._source is None or not self._source.connection.outstanding:
-            self._source = self._ask()
-        connection = self._source.connection
-        timeout = self._options.max_wait + self._brokers.settings.request_timeout
-        response: FetchResponse = connection.receive(timeout, self._brokers.buffers)
+        Send one fetch request.
+
+        :returns: whether it brought records, or a replica to read from.
+        """
+        self._check_topic()
+        node = self._node()
+        connection = self._brokers.node(node) if node >= 0 else self._brokers.leader(self._partition)
+        with self._changed:
+            if self._stopped:
+                return False
+            self._connection = connection
+        try:
+            response = self._ask(connection)
+        finally:
+            with self._changed:
+                self._connection = None
         if response.throttle_time_ms > 0:
-            self._throttled_until = time.monotonic() + response.throttle_time_ms / 1000
+            self._pause(response.throttle_time_ms / 1000)
         if response.error_code:
             raise api_error(response.error_code, f"fetch from {connection.peer}")
         for topic in response.responses:
@@ -180,42 +217,15 @@ class RangeFetcher:
                     return self._take(data)
         raise Disconnected(f"the answer of {connection.peer} leaves out {self._partition}")
 
-    # Requests.
-
-    def _ask(self) -> _Source:
-        """Send a request to the leader, or to the replica that it prefers, as metadata and connections are now."""
-        time.sleep(max(0.0, self._throttled_until - time.monotonic()))
-        self._check_topic()
-        metadata = self._brokers.partition_metadata(self._partition)
-        node = self._node()
-        self._give_back()
-        self._source = _Source(self._brokers.lend(node if node >= 0 else metadata.leader), node, metadata)
-        self._send(self._source)
-        return self._source
-
-    def _ask_ahead(self) -> None:
-        """Send the next request where the last was sent, unless it must wait, or should go elsewhere."""
-        source = self._source
-        if (
-            source is not None
-            and self._offset < self._end
-            and source.connection.usable
-            and source.node == self._node()
-            and source.metadata is self._brokers.cached_partition(self._partition)
-            and time.monotonic() >= self._throttled_until
-        ):
-            # An error has closed the connection; then the request is sent again when its response is needed.
-            with suppress(Disconnected):
-                self._send(source)
-
-    def _send(self, source: _Source) -> None:
+    def _ask(self, connection: Connection) -> FetchResponse:
         options, partition = self._options, self._partition
-        version = source.connection.version(_FETCH)
+        version = connection.version(_FETCH)
         if not self._topic_id.int:
             version = min(version, _BY_NAME)
+        epoch = self._brokers.partition_metadata(partition).leader_epoch
         wanted = FetchPartition(
             partition=partition.partition,
-            current_leader_epoch=source.metadata.leader_epoch,
+            current_leader_epoch=epoch,
             fetch_offset=self._offset,
             partition_max_bytes=self._max_bytes,
         )
@@ -227,13 +237,9 @@ class RangeFetcher:
             topics=[FetchTopic(topic=partition.topic, topic_id=self._topic_id.bytes, partitions=[wanted])],
             rack_id=options.rack,
         )
-        source.connection.send(request, version=version)
-
-    def _give_back(self) -> None:
-        """Give the connection back; a request that is outstanding closes it."""
-        source, self._source = self._source, None
-        if source is not None:
-            self._brokers.give_back(source.connection)
+        timeout = options.max_wait + self._brokers.settings.request_timeout
+        response: FetchResponse = connection.request(request, timeout, version=version, buffers=self._brokers.buffers)
+        return response
 
     def _node(self) -> int:
         """The preferred read replica; −1: the leader."""
@@ -269,13 +275,11 @@ class RangeFetcher:
         if now - self._missing_since >= _GONE_AFTER:
             raise self._lost(why)
 
-    # Responses.
-
-    def _take(self, data: PartitionData) -> FetchedData | None:
+    def _take(self, data: PartitionData) -> bool:
         if data.preferred_read_replica >= 0 and self._replica < 0:
             self._replica = data.preferred_read_replica
             self._replica_until = time.monotonic() + _REPLICA_FOR
-            return None
+            return True
         raw = memoryview(b"")
         if isinstance(data.records, (bytes, bytearray, memoryview)):
             raw = memoryview(data.records)
@@ -288,17 +292,19 @@ class RangeFetcher:
                     runs.pop()
                 runs.append((size, header.log_append_time))
         except DecodeError as e:
-            if following <= self._offset:
-                what = f"{self._partition}: what follows offset {following} cannot be read: {e}"
-                raise ApiError(ErrorCode.CORRUPT_MESSAGE, what) from e
-            # What is before it is read first.
+            what = f"{self._partition}: what follows offset {following} cannot be read: {e}"
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, what) from e
         if following <= self._offset:
-            return None
+            return False
         aborted = tuple((each.producer_id, each.first_offset) for each in data.aborted_transactions or ())
+        answer = FetchedData(raw[:size], aborted if self._options.committed else (), tuple(runs))
         self._offset = following
         self._grow(size)
-        self._ask_ahead()
-        return FetchedData(raw[:size], aborted if self._options.committed else (), tuple(runs))
+        with self._changed:
+            self._waiting.append(answer)
+            self._held += size
+            self._changed.notify_all()
+        return True
 
     def _grow(self, size: int) -> None:
         """Fetch more with each request, but not much more than is left of the range: the next task reads that."""
