@@ -196,13 +196,14 @@ class KafkaServerFactory(Factory):
         return [connection.transport for connection in self._connections]
 
     def _check_some(self) -> None:
-        """Check a fifth of the connections, those not checked for longest, to keep each sweep short."""
+        """Check a fifth of the connections, those not checked for longest, and release buffers that none needs."""
         connections = self._connections
         now = self.shared.clock.seconds()
         for connection in list(islice(connections, -(-len(connections) // self.sweep_rounds))):
             del connections[connection]
             connections[connection] = None
             connection.check(now)
+        self.shared.buffers.trim()
 
     def _rest(self) -> None:
         if not self._listening and not self._connections and self._sweep.running:

@@ -9,9 +9,11 @@ from attrs import define, field
 from logbus.net.flow_control import MEMORY, UNSENT, FlowControl
 from logbus.net.request_budget import RequestBudget
 from logbus.net.request_dispatcher import RequestDispatcher
-from logbus.wire.frame_buffer import FLOOR, FrameBuffer
+from logbus.wire.buffer_pool import KEEPERS, BufferPool
+from logbus.wire.frame_buffer import FLOOR, LARGE, FrameBuffer
 
-_KEEP = 4 << 20
+_MOST_KEPT = 4 << 20
+"""Bytes that a connection keeps for its next frame."""
 
 
 class MemoryUser(Protocol):
@@ -38,7 +40,10 @@ class FrameMemory:
     _flow: FlowControl
     _dispatcher: RequestDispatcher
     _user: MemoryUser
+    _pool: BufferPool
     reserved: int = field(default=0, init=False)
+    # Whether it keeps a large buffer for the next frame.
+    _keeps: bool = field(default=False, init=False)
 
     @property
     def host(self) -> str:
@@ -70,12 +75,27 @@ class FrameMemory:
 
     def release_spare(self) -> None:
         """Release much memory, or memory that others need, after a frame is complete."""
-        if self.reserved and (self.reserved > _KEEP or self._budget.short) and not self._dispatcher.frame_in_use:
+        if not self.reserved or self._dispatcher.frame_in_use:
+            return
+        if self.reserved > _MOST_KEPT or self._budget.short:
             self.give_back_memory()
             self._budget.release(self, 0)
+        elif self.reserved > LARGE and not self._keeps:
+            self._keep_or_share()
+
+    def _keep_or_share(self) -> None:
+        """Keep a large buffer, if few do, or let others use it until the next frame."""
+        pool = self._pool
+        if pool.keepers < KEEPERS:
+            self._keeps = True
+            pool.keepers += 1
+        elif shared := self._frames.give_back():
+            self.reserved -= shared
+            self._budget.release(self, shared)
 
     def connection_lost(self) -> None:
         """Release everything."""
+        self._keep_no_more()
         self._budget.forget(self)
 
     # Called by the budget.
@@ -97,10 +117,17 @@ class FrameMemory:
         if self._dispatcher.frame_in_use:
             return
         self._frames.shrink()
+        if self._frames.capacity < LARGE:
+            self._keep_no_more()
         spare = self.reserved - (self._frames.capacity - FLOOR)
         if spare > 0:
             self.reserved -= spare
             self._budget.release(self, spare)
+
+    def _keep_no_more(self) -> None:
+        if self._keeps:
+            self._keeps = False
+            self._pool.keepers -= 1
 
     def progress(self) -> tuple[int, int] | None:
         """Frames received, and bytes of the unfinished one; None if the peer is not expected to send."""

@@ -90,7 +90,7 @@ class KafkaServerProtocol(Protocol):
         self._listener = listener
         self._shared = shared
         self.metrics = shared.metrics
-        self.frames = FrameBuffer(shared.limits.request_max_bytes)
+        self.frames = FrameBuffer(shared.limits.request_max_bytes, pool=shared.buffers)
         login = None
         self._login_limits: LoginLimits | None = None
         if (policy := listener.login) is not None:
@@ -100,7 +100,7 @@ class KafkaServerProtocol(Protocol):
         self._sender = ResponseSender(shared, self._stop_for_unsent)
         self.dispatcher = RequestDispatcher(listener, context, self.frames, self._flow, self._sender, self, login)
         self._handover = FetchHandover(self.dispatcher, self.frames, self._flow, self._sender, self)
-        self.memory = FrameMemory(self.frames, shared.budget, self._flow, self.dispatcher, self)
+        self.memory = FrameMemory(self.frames, shared.budget, self._flow, self.dispatcher, self, shared.buffers)
         self._deadlines = ConnectionDeadlines(shared.limits, shared.clock.seconds())
         # The peer sends no more; the connection is closed for the peer; it is closed.
         self._ended = False

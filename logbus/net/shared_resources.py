@@ -20,6 +20,7 @@ from logbus.net.time_slices import SliceScheduler
 from logbus.net.turn_times import TurnTimes
 from logbus.quotas.connection_rates import ConnectionRates
 from logbus.quotas.quota_managers import QuotaManagers
+from logbus.wire.buffer_pool import BufferPool
 
 
 def _go_on(listener: str, seconds: float) -> None:
@@ -37,6 +38,7 @@ class SharedResources:
     :ivar times: how long requests take.
     :ivar errors: counts the errors in responses.
     :ivar budget: memory for large frames.
+    :ivar buffers: of large frames, used in turn.
     :ivar quotas: counts connections.
     :ivar arrivals: the connections that were opened lately.
     :ivar unsent: replies that peers have not taken.
@@ -56,6 +58,7 @@ class SharedResources:
     times: RequestTimes = field(factory=RequestTimes)
     errors: RequestErrors = field(factory=RequestErrors)
     budget: RequestBudget = field()
+    buffers: BufferPool = field(factory=BufferPool)
     quotas: ConnectionQuotas = field()
     arrivals: Arrivals = field()
     unsent: UnsentReplies = field()

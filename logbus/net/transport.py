@@ -32,8 +32,12 @@ from logbus.net.read_turn import ReadTurn
 from logbus.net.response_batch import LARGEST, ResponseBatch
 from logbus.net.sendfile import SendQueue, SliceTruncated, small_bytes
 from logbus.records.file_slice import Part, Parts
+from logbus.wire.frame_buffer import FLOOR
 
 _WIDEST = 1 << 16
+
+_MOST_AT_ONCE = 2 << 20
+"""Bytes of a large frame that are received before other connections have their turn."""
 
 
 @implementer(IFrameTransport)
@@ -73,28 +77,40 @@ class ServerTransport(tcp.Server):
         return self._send_queue.unsent
 
     def doRead(self) -> ConnectionLost | ConnectionDone | None:  # type: ignore[override]
-        """Receive once, and let the protocol serve what is there."""
+        """
+        Receive, and let the protocol serve what is there: once, or to the end of a large frame, so that few of these
+        are in memory at a time, and are served while they are in the processor's caches.
+        """
         protocol: Any = self.protocol
         frames = protocol.frames
-        room = frames.room()
-        if not room:
-            # Whole frames are waiting to be served. The protocol resumes reading after that.
-            self.pause_reading()
-            return None
-        try:
-            count = self.socket.recv_into(room)
-        except BlockingIOError:
-            return None
-        except OSError:
-            return main.CONNECTION_LOST
-        if not count:
-            return main.CONNECTION_DONE
-        frames.filled(count)
-        protocol.metrics.bytes_in += count
-        protocol.frames_ready()
-        if count == len(room) and frames.capacity < _WIDEST and self.connected:
-            protocol.enlarge()
-        return None
+        received = 0
+        while True:
+            room = frames.room()
+            if not room:
+                # Whole frames are waiting to be served. The protocol resumes reading after that.
+                self.pause_reading()
+                return None
+            try:
+                count = self.socket.recv_into(room)
+            except BlockingIOError:
+                return None
+            except OSError:
+                return main.CONNECTION_LOST
+            if not count:
+                return main.CONNECTION_DONE
+            was_full = count == len(room)
+            # Views of the buffer end here: it may be given to another connection.
+            del room
+            frames.filled(count)
+            protocol.metrics.bytes_in += count
+            protocol.frames_ready()
+            if was_full and frames.capacity < _WIDEST and self.connected:
+                protocol.enlarge()
+            if count < FLOOR:
+                return None
+            received += count
+            if not frames.lacks_large or received >= _MOST_AT_ONCE or not self._reading or not self.connected:
+                return None
 
     def send(self, parts: list[Part]) -> None:
         """Send ``parts`` now if nothing is queued before them; the reactor sends the rest later."""

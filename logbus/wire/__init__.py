@@ -2,6 +2,7 @@
 The Kafka protocol without sockets: bytes to messages, and messages to bytes. Pure.
 
 * ``frame_buffer``: splits a stream into frames
+* ``buffer_pool``: the memory of large frames
 * ``connection``: ServerConnection and ClientConnection: frames to requests and responses
 * ``headers``: request and response headers
 * ``schema``: the public interface of messages: declare, encode, decode

@@ -6,7 +6,7 @@ cimport cython
 cdef class FrameBuffer:
     cdef public Py_ssize_t limit
     cdef Py_ssize_t _floor, _usable, _start, _end
-    cdef object _buffer, _view
+    cdef object _buffer, _view, _pool
 
     @cython.locals(start=Py_ssize_t, end=Py_ssize_t, capacity=Py_ssize_t, wanted=Py_ssize_t, held=Py_ssize_t, stop=Py_ssize_t)
     cpdef room(self)
@@ -18,4 +18,4 @@ cdef class FrameBuffer:
     cdef Py_ssize_t _wanted(self) except -1
     cdef _enlarge(self, Py_ssize_t target)
     @cython.locals(held=Py_ssize_t)
-    cdef _move_to(self, buffer, Py_ssize_t usable)
+    cdef _move_to(self, Py_ssize_t size, Py_ssize_t usable)

@@ -12,6 +12,7 @@ import mmap
 import struct
 
 from logbus.errors import FrameTooLarge
+from logbus.wire.buffer_pool import BufferPool, mapped
 
 PREFIX = 4
 """Bytes of the length before each frame."""
@@ -19,8 +20,10 @@ PREFIX = 4
 FLOOR = 4096
 """Bytes of a buffer at first, and after shrinking; a thousand idle connections take four megabytes."""
 
+LARGE = 1 << 18
+"""Bytes of a large buffer's memory, at least: it is mapped."""
+
 _LARGE = 65536
-_MAPPED = 1 << 18
 _MOST_AT_ONCE = 1 << 20
 _LEAST_STEP = 4096
 _read_length = struct.Struct(">i").unpack_from
@@ -57,15 +60,17 @@ class FrameBuffer:
     The memory is never resized while views of it may exist: growing and shrinking take new memory, and the old is freed
     with its last view.
 
+    :param pool: has the memory of large frames; None: it is new for each, and not used again.
     :ivar limit: the longest frame accepted, in bytes without the prefix. A longer one is refused by its prefix alone.
     """
 
-    __slots__ = ("_buffer", "_end", "_floor", "_start", "_usable", "_view", "limit")
+    __slots__ = ("_buffer", "_end", "_floor", "_pool", "_start", "_usable", "_view", "limit")
 
-    def __init__(self, limit: int, floor: int = FLOOR) -> None:
+    def __init__(self, limit: int, floor: int = FLOOR, pool: BufferPool | None = None) -> None:
         self.limit = limit
         self._floor = floor
-        self._buffer: bytearray | mmap.mmap = _memory(floor)
+        self._pool = pool
+        self._buffer: bytearray | mmap.mmap = _memory(floor, pool)
         self._view = memoryview(self._buffer)
         # Bytes from the beginning of the memory that may be filled. The rest of a large frame's memory is an address
         # range that the kernel has not backed yet.
@@ -90,10 +95,16 @@ class FrameBuffer:
         return held > 0 and held < self._wanted()
 
     @property
+    def lacks_large(self) -> bool:
+        """Whether the buffer holds a part of a large frame, but not all of it."""
+        wanted = self._wanted()
+        return wanted >= LARGE and self._end - self._start < wanted
+
+    @property
     def shortage(self) -> int:
         """
         Bytes of memory to add before more of the next frame can be received: one step, and no more than the frame
-        needs. 0 while there is room, or while the frame's length is unknown.
+        needs; all of them if the pool has the memory. 0 while there is room, or while the frame's length is unknown.
         """
         usable = self._usable
         if self._end - self._start < usable:
@@ -101,7 +112,10 @@ class FrameBuffer:
         wanted = self._wanted()
         if wanted <= usable:
             return 0
-        return min(_rounded(wanted) - usable, max(_LEAST_STEP, min(3 * usable, _MOST_AT_ONCE)))
+        lacking = _rounded(wanted) - usable
+        if wanted >= LARGE and self._pool is not None and self._pool.fits(usable + lacking):
+            return lacking
+        return min(lacking, max(_LEAST_STEP, min(3 * usable, _MOST_AT_ONCE)))
 
     @property
     def missing(self) -> int:
@@ -192,7 +206,7 @@ class FrameBuffer:
     def detach_frames(self) -> None:
         """Move unconsumed bytes to other memory, so that frames returned before stay valid."""
         size = max(self._floor, _rounded(self.held))
-        self._move_to(_memory(size), size)
+        self._move_to(size, size)
 
     def shrink(self) -> int:
         """
@@ -203,7 +217,23 @@ class FrameBuffer:
         before, held = self._usable, self._end - self._start
         target = max(self._floor, _rounded(held + 1)) if held else self._floor
         if target < before and (not held or (held <= _LARGE and target <= before // 2)):
-            self._move_to(_memory(target), target)
+            self._move_to(target, target)
+        return before - self._usable
+
+    def give_back(self) -> int:
+        """
+        Give a large buffer without content back to the pool, unless there are views of it.
+
+        :returns: the bytes of memory released.
+        """
+        before, buffer = self._usable, self._buffer
+        if self._start != self._end or self._pool is None or not isinstance(buffer, mmap.mmap):
+            return 0
+        self._view.release()
+        if not self._pool.give_back(buffer):
+            self._view = memoryview(buffer)
+            return 0
+        self._move_to(self._floor, self._floor)
         return before - self._usable
 
     def _wanted(self) -> int:
@@ -217,25 +247,27 @@ class FrameBuffer:
         """Have ``target`` usable bytes, moving to other memory only if this is too small."""
         if target > len(self._buffer):
             # Once part of a frame has arrived, reserve its whole address range, so that it is not moved again.
-            self._move_to(_memory(target if target < _MAPPED else max(target, _rounded(self._wanted()))), target)
+            self._move_to(target if target < LARGE else max(target, _rounded(self._wanted())), target)
         self._usable = target
 
-    def _move_to(self, buffer: bytearray | mmap.mmap, usable: int) -> None:
-        held = self._end - self._start
+    def _move_to(self, size: int, usable: int) -> None:
+        """Have other memory, of at least ``size`` bytes."""
+        buffer, held = _memory(size, self._pool), self._end - self._start
         view = memoryview(buffer)
-        view[:held] = self._view[self._start : self._end]
+        if held:
+            view[:held] = self._view[self._start : self._end]
         self._buffer, self._view, self._usable = buffer, view, usable
         self._start, self._end = 0, held
 
 
-def _memory(size: int) -> bytearray | mmap.mmap:
+def _memory(size: int, pool: BufferPool | None) -> bytearray | mmap.mmap:
     """
-    ``size`` zeroes. The kernel provides much memory page by page as it is used: bytes of a frame that do not arrive
-    cost address space only, and nothing is set to zero in advance.
+    Memory of at least ``size`` bytes. The kernel provides much memory page by page as it is used: bytes of a frame that
+    do not arrive cost address space only, and nothing is set to zero in advance.
     """
-    if size < _MAPPED:
+    if size < LARGE:
         return bytearray(size)
-    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return mapped(size) if pool is None else pool.take(size)
 
 
 def _rounded(size: int) -> int:

@@ -107,6 +107,17 @@ class SweepTests(SynchronousTestCase):
         self.advance(4)
         self.assertEqual(len(set(seen)), 50)
 
+    def test_the_sweep_releases_buffers(self) -> None:
+        """
+        Memory of large frames that no connection needed for a second is not kept.
+        """
+        pool = self.server.factory.shared.buffers
+        self.server.connect()
+        pool.give_back(pool.take(1))
+        self.assertTrue(pool.fits(1))
+        self.server.clock.pump([1, 1])
+        self.assertFalse(pool.fits(1))
+
     def test_the_sweep_ends_with_the_last_connection(self) -> None:
         """
         After the port is closed connections are looked after until none is left; then nothing is on the clock.

@@ -7,7 +7,8 @@ import struct
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.wire import frame_buffer
-from logbus.wire.frame_buffer import FLOOR
+from logbus.wire.buffer_pool import KEEPERS, MOST, SIZE
+from logbus.wire.frame_buffer import FLOOR, LARGE
 from tests.net.fakes import (
     LOST,
     CapturedWarnings,
@@ -83,7 +84,7 @@ class FrameMemoryTests(SynchronousTestCase):
         server = Server()
         protocol, transport = server.connect()
 
-        def none_left(size: int) -> bytearray:
+        def none_left(size: int, pool: object) -> bytearray:
             raise OSError(12, "Cannot allocate memory")
 
         self.patch(frame_buffer, "_memory", none_left)
@@ -103,3 +104,55 @@ class FrameMemoryTests(SynchronousTestCase):
         for now in (5.0, 10.0):
             protocol.check(now)
         self.assertEqual((protocol.frames.capacity, server.factory.shared.budget.used), (FLOOR, 0))
+
+    def test_few_keep_a_large_buffer(self) -> None:
+        """
+        A few connections keep a large buffer for their next frame; the others' go back to the pool after each, until
+        one of the few is gone or has fallen silent.
+        """
+        server = Server()
+        pool = server.factory.shared.buffers
+        protocols = [server.connect()[0] for _ in range(KEEPERS + 2)]
+        client = Client()
+        for protocol in protocols:
+            protocol.dataReceived(client.ask(produce(1, bytes(600_000))))
+        self.assertEqual([each.frames.capacity > LARGE for each in protocols], [True] * KEEPERS + [False] * 2)
+        self.assertEqual(pool.keepers, KEEPERS)
+        self.assertTrue(pool.fits(SIZE))
+        protocols[0].connectionLost(LOST)
+        for now in (5.0, 10.0):
+            protocols[1].check(now)
+        self.assertEqual(pool.keepers, KEEPERS - 2)
+        for protocol in protocols[KEEPERS:]:
+            protocol.dataReceived(client.ask(produce(2, bytes(600_000))))
+            self.assertGreater(protocol.frames.capacity, LARGE)
+        self.assertEqual(pool.keepers, KEEPERS)
+
+    def test_little_memory_is_kept_by_all(self) -> None:
+        """
+        Memory for frames that are not large is kept by each connection.
+        """
+        server = Server()
+        protocols = [server.connect()[0] for _ in range(KEEPERS + 2)]
+        for protocol in protocols:
+            protocol.dataReceived(Client().ask(produce(1, bytes(100_000))))
+        self.assertGreater(min(each.frames.capacity for each in protocols), 100_000)
+        self.assertEqual(server.factory.shared.buffers.keepers, 0)
+
+    def test_pooled_memory_is_counted_while_in_use(self) -> None:
+        """
+        What the pool lends counts to the memory of the connection, and is released with the frame.
+        """
+        server = Server()
+        shared = server.factory.shared
+        lent = [shared.buffers.take(SIZE) for _ in range(MOST)]
+        for buffer in lent:
+            shared.buffers.give_back(buffer)
+        shared.buffers.keepers = KEEPERS
+        protocol, _ = server.connect()
+        request = Client().ask(produce(1, bytes(600_000)))
+        protocol.dataReceived(request[:-1])
+        self.assertGreater(shared.budget.used, 590_000)
+        protocol.dataReceived(request[-1:])
+        self.assertEqual(shared.budget.used, 0)
+        self.assertEqual(server.handler.seen, [(0, 1)])

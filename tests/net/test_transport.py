@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import evolve
+from twisted.internet import main
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import serverFromString
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
@@ -75,6 +76,25 @@ class RealCase(SynchronousTestCase):
 
         self.loop.until(enough)
         return received
+
+
+class Source:
+    """A socket that receives a stream in pieces, and blocks or ends behind it; all else is the real one's."""
+
+    def __init__(self, sock: socket.socket, stream: bytes, most: int) -> None:
+        self.sock, self.stream, self.most = sock, stream, most
+        self.at, self.ends = 0, False
+
+    def recv_into(self, room: memoryview) -> int:
+        piece = self.stream[self.at : self.at + min(self.most, len(room))]
+        if not piece and not self.ends:
+            raise BlockingIOError
+        room[: len(piece)] = piece
+        self.at += len(piece)
+        return len(piece)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sock, name)
 
 
 class TransportTests(RealCase):
@@ -146,6 +166,50 @@ class TransportTests(RealCase):
 
         self.loop.until(pump, 30)
         self.assertEqual(received, list(range(len(sizes))))
+
+    def test_large_frames_are_received_to_their_ends(self) -> None:
+        """
+        The rest of a large frame is received before other connections have their turn, one frame in each, but no more
+        of a very large one than a turn may take.
+        """
+        self.connect()
+        transport = self.transport()
+        sizes = [1_000_000, 1_000_000, 9_000_000]
+        requests = [self.client.ask(produce(tag, bytes(n))) for tag, n in enumerate(sizes)]
+        stream = b"".join(requests)
+        source = Source(transport.socket, stream, 100_000)
+        self.patch(transport, "socket", source)
+        ends = [len(requests[0]), len(requests[0]) + len(requests[1])]
+        for number, end in enumerate(ends):
+            transport.doRead()
+            self.assertEqual(source.at, end)
+            # It may wait for the small requests of others.
+            self.loop.until(lambda number=number: len(self.handler.seen) > number)  # type: ignore[misc]
+        turns = 0
+        while len(self.handler.seen) < 3:
+            before = source.at
+            transport.doRead()
+            self.assertLessEqual(source.at - before, 2_200_000)
+            turns += 1
+        self.assertEqual((source.at, turns), (len(stream), 5))
+
+    def test_a_large_frame_waits_for_its_rest(self) -> None:
+        """
+        A peer that stops in the middle of a large frame, or hangs up there, is not waited for.
+        """
+        self.connect()
+        transport = self.transport()
+        request = self.client.ask(produce(1, bytes(1_000_000)))
+        source = Source(transport.socket, request[:500_000], 100_000)
+        self.patch(transport, "socket", source)
+        self.assertIsNone(transport.doRead())
+        self.assertEqual((source.at, self.handler.seen), (500_000, []))
+        source.stream = request
+        self.assertIsNone(transport.doRead())
+        self.assertEqual(self.handler.seen, [(0, 1)])
+        source.stream += request[:200_000]
+        source.ends = True
+        self.assertIs(transport.doRead(), main.CONNECTION_DONE)
 
     def test_slices_to_a_slow_reader(self) -> None:
         """
