@@ -23,7 +23,7 @@ from logbus.records.file_slice import FileSlice, Part, Parts
 
 MOST_THREADS = 4
 
-_REVISION = 4
+_REVISION = 5
 """Of the compiled module."""
 
 

@@ -40,6 +40,8 @@ _COPY = 1 << 14
 """
 Copying up to this many bytes of files costs less than a system call for each slice, and one for the bytes before it.
 """
+_SMALL = 1 << 13
+"""A slice of so many bytes is copied where others like it follow."""
 _NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 # The file system does not support sendfile; reading may still work.
 _CANNOT_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
@@ -142,6 +144,8 @@ class SendQueue:
             return
         parts, left = self._parts, TURN
         while parts and left > 0:
+            if len(parts) > 1:
+                self._join_small()
             part = parts[0]
             size = len(part)
             if isinstance(part, FileSlice):
@@ -161,6 +165,28 @@ class SendQueue:
             self._advance(sent)
             if sent < asked:
                 return
+
+    def _join_small(self) -> None:
+        """
+        Replace the first parts by their bytes if several are small, as where a follower gets a little of many
+        partitions: a system call for each, and one for the bytes before it, would cost more.
+        """
+        small: list[bytes | bytearray | memoryview] = []
+        size = 0
+        for part in self._parts:
+            length = len(part)
+            if length > _SMALL or size + length > _JOIN:
+                break
+            data = read_now(part) if isinstance(part, FileSlice) else part
+            if data is None:
+                break
+            small.append(data)
+            size += length
+        if len(small) > 1:
+            for _ in small:
+                self._parts.popleft()
+            self._parts.appendleft(b"".join(small))
+            self._gate.next_part()
 
     def sent_by_thread(self, sent: int, error: OSError | None) -> None:
         """

@@ -104,6 +104,36 @@ class NativeSendsTests(SynchronousTestCase):
                 self.wait(told)
                 self.assertEqual(told.results, [(len(expected), None)])
 
+    @settings(max_examples=40, deadline=None)
+    @given(st.lists(st.tuples(st.booleans(), st.integers(1, 9000)), min_size=2, max_size=400))
+    def test_many_small_ones(self, shapes: list[tuple[bool, int]]) -> None:
+        """Small ranges are sent together, and arrive in order though the socket takes only a part of them at a time."""
+        parts: Parts = [
+            self.file.slice(n, length) if file else memoryview(CONTENT)[n : n + length]
+            for n, (file, length) in enumerate(shapes)
+        ]
+        expected = joined(parts)
+        ours, peer = self.pair()
+        with ours, peer:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 10_000)
+            told = Told()
+            self.sends.send(told, ours.fileno(), parts)
+            self.assertEqual(self.received(peer, len(expected)), expected)
+            self.wait(told)
+            self.assertEqual(told.results, [(len(expected), None)])
+
+    def test_a_short_file_among_small_ones(self) -> None:
+        """What is before a small range that is not there any more is sent, and of that what there is."""
+        ours, peer = self.pair()
+        told = Told()
+        parts: Parts = [b"head", self.file.slice(0, 500), b"between", self.file.slice(900, 200), b"tail"]
+        self.file.truncate(1000)
+        self.sends.send(told, ours.fileno(), parts)
+        self.wait(told)
+        self.assertEqual(told.results, [(4 + 500 + 7 + 100, None)])
+        ours.close()
+        self.assertEqual(self.received(peer, 5000), b"head" + CONTENT[:500] + b"between" + CONTENT[900:1000])
+
     def test_a_slow_peer_delays_no_other(self) -> None:
         """More peers that take nothing than there are threads; who takes what it gets has it all."""
         silent = [(self.pair(), Told()) for _ in range(6)]

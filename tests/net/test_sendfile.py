@@ -93,6 +93,28 @@ class SendQueueTests(SynchronousTestCase):
             self.send_queue.push([part])
         self.assertEqual(self.run_out()[0], expected)
 
+    @settings(max_examples=40, deadline=None)
+    @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9000)), max_size=100))
+    def test_many_small_parts(self, shapes: list[tuple[bool, int]]) -> None:
+        """
+        Their order is kept as well if many of them are small slices of files, which are sent together.
+        """
+        parts: list[Part] = [
+            self.file.slice(n, length) if file else CONTENT[n : n + length] for n, (file, length) in enumerate(shapes)
+        ]
+        expected = joined(parts)
+        self.send_queue.push(parts)
+        self.assertEqual(self.run_out()[0], expected)
+
+    def test_calls_for_many_small_slices(self) -> None:
+        """
+        A little of each of many files takes few system calls to send.
+        """
+        self.send_queue.push([part for n in range(200) for part in (b"head", self.file.slice(n, 600))])
+        sent = self.sent()
+        self.assertEqual(sum(sent), 200 * 604)
+        self.assertLessEqual(len(sent), 4)
+
     def test_a_truncated_file(self) -> None:
         """
         A file that became shorter than its slice is found out.
