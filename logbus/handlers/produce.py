@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Self
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
@@ -28,7 +28,7 @@ from logbus.handlers.authorization.access import Authorization
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.produce_appender import TOPIC_ID_VERSION, ProduceAppender
-from logbus.handlers.produce_errors import ProduceErrors, api_error, no_transactional_id, timed_out
+from logbus.handlers.produce_errors import ProduceErrors, api_error, no_transactional_id, not_durable_in_time
 from logbus.handlers.request_router import Answer, response_of, serves
 from logbus.handlers.transaction_verification import (
     HeldBatches,
@@ -370,29 +370,51 @@ class ProduceHandlers:
         return Deferred.fromCoroutine(self._wait(work, waiting, time_slice))
 
     async def _wait(self, work: _Work, waiting: list[Waiting], time_slice: TimeSlice | None) -> ProduceResponse:
-        deadline = self._clock.seconds() + max(work.message.timeout_ms, 0) / 1000
+        seconds = max(work.message.timeout_ms, 0) / 1000
+        all_durable: Deferred[None] = Deferred()
+        left, is_late = len(waiting), False
+
+        def ended(_: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left and not all_durable.called:
+                all_durable.callback(None)
+
+        def failed(failure: Failure, topic: str, answers: list[PartitionProduceResponse]) -> None:
+            error: Any = failure.value
+            if is_late and failure.check(CancelledError):
+                error = not_durable_in_time(seconds)
+            if isinstance(error, (ApiError, StorageError)):
+                for answer in answers:
+                    answer.base_offset = answer.log_start_offset = -1
+                    self._errors.refuse(answer, topic, api_error(error), work.version)
+            elif not all_durable.called:
+                all_durable.errback(failure)
+
+        def late() -> None:
+            nonlocal is_late
+            is_late = True
+            for _, _, durable in waiting:
+                durable.cancel()
+
+        # One for all, which are mostly acknowledged together, by the same fetch of a follower.
+        timer = self._clock.callLater(seconds, late)
         try:
             for topic, answers, durable in waiting:
-                durable.addTimeout(
-                    max(0.0, deadline - self._clock.seconds()),
-                    self._clock,
-                    onTimeoutCancel=timed_out,
-                )
-                try:
-                    await durable
-                except (ApiError, StorageError) as e:
-                    for answer in answers:
-                        answer.base_offset = answer.log_start_offset = -1
-                        self._errors.refuse(answer, topic, api_error(e), work.version)
+                durable.addErrback(failed, topic, answers).addCallback(ended)
                 if time_slice is not None and time_slice.used(UNITS_TO_APPEND):
                     await time_slice.next()
+            await all_durable
         except Exception:
             # The client has disconnected. (This must not run when the coroutine is garbage-collected, since the
             # cancellation would resume it.)
-            for _, _, durable in waiting:
-                durable.addErrback(lambda _: None)
-                durable.cancel()
+            for each in (all_durable, *(durable for _, _, durable in waiting)):
+                each.addErrback(lambda _: None)
+                each.cancel()
             raise
+        finally:
+            if timer.active():
+                timer.cancel()
         self._errors.add_leader_endpoints(work.response, work.context.listener)
         return work.response
 

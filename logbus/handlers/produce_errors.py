@@ -76,10 +76,15 @@ def no_transactional_id() -> ApiError:
     )
 
 
+def not_durable_in_time(seconds: float) -> ApiError:
+    """The error for records that are not durable in time."""
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the records were not durable after {seconds:g} s")
+
+
 def timed_out(result: object, timeout: float) -> Any:
     """
     Raise the error for records that are not durable in time.
 
     :raise ApiError: REQUEST_TIMED_OUT.
     """
-    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the records were not durable after {timeout:g} s")
+    raise not_durable_in_time(timeout)

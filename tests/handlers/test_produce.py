@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from logbus.cluster.replication.replica import Replica
 from logbus.config import TopicConfig
-from logbus.errors import ErrorCode
+from logbus.errors import ApiError, ErrorCode
 from logbus.testing.simulation.environment.memory_disk import IOPool, broken
 from logbus.wire.messages.metadata import MetadataRequest
 from logbus.wire.messages.records import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -59,6 +64,64 @@ class DurableProduceTests(HandlerCase):
             self.assertEqual((partition.error_code, partition.base_offset), (ErrorCode.REQUEST_TIMED_OUT, -1))
             self.release()
             self.assertIn(b"a%d" % version, content(self.client.fetch()))
+
+    def several(self, *waits: Deferred[None] | None, timeout_ms: int = 1000) -> list[Any]:
+        """Send a batch to each partition, which becomes durable as these say; all responses there are until later."""
+        self.patch(Replica, "durable", lambda replica: waits[replica.topic_partition.partition])
+        data = [PartitionProduceData(index=n, records=a_batch(b"v")) for n in range(2)]
+        topics = [TopicProduceData(name="t", partition_data=data)]
+        self.client.send(ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=topics), 9)
+        return self.client.answers()
+
+    def outcomes(self) -> list[tuple[int, int]]:
+        (answer,) = self.client.answers()
+        return [(one.error_code, one.base_offset) for one in answer.responses[0].partition_responses]
+
+    def test_some_in_time(self) -> None:
+        """Of several batches those that are durable in time are acknowledged, whichever came first."""
+        for first in range(2):
+            waits: list[Deferred[None]] = [Deferred(), Deferred()]
+            self.assertEqual(self.several(*waits), [])
+            self.client.turn(0.9)
+            waits[first].callback(None)
+            self.assertEqual(self.client.answers(), [])
+            self.client.turn(0.2)
+            expected = [(0, first), (ErrorCode.REQUEST_TIMED_OUT, -1)]
+            self.assertEqual(self.outcomes(), expected if not first else expected[::-1])
+
+    def test_some_fail(self) -> None:
+        """Each of several batches has its own error; the response comes when all have ended."""
+        waits: list[Deferred[None]] = [Deferred(), Deferred()]
+        self.several(*waits)
+        waits[0].errback(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved"))
+        self.assertEqual(self.client.answers(), [])
+        waits[1].callback(None)
+        self.assertEqual(self.outcomes(), [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), (0, 0)])
+
+    def test_some_durable_at_once(self) -> None:
+        """One that need not wait, or has just become durable, does not hold the others up."""
+        done: Deferred[None] = Deferred()
+        done.callback(None)
+        self.assertEqual(len(self.several(None, done)), 1)
+
+    def test_disconnected_while_several_wait(self) -> None:
+        """Waits of a client that went away are given up; that is no failure."""
+        waits: list[Deferred[None]] = [Deferred(), Deferred()]
+        self.several(*waits)
+        self.client.transport.loseConnection()
+        self.client.turn(2)
+        for wait in waits:
+            wait.callback(None)  # Nobody listens, or it was cancelled.
+        self.assertEqual(self.server.broker.kafka_server.net_metrics.failures, 0)
+
+    def test_a_wait_that_fails_unexpectedly(self) -> None:
+        """A mistake of ours closes the connection, and is logged once; nothing is acknowledged."""
+        waits: list[Deferred[None]] = [Deferred(), Deferred()]
+        self.several(*waits)
+        waits[0].errback(ZeroDivisionError())
+        self.assertEqual(self.client.answers(), [])
+        self.assertTrue(self.client.closed)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
     def test_failed_sync(self) -> None:
         """Records are not acknowledged when the sync fails."""
