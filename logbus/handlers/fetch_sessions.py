@@ -97,7 +97,7 @@ class FetchSession:
 
     def moved(self, replica: Replica, size: int) -> None:
         """A replica has more to read (called by the replica)."""
-        key = self._keys.get(replica.topic_partition)
+        key = self._keys.get(replica.partition.topic_partition)
         if key is not None:
             self._dirty[key] = None
         if self._arrivals is not None:

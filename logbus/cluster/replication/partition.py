@@ -148,12 +148,14 @@ class Partition(Role):
         It does not move until every replica in the maximal ISR has fetched in this epoch and reached its start, nor
         while fewer replicas than ``min.insync.replicas`` are in sync.
         """
-        if not self.is_leader or not self.has_enough_replicas:
+        if not self.is_leader:
             return False
         end = self.others_end_offset
         own = self.log_end_offset if self.synced_end_offset is None or self._alone else self.synced_end_offset
         end = min(end, own)
-        if end < self.epoch_start_offset:
+        if end <= self.high_watermark and self.is_established:
+            return False  # As at every other fetch: the rest need not be looked at.
+        if end < self.epoch_start_offset or not self.has_enough_replicas:
             return False
         self.is_established = True
         if end <= self.high_watermark:
@@ -212,6 +214,18 @@ class Partition(Role):
                 follower.is_joining = joining
                 self._recount()
         return self.advance()
+
+    def is_settled(self, follower: FollowerState) -> bool:
+        """
+        Whether a fetch from the offset of a follower's last one changes nothing: neither the ISR nor the high
+        watermark.
+        """
+        return (
+            follower.broker_id in self.leader_and_isr.isr
+            and not follower.is_ready
+            and not follower.is_joining
+            and not self.isr_change.needs_confirmation
+        )
 
     def _may_join(self, follower: FollowerState) -> bool:
         """Rule 5: it has every committed record, and has reached the start of this epoch."""
@@ -321,7 +335,8 @@ class Partition(Role):
         :raise ApiError: as :meth:`check_leader`, an epoch being required; UNKNOWN_TOPIC_OR_PARTITION if the broker has
             no replica of this partition; STALE_BROKER_EPOCH if the request is from an earlier registration of it.
         """
-        self.check_leader(current_epoch if current_epoch != NO_EPOCH else NO_EPOCH - 1)
+        if current_epoch != self.leader_epoch or not self.is_leader or self.in_doubt:
+            self.check_leader(current_epoch if current_epoch != NO_EPOCH else NO_EPOCH - 1)
         follower = self.followers.get(broker_id)
         if follower is None:
             raise ApiError(

@@ -13,7 +13,7 @@ from threading import get_ident
 from attrs import define, field, frozen
 
 from logbus.cluster.replication.partition_fetch import FetchParams, PartitionFetch, PartitionFetchResult
-from logbus.cluster.replication.replica import OffsetAndStart, Replica
+from logbus.cluster.replication.replica import Replica
 from logbus.cluster.replication.replica_selector import RackAwareReplicaSelector
 from logbus.cluster.replication.replication_throttle import ReplicationThrottle
 from logbus.errors import ApiError, ErrorCode, StorageError
@@ -136,17 +136,20 @@ class PartitionReader:
         min_one: bool,
     ) -> None:
         """Note how far a follower is, and read for it; arguments as of :meth:`read_for_consumer`."""
-        fetch, log = result.fetch, replica.log
-        follower = replica.partition.follower(
-            fetch_params.broker_id, fetch.current_leader_epoch, fetch_params.broker_epoch
-        )
+        fetch, log, partition = result.fetch, replica.log, replica.partition
+        follower = partition.follower(fetch_params.broker_id, fetch.current_leader_epoch, fetch_params.broker_epoch)
         result.log_start_offset = log.log_start_offset
-        if fetch.last_fetched_epoch == NO_EPOCH or not self._diverges(result, replica):
+        epoch = fetch.last_fetched_epoch
+        if (
+            epoch == NO_EPOCH
+            or (epoch == log.epochs.latest and fetch.offset <= log.log_end_offset)
+            or not self._diverges(result, replica)
+        ):
             # Note the follower's offset first: that may move the high watermark, which goes into the answer.
-            replica.fetched(follower, OffsetAndStart(fetch.offset, fetch.log_start_offset))
+            replica.fetched(follower, fetch.offset, fetch.log_start_offset)
             if (
-                fetch.offset < log.local_start_offset
-                and log.remote is not None
+                log.remote is not None
+                and fetch.offset < log.local_start_offset
                 and fetch.offset >= log.log_start_offset
             ):
                 # The follower takes over what remote storage has, instead of copying it from there through here.
@@ -155,7 +158,10 @@ class PartitionReader:
                     f"{replica.topic_partition}: offset {fetch.offset} is in remote storage; local from "
                     f"{log.local_start_offset} on",
                 )
-            if not self.throttle.is_throttled(replica, follower):
+            if fetch.offset == log.log_end_offset:
+                # The usual one that has to wait.
+                result.read_to = fetch.offset
+            elif not self.throttle.is_throttled(replica, follower):
                 disk = log.disk
                 before, disk.cached_only = disk.cached_only, thread
                 try:
@@ -164,12 +170,12 @@ class PartitionReader:
                     disk.cached_only = before
                 result.data, result.read_to = found.data, found.end_offset
                 if result.data is not None:
-                    self.throttle.sent(replica, follower, len(result.data))
+                    self.throttle.sent(replica, follower, result.data.length)
                     if follower.given_at == fetch.offset:
                         self.follower_stuck(replica, fetch.offset)
                     follower.given_at = fetch.offset
-        result.high_watermark = replica.high_watermark
-        result.last_stable_offset = replica.last_stable_offset
+        result.high_watermark = high_watermark = partition.high_watermark
+        result.last_stable_offset = log.last_stable_offset(high_watermark)
         result.end = log.log_end_offset
 
     def read_ahead(

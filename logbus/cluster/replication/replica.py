@@ -8,7 +8,7 @@ waiting requests.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from attrs import define, field
@@ -35,13 +35,6 @@ from logbus.storage.log import Log, ReadResult
 
 #: More bytes than any fetch waits for: watchers should read again, however much there is.
 UNKNOWN_SIZE = 1 << 62
-
-
-class OffsetAndStart(NamedTuple):
-    """The offset that a follower fetches from, and the start of its log."""
-
-    offset: int
-    log_start_offset: int
 
 
 class Watcher(Protocol):
@@ -193,24 +186,37 @@ class Replica:
             self.partition.check_established()
         return self.log.read(offset, max_bytes, bound, min_one)
 
-    def fetched(self, follower: FollowerState, at: OffsetAndStart) -> None:
+    def fetched(self, follower: FollowerState, offset: int, log_start_offset: int) -> None:
         """
         A follower fetches: its offset acknowledges all records before it.
 
-        :param at: the position; the follower's log does not diverge from this one.
+        :param offset: its log does not diverge from this one up to there.
+        :param log_start_offset: where its log begins.
         :raise ApiError: OFFSET_OUT_OF_RANGE.
         """
         log, partition, cluster = self.log, self.partition, self.cluster
-        if not log.log_start_offset <= at.offset <= log.log_end_offset:
-            raise log.out_of_range(at.offset)
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise log.out_of_range(offset)
+        if (
+            offset == follower.log_end_offset
+            and log_start_offset == follower.log_start_offset
+            and partition.is_settled(follower)
+            and partition.synced_end_offset is None
+            and not log.config.flush_before_ack
+            and not len(self._deletions)
+        ):
+            # Its fetch has waited, and is read again: that it is still there is all that is new.
+            follower.fetched(offset, log_start_offset, partition.log_end_offset, cluster.seconds())
+            return
         before = partition.high_watermark
         self._update_synced_end()
-        moved = partition.fetched(follower, at.offset, at.log_start_offset, cluster.seconds(), cluster.max_lag)
+        moved = partition.fetched(follower, offset, log_start_offset, cluster.seconds(), cluster.max_lag)
         self._after_recount(moved, before)
         isr_change = partition.isr_change
         if (follower.is_ready or isr_change.needs_confirmation) and isr_change.pending is None:
             cluster.request_isr_change(self)
-        self._sync_to_followers_end()
+        if partition.synced_end_offset is not None:
+            self._sync_to_followers_end()
         if len(self._deletions):
             self._deletions.reached(self.low_watermark)
 

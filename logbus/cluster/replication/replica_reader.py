@@ -189,7 +189,8 @@ class ReplicaReader:
         :param cold: gets what must be loaded first, instead of waiting for it; the results are of no use then.
         """
         answers: list[PartitionFetchResult] = []
-        partitions = self.partitions
+        partitions, is_replica = self.partitions, fetch_params.is_replica
+        read = partitions.read_for_follower if is_replica else partitions.read_for_consumer
         urgent, left = False, max(0, max_bytes - size)
         thread = 0 if cold is None else get_ident()
         for fetch in fetches:
@@ -203,10 +204,7 @@ class ReplicaReader:
                     raise ApiError(
                         ErrorCode.UNKNOWN_TOPIC_ID, f"{fetch.topic} has the id {replica.topic_id}, not {fetch.topic_id}"
                     )
-                if fetch_params.is_replica:
-                    partitions.read_for_follower(result, replica, left, fetch_params, thread, min_one=size == 0)
-                else:
-                    partitions.read_for_consumer(result, replica, left, fetch_params, thread, min_one=size == 0)
+                read(result, replica, left, fetch_params, thread, min_one=size == 0)
             except NotCached as problem:
                 # Without a list only remote storage reports this: the next fetch will have it.
                 if cold is not None:
@@ -219,11 +217,11 @@ class ReplicaReader:
                 urgent = True
                 continue
             if result.data is not None:
-                size += len(result.data)
+                size += result.data.length
                 left = max(0, max_bytes - size)
             elif result.diverging is not None or result.preferred != -1:
                 urgent = True
-            elif fetch_params.is_replica and partitions.selector is not None and fetch.told is not None:
+            elif is_replica and partitions.selector is not None and fetch.told is not None:
                 # The follower's consumers may wait for the new high watermark, not for records (KIP-392).
                 urgent = urgent or fetch.told[0] != result.high_watermark
         return answers, size, urgent

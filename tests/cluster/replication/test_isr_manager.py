@@ -17,7 +17,7 @@ from logbus.cluster.icluster import IControllerChannel
 from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update import PartitionState
 from logbus.cluster.replication.isr_manager import FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, IsrManager, Lag
-from logbus.cluster.replication.replica import OffsetAndStart, Replica
+from logbus.cluster.replication.replica import Replica
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, LogbusError
@@ -93,7 +93,7 @@ class IsrCase(SynchronousTestCase):
 
     def fetch(self, replica: Replica, broker: int, offset: int) -> None:
         follower = replica.partition.follower(broker, replica.partition.leader_epoch, 1)
-        replica.fetched(follower, OffsetAndStart(offset, 0))
+        replica.fetched(follower, offset, 0)
 
     def append(self, replica: Replica) -> Deferred[None]:
         replica.append(a_batch(), NOW_MS, all_in_sync=True)
@@ -214,7 +214,7 @@ class AskingTests(IsrCase):
         self.fetch(replica, 1, 0)
         self.assertEqual(self.asked(), [])
         self.alive(0, 1, 2)
-        replica.fetched(replica.partition.follower(1, 1, 2), OffsetAndStart(0, 0))
+        replica.fetched(replica.partition.follower(1, 1, 2), 0, 0)
         self.assertEqual(self.asked(), [(0, 2, 1)])
 
     def test_fetches_beyond_a_new_leaders_end(self) -> None:
