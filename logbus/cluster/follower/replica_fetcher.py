@@ -369,8 +369,7 @@ class ReplicaFetcher:
     def _append(self, followed: PartitionFetchState, ask: FetchPosition, data: PartitionData) -> None:
         replica, records = followed.replica, data.records
         log, size = replica.log, len(records) if records else 0
-        is_empty = log.log_start_offset == log.log_end_offset
-        if size and is_empty and first_offset(records) < ask.offset:  # type: ignore[arg-type]
+        if size and log.log_start_offset == log.log_end_offset and first_offset(records) < ask.offset:  # type: ignore[arg-type]
             # The leader's log starts in the middle of a batch, and so must this one.
             self._session.drop(followed.key)
             self._truncator.restart_within(followed, ask.offset, bytes(records), data.high_watermark)  # type: ignore[arg-type]
