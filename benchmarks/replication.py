@@ -1,7 +1,7 @@
 """
 Measures replication: three brokers and one ZooKeeper, beside a single broker in the same run::
 
-    python -m benchmarks.replication [--parts bytes,latency,failover,shutdown,idle] [--seconds 5] [--rounds 3]
+    python -m benchmarks.replication [--parts bytes,small,latency,failover,shutdown,idle] [--seconds 5] [--rounds 3]
 
 ``bytes``
     1 KB records in full batches to one partition: MB/s, and CPU of the leader and of each follower by GB, with three
@@ -9,6 +9,10 @@ Measures replication: three brokers and one ZooKeeper, beside a single broker in
     moved by nothing but system calls (``benchmarks/replication_floor.py``).  Of rates the median of the rounds counts,
     of CPU the least: what else the machine does only adds to it.  ``--in-flight`` requests are sent ahead, by default
     as many as producers send by default.
+``small``
+    Batches of five records of 100 B, one for each of 1,000 partitions in every request: CPU of the leader and of each
+    follower by batch, with three replicas and acks=all, beside one replica with acks=1, by turns; the least of the
+    rounds.
 ``latency``
     One small record at a time: acks=1, acks=all without and with syncs.
 ``failover``
@@ -56,6 +60,10 @@ from logbus.testing.zookeeper import ZooKeeper
 BROKERS = 3
 SESSION_SECONDS = 4.0
 MANY = 1000
+SMALL = 550
+"""Bytes of records in a small batch."""
+ALL = -1
+"""acks=all."""
 A_REQUEST = 250
 """Partitions that are made by one request."""
 MAX_BYTES = 700e6
@@ -204,6 +212,41 @@ def bytes_part(
         )
 
 
+def small_part(directory: Path, programs: Programs, seconds: float, rounds: int = ROUNDS) -> Iterator[tuple[str, str]]:
+    """CPU by batch where many partitions get a little each, by turns with a single broker."""
+    with cluster(directory / "three-small") as three, cluster(directory / "one-small", 1) as one:
+        loads: list[tuple[str, Replicated, Load]] = []
+        for name, brokers, acks in (("alone", one, 1), ("three", three, ALL)):
+            replicas = list(range(len(brokers.members)))
+            brokers.create(name, [replicas] * MANY, min_insync_replicas=str(min(2, len(replicas))))
+            cell = Cell(name, "produce", 100, batch=SMALL, acks=acks, partitions=MANY, spread=True)
+            loads.append((name, brokers, prepare(cell, name, directory / f"{name}-small-load", programs)))
+            run(loads[-1][2], brokers.members[0], 1)
+        costs: dict[str, list[float]] = {"alone": [], "three": [], "follower": []}
+        latencies: list[float] = []
+        for _ in range(rounds):
+            for name, brokers, load in loads:
+                before = [cost(member.pid).cpu for member in brokers.members]
+                result = run(load, brokers.members[0], seconds)
+                time.sleep(0.5)  # Followers hear of the last high watermark.
+                batches = result["requests"] * MANY
+                spent = [
+                    (cost(member.pid).cpu - then) * 1e6 / batches
+                    for member, then in zip(brokers.members, before, strict=True)
+                ]
+                costs[name].append(spent[0])
+                if len(spent) > 1:
+                    costs["follower"].append(max(spent[1:]))
+                    latencies.append(result["p50_us"] / 1000)
+        alone, leader, follower = (min(values) for values in costs.values())
+        yield (
+            f"a batch for each of {MANY} partitions",
+            f"one replica {alone:.1f}, leader {leader:.1f} ({leader - alone:+.1f}), "
+            f"follower {follower:.1f} us CPU a batch",
+        )
+        yield "the same, acks=all, a request", f"p50 {min(latencies):.0f} ms"
+
+
 def latency_part(directory: Path, programs: Programs, seconds: float) -> Iterator[tuple[str, str]]:
     """Measures the time until one record is acknowledged."""
     with cluster(directory / "latency") as three:
@@ -349,6 +392,7 @@ def idle_part(directory: Path, programs: Programs, seconds: float) -> Iterator[t
 
 PARTS: dict[str, Callable[[Path, Programs, float], Iterator[tuple[str, str]]]] = {
     "bytes": bytes_part,
+    "small": small_part,
     "latency": latency_part,
     "failover": failover_part,
     "shutdown": shutdown_part,
@@ -361,11 +405,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", default=",".join(PARTS), help="which, with commas between")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a round")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the part bytes")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the parts bytes and small")
     parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="requests sent ahead, in the part bytes")
     options = parser.parse_args()
     print(InterpreterBuild.running().name, flush=True)
-    parts = {**PARTS, "bytes": partial(bytes_part, rounds=options.rounds, in_flight=options.in_flight)}
+    parts = {
+        **PARTS,
+        "bytes": partial(bytes_part, rounds=options.rounds, in_flight=options.in_flight),
+        "small": partial(small_part, rounds=options.rounds),
+    }
     wanted = options.parts.split(",")
     for part in wanted:
         if part not in PARTS:
