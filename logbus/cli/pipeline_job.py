@@ -31,6 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NOISY_LOGGERS = (
     "sql.execution.streaming.runtime.MicroBatchExecution",
     "executor.Executor",
+    "sql.execution.datasources.v2.AppendDataExec",
     "scheduler.TaskSetManager",
 )
 """Loggers of Spark that repeat a job's error."""

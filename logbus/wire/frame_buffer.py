@@ -229,7 +229,10 @@ class FrameBuffer:
         before, buffer = self._usable, self._buffer
         if self._start != self._end or self._pool is None or not isinstance(buffer, mmap.mmap):
             return 0
-        self._view.release()
+        try:
+            self._view.release()
+        except BufferError:
+            return 0  # It is in use as a whole.
         if not self._pool.give_back(buffer):
             self._view = memoryview(buffer)
             return 0

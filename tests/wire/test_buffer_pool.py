@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pickle import PickleBuffer
+
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.wire.buffer_pool import MOST, SIZE, BufferPool
@@ -90,6 +92,9 @@ class FrameBufferTests(SynchronousTestCase):
             self.assertEqual(frame, payload)
             self.assertEqual(buffer.give_back(), 0)
             del frame
+            whole = PickleBuffer(buffer.contents[1])
+            self.assertEqual(buffer.give_back(), 0)
+            whole.release()
             self.assertGreater(buffer.give_back(), 1_000_000)
             self.assertEqual(buffer.capacity, FLOOR)
             self.assertTrue(pool.fits(SIZE))

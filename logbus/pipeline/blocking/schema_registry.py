@@ -185,9 +185,14 @@ class RegistryClient:
                     raise ValueError("it is no object")
                 return found
             except urllib.error.HTTPError as e:
-                said = _message(e)
-                if e.code == 404:
+                said, is_of_registry = _message(e)
+                if e.code == 404 and is_of_registry:
                     raise NoSuchSchema(f"{request.full_url}: {said}") from None
+                if e.code == 404:
+                    raise RegistryFailed(
+                        f"{urls[attempt % len(urls)]} is no schema registry ({request.full_url}: {said}); that of a "
+                        "logbus broker is at http://HOST:PORT/registry"
+                    ) from None
                 if e.code < 500 and e.code != 429:
                     raise RegistryFailed(f"{request.full_url}: {e.code}: {said}") from None
                 problem = f"{e.code}: {said}"
@@ -210,8 +215,10 @@ def _registered(found: Mapping[str, Any], schema_type: str, what: str) -> Regist
         raise RegistryFailed(f"{what}: the registry's answer is no schema: {e!r}") from None
 
 
-def _message(error: urllib.error.HTTPError) -> str:
+def _message(error: urllib.error.HTTPError) -> tuple[str, bool]:
+    """What an error says, and whether it is a schema registry's: these have codes of their own."""
     try:
-        return str(json.loads(error.read(_LONGEST))["message"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return str(error.reason)
+        found = json.loads(error.read(_LONGEST))
+        return str(found["message"]), isinstance(found.get("error_code"), int)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return str(error.reason), False

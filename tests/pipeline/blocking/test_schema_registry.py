@@ -1,0 +1,59 @@
+"""Tests what the client of schema registries makes of their errors, over real HTTP."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClient, RegistryFailed
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Answers each request with the server's ``body``, as not found."""
+
+    def do_GET(self) -> None:
+        body: bytes = self.server.body  # type: ignore[attr-defined]
+        self.send_response(404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class NotFoundTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.server = HTTPServer(("127.0.0.1", 0), Answers)
+        self.addCleanup(self.server.server_close)
+        thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.server.shutdown)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def failure(self, body: bytes) -> RegistryFailed:
+        self.server.body = body  # type: ignore[attr-defined]
+        return self.assertRaises(RegistryFailed, RegistryClient(self.url).schema, 7)
+
+    def test_a_schema_that_is_not_there(self) -> None:
+        """
+        A registry's own error says that the schema is missing.
+        """
+        failure = self.failure(json.dumps({"error_code": 40403, "message": "Schema 7 not found"}).encode())
+        self.assertIsInstance(failure, NoSuchSchema)
+        self.assertEqual(str(failure), f"{self.url}/schemas/ids/7: Schema 7 not found")
+
+    def test_something_else_at_the_address(self) -> None:
+        """
+        Another server's error means that the address is wrong, and not that a value's schema is missing: values would
+        count as unreadable.
+        """
+        for body in (b"", b"<html>Not Found</html>", b"[]", b'{"message": "No such page"}', b'{"error": "no"}'):
+            failure = self.failure(body)
+            self.assertNotIsInstance(failure, NoSuchSchema)
+            self.assertIn(f"{self.url} is no schema registry (", str(failure))
+            self.assertIn("is at http://HOST:PORT/registry", str(failure))
