@@ -97,6 +97,8 @@ class FrameMemory:
         """Release everything."""
         self._keep_no_more()
         self._budget.forget(self)
+        # What is still called for the connection keeps nothing.
+        self.reserved = 0
 
     # Called by the budget.
 

@@ -69,7 +69,7 @@ class BufferPool:
         return True
 
     def trim(self) -> None:
-        """Release the buffers that were not needed since this was called last; call it every few seconds."""
+        """Release the buffers that were not needed since this was called last; call it each second."""
         del self._free[: self._fewest]
         self._fewest = len(self._free)
 

@@ -128,6 +128,17 @@ class FrameMemoryTests(SynchronousTestCase):
             self.assertGreater(protocol.frames.capacity, LARGE)
         self.assertEqual(pool.keepers, KEEPERS)
 
+    def test_a_lost_connection_keeps_nothing(self) -> None:
+        """
+        Whatever is still called for a connection that is lost, it does not count among those that keep a buffer.
+        """
+        server = Server()
+        protocol, _ = server.connect()
+        protocol.dataReceived(Client().ask(produce(1, bytes(600_000))))
+        protocol.connectionLost(LOST)
+        protocol.memory.release_spare()
+        self.assertEqual((server.factory.shared.buffers.keepers, server.factory.shared.budget.used), (0, 0))
+
     def test_little_memory_is_kept_by_all(self) -> None:
         """
         Memory for frames that are not large is kept by each connection.
