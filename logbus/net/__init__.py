@@ -21,7 +21,8 @@ Servers:
 * ``connection_deadlines``: finds peers that are idle, or slow to complete a frame
 * ``transport``: receives in place, sends from the read callback, ``sendfile``
 * ``itransport``: the interface between transport and protocol
-* ``sendfile``: send queues of bytes and slices of files
+* ``sendfile``: send queues of bytes and slices of files, for sockets
+* ``stream_transport``: sends these over TLS and UNIX sockets
 * ``response_batch``: small responses of many connections sent by one system call, if that is compiled
 * ``native_sends``: large responses sent in threads that know no Python, if they are compiled
 * ``native_fetches``: the next fetches of a consumer that reads on, answered in such threads

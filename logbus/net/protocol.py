@@ -44,7 +44,7 @@ from logbus.net.request_dispatcher import RequestDispatcher
 from logbus.net.request_routing import RequestRouting
 from logbus.net.response_sender import ResponseSender
 from logbus.net.sasl_login import SaslLogin
-from logbus.net.sendfile import StreamTransport
+from logbus.net.stream_transport import StreamTransport
 from logbus.records.file_slice import Parts
 from logbus.security.sasl.sasl_session import SessionExpired
 from logbus.security.tls.ssl_principal_mapper import NoMatchingRule

@@ -16,7 +16,7 @@ from logbus.handlers.fetch import FetchHandlers
 from logbus.metastore.security_znodes import EntityZnode
 from logbus.metrics import LATENCY_BUCKETS
 from logbus.net.prepared_fetches import AnsweredFetches, FetchSequence, PreparedFetches
-from logbus.net.sendfile import StreamTransport
+from logbus.net.stream_transport import StreamTransport
 from logbus.records.batch import ControlType, Marker, read_header
 from logbus.security.acl.acls import (
     AccessControlEntry,

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.metrics import LATENCY_BUCKETS, HistogramValue
 from logbus.net.request_times import NAME, PhaseTimes, RequestTimes
-from logbus.net.sendfile import StreamTransport
+from logbus.net.stream_transport import StreamTransport
 from logbus.wire.messages import api_name
 from tests.net.fakes import Client, Handler, Server, fetch, produce, tag_of, taken
 

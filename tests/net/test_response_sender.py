@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.net.connection_limits import ConnectionLimits
-from logbus.net.sendfile import StreamTransport
+from logbus.net.stream_transport import StreamTransport
 from tests.net.fakes import (
     LOST,
     Client,
