@@ -1,7 +1,8 @@
 """
 Log directories on a real disk.
 
-* ``disk``: Disk: system calls on a directory, and the threads for those that block
+* ``disk``: Disk: system calls on a directory
+* ``disk_threads``: the threads for those that block
 * ``file``: File: system calls on an open file
 * ``disk_errors``: which of their errors may pass (pure)
 * ``directory_lock``: keeps a second broker out of a directory

@@ -1,10 +1,8 @@
 """
 A log directory on a real disk.
 
-Appends and small reads are plain calls on the reactor thread: they end in the page cache. Blocking work goes through
-:meth:`Disk.submit` to one of three groups of threads (sync, read, background), which run system calls that release the
-interpreter lock; results return by ``callFromThread``. Syncs of records, and large appends, have threads that know no
-Python (:mod:`logbus.storage.filesystem.native_syncs`, :mod:`~logbus.storage.filesystem.native_writes`).
+Appends and small reads are plain calls on the reactor thread: they end in the page cache. Work that blocks goes to
+threads (:mod:`logbus.storage.filesystem.disk_threads`).
 
 Errors are classified where they occur:
 
@@ -21,11 +19,11 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, fail, gatherResults
-from twisted.internet.interfaces import IReactorFDSet, IReactorFromThreads
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -34,25 +32,16 @@ from logbus.metrics import LATENCY_BUCKETS, HistogramValue
 from logbus.records.checksum import Buffer
 from logbus.storage import file_names
 from logbus.storage.disk_space import DiskSpace
-from logbus.storage.filesystem import native_syncs, native_writes
+from logbus.storage.filesystem import native_writes
 from logbus.storage.filesystem.directory_lock import lock_directory
 from logbus.storage.filesystem.disk_errors import NoSpace, refusal
+from logbus.storage.filesystem.disk_threads import DiskThreads
 from logbus.storage.filesystem.file import File
-from logbus.storage.filesystem.io_threads import IOThreads
-from logbus.storage.filesystem.native_syncs import NativeSyncs
-from logbus.storage.filesystem.native_writes import NativeWrite, NativeWrites
+from logbus.storage.filesystem.native_writes import NativeWrite
 from logbus.storage.filesystem.page_cache import PageCache
-from logbus.storage.filesystem.read_ahead import MAX_CONCURRENT_READS, ReadAhead
+from logbus.storage.filesystem.read_ahead import ReadAhead
 from logbus.storage.filesystem.slow_writes import SlowWrites
 from logbus.storage.istorage import IDisk, IFile, IOPool
-
-SYNCS = 8
-"""Logs flushed at a time: devices and file system journals serve several syncs together."""
-_CLEANS = 64
-"""More than log.cleaner.threads can usefully be: the cleaner itself keeps to that."""
-_THREADS = {IOPool.SYNC: SYNCS, IOPool.READ: MAX_CONCURRENT_READS, IOPool.BACKGROUND: 1, IOPool.CLEAN: _CLEANS}
-_NICENESS = {IOPool.CLEAN: 5}
-"""Added to the process's. Not more: while such a thread has the interpreter's lock, the reactor waits for it."""
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -65,12 +54,6 @@ def read_boot_id() -> str | None:
             return file.read().strip() or None
     except OSError:
         return None
-
-
-def sync_each(files: Sequence[IFile]) -> None:
-    """Sync one file after the other. Blocks: for I/O threads."""
-    for file in files:
-        file.sync()
 
 
 @implementer(IDisk)
@@ -100,14 +83,13 @@ class Disk:
     flush_times: HistogramValue = field(factory=lambda: HistogramValue(LATENCY_BUCKETS), init=False)
     _listeners: list[Callable[[StorageError], None]] = field(factory=list, init=False)
     _space_listeners: list[Callable[[ApiError], None]] = field(factory=list, init=False)
-    _pools: dict[IOPool, IOThreads] = field(factory=dict, init=False)
-    _syncs: NativeSyncs | None = field(default=None, init=False)
-    _writes: NativeWrites | None = field(default=None, init=False)
+    _threads: DiskThreads = field(init=False)
     _lock_fd: int | None = field(default=None, init=False)
     _log = Logger()
 
     def __attrs_post_init__(self) -> None:
         self.reads = ReadAhead(self)
+        self._threads = DiskThreads(self.root, self._reactor, self._settle, self.slow_writes)
 
     def on_failure(self, listener: Callable[[StorageError], None]) -> None:
         """Call ``listener`` when the directory goes offline."""
@@ -122,7 +104,7 @@ class Disk:
         Call the listeners if ``error`` is a lack of space. For an operation in a thread that happens when its result
         arrives on the reactor thread.
         """
-        if isinstance(error, NoSpace) and not self._in_io_thread():
+        if isinstance(error, NoSpace) and not self._threads.is_current():
             for listener in self._space_listeners:
                 listener(error)
 
@@ -143,26 +125,13 @@ class Disk:
         """Run ``op`` in an I/O thread."""
         if self.failure is not None:
             return fail(self.offline())
-        thread = self._pools.get(pool)
-        if thread is None:
-            name = f"logbus {pool.value} {os.path.basename(self.root)}"
-            thread = self._pools[pool] = IOThreads(
-                name, self._reactor, self._settle, _THREADS[pool], _NICENESS.get(pool, 0)
-            )
-        return thread.submit(op, *args)
+        return self._threads.submit(pool, op, *args)
 
     def sync(self, files: Sequence[IFile]) -> Deferred[None]:
-        """Sync files in threads that know no Python, if there are any, else in I/O threads."""
+        """Sync files in threads."""
         if self.failure is not None:
             return fail(self.offline())
-        syncs = self._syncs
-        if syncs is None:
-            threads = native_syncs.THREADS
-            if threads is None or not IReactorFDSet.providedBy(self._reactor):
-                return self.submit(IOPool.SYNC, sync_each, files)
-            reactor = cast(IReactorFDSet, self._reactor)
-            syncs = self._syncs = NativeSyncs.start(threads, self.root, reactor, self._settle, SYNCS)
-        return syncs.sync(files)
+        return self._threads.sync(files)
 
     @property
     def writes_ahead(self) -> bool:
@@ -171,20 +140,9 @@ class Disk:
 
     def write_ahead(self, file: IFile, position: int, data: Buffer) -> NativeWrite | None:
         """Begin to write in a thread that knows no Python; None: there is none."""
-        threads = native_writes.THREADS
-        if threads is None or self.failure is not None:
+        if self.failure is not None:
             return None
-        try:
-            if self._writes is None:
-                if not IReactorFDSet.providedBy(self._reactor):
-                    return None
-                self._writes = NativeWrites.start(
-                    threads, self.root, cast(IReactorFDSet, self._reactor), self.slow_writes
-                )
-            return self._writes.begin(file, position, data)
-        except (OSError, RuntimeError):
-            # The process has too many threads or descriptors: the write that follows needs neither.
-            return None
+        return self._threads.write_ahead(file, position, data)
 
     def _settle(self, error: BaseException | None) -> BaseException | None:
         """
@@ -204,12 +162,9 @@ class Disk:
         from an I/O thread, when the operation's result arrives there.
         """
         problem = StorageError(f"{self.root}: cannot {what}: {error}")
-        if not self._in_io_thread():
+        if not self._threads.is_current():
             self.fail(problem)
         return problem
-
-    def _in_io_thread(self) -> bool:
-        return any(pool.is_current() for pool in self._pools.values())
 
     def _refused_or_broken(self, error: OSError, what: str) -> ApiError | StorageError:
         refused = refusal(error, what)
@@ -388,13 +343,7 @@ class Disk:
                 os.close(self._lock_fd)
                 self._lock_fd = None
 
-        ending = [pool.stop() for pool in self._pools.values()]
-        if self._syncs is not None:
-            ending.append(self._syncs.stop())
-        if self._writes is not None:
-            ending.append(self._writes.stop())
-        self._pools, self._syncs, self._writes = {}, None, None
-        return gatherResults(ending).addCallback(unlock)
+        return self._threads.stop().addCallback(unlock)
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -28,6 +28,7 @@ from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.filesystem import disk as disk_module
 from logbus.storage.filesystem import file as file_module
 from logbus.storage.filesystem.disk import Disk, disks_at
+from logbus.storage.filesystem.disk_threads import SYNCS
 from logbus.storage.istorage import IDisk, IFile, IOPool
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from tests.storage.builders import a_log, batch, read_all
@@ -160,17 +161,17 @@ class DiskTests(SynchronousTestCase):
 
     def test_syncs_of_several_logs(self) -> None:
         """Flushes run at a time, as many as there are threads for them; the next waits for one to end."""
-        together = threading.Barrier(disk_module.SYNCS)
-        waits = [self.disk.submit(IOPool.SYNC, together.wait, 10) for _ in range(disk_module.SYNCS)]
-        self.assertEqual(sorted(self.wait(one) for one in waits), list(range(disk_module.SYNCS)))
+        together = threading.Barrier(SYNCS)
+        waits = [self.disk.submit(IOPool.SYNC, together.wait, 10) for _ in range(SYNCS)]
+        self.assertEqual(sorted(self.wait(one) for one in waits), list(range(SYNCS)))
         gate = threading.Event()
-        busy = [self.disk.submit(IOPool.SYNC, gate.wait, 10) for _ in range(disk_module.SYNCS)]
+        busy = [self.disk.submit(IOPool.SYNC, gate.wait, 10) for _ in range(SYNCS)]
         behind = self.disk.submit(IOPool.SYNC, gate.is_set)
         self.wait(self.disk.submit(IOPool.READ, gate.is_set))
         self.assertNoResult(behind)
         gate.set()
         self.assertTrue(self.wait(behind))
-        self.assertEqual([self.wait(one) for one in busy], [True] * disk_module.SYNCS)
+        self.assertEqual([self.wait(one) for one in busy], [True] * SYNCS)
 
     def test_errors_from_lanes(self) -> None:
         """An operation's error reaches its caller, and the disk stays online if it is not the disk's."""

@@ -18,8 +18,8 @@ from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.metrics import LATENCY_BUCKETS, HistogramValue
 from logbus.records.checksum import Buffer
 from logbus.storage.disk_space import DiskSpace
-from logbus.storage.filesystem.disk import sync_each
 from logbus.storage.filesystem.disk_errors import NoSpace, refusal
+from logbus.storage.filesystem.disk_threads import sync_each
 from logbus.storage.filesystem.read_ahead import ReadAhead
 from logbus.storage.istorage import IDisk, IFile, IOPool
 from logbus.testing.simulation.environment.inodes import Crashed, Directory, Inode, PowerCutOutcome
