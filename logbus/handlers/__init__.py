@@ -24,6 +24,7 @@ Records:
 * ``coalesced_produce``: Produce requests that differ only in their batches, of one connection or several
 * ``large_produce``: what large Produce requests wait for before they are served
 * ``produce_appender``: appends the batches of both, and counts them
+* ``delayed_produce``: waits until batches are durable on all in-sync replicas
 * ``produce_errors``: error responses of Produce
 * ``transaction_verification``: lets transactional batches wait for verification (KIP-890)
 * ``fetch``: Fetch

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Self
 
 from attrs import define, field
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
@@ -27,8 +27,9 @@ from logbus.errors import ApiError, ErrorCode, ProtocolError, StorageError
 from logbus.handlers.authorization.access import Authorization
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.current_leaders import CurrentLeaders
+from logbus.handlers.delayed_produce import UNITS_TO_APPEND, Waiting, Written, not_durable_yet, wait_until_durable
 from logbus.handlers.produce_appender import TOPIC_ID_VERSION, ProduceAppender
-from logbus.handlers.produce_errors import ProduceErrors, api_error, no_transactional_id, not_durable_in_time
+from logbus.handlers.produce_errors import ProduceErrors, no_transactional_id
 from logbus.handlers.request_router import Answer, response_of, serves
 from logbus.handlers.transaction_verification import (
     HeldBatches,
@@ -55,17 +56,10 @@ from logbus.wire.request_template import PRODUCE
 
 ALL = -1
 
-UNITS_TO_APPEND = 4
-"""Cost of appending or refusing a batch, in units of a time slice."""
-
 UNITS_TO_ENTER = 2
 """Cost of checking whether a batch must wait for its transaction's coordinator, in units of a time slice."""
 
-
 NO_HELD_BATCHES = HeldBatches()
-
-Written = tuple[str, PartitionProduceResponse, Replica]
-Waiting = tuple[str, list[PartitionProduceResponse], Deferred[None]]
 
 
 @define(eq=False)
@@ -356,65 +350,19 @@ class ProduceHandlers:
 
     def _when_durable(self, work: _Work, time_slice: TimeSlice | None) -> Answer:
         """The response, when all batches are durable on all in-sync replicas."""
-        by_replica: dict[Replica, list[PartitionProduceResponse]] = {}
-        for _, answer, replica in work.written:
-            by_replica.setdefault(replica, []).append(answer)
-        waiting: list[Waiting] = []
-        for replica, answers in by_replica.items():
-            durable = replica.durable()
-            if durable is not None:
-                waiting.append((replica.topic_partition.topic, answers, durable))
+        waiting = not_durable_yet(work.written)
         if not waiting:
             self._errors.add_leader_endpoints(work.response, work.context.listener)
             return work.response
-        return Deferred.fromCoroutine(self._wait(work, waiting, time_slice))
+        return Deferred.fromCoroutine(self._respond_when_durable(work, waiting, time_slice))
 
-    async def _wait(self, work: _Work, waiting: list[Waiting], time_slice: TimeSlice | None) -> ProduceResponse:
-        seconds = max(work.message.timeout_ms, 0) / 1000
-        all_durable: Deferred[None] = Deferred()
-        left, is_late = len(waiting), False
+    async def _respond_when_durable(
+        self, work: _Work, waiting: Sequence[Waiting], time_slice: TimeSlice | None
+    ) -> ProduceResponse:
+        def refuse(answer: PartitionProduceResponse, topic: str, error: ApiError) -> None:
+            self._errors.refuse(answer, topic, error, work.version)
 
-        def ended(_: object) -> None:
-            nonlocal left
-            left -= 1
-            if not left and not all_durable.called:
-                all_durable.callback(None)
-
-        def failed(failure: Failure, topic: str, answers: list[PartitionProduceResponse]) -> None:
-            error: Any = failure.value
-            if is_late and failure.check(CancelledError):
-                error = not_durable_in_time(seconds)
-            if isinstance(error, (ApiError, StorageError)):
-                for answer in answers:
-                    answer.base_offset = answer.log_start_offset = -1
-                    self._errors.refuse(answer, topic, api_error(error), work.version)
-            elif not all_durable.called:
-                all_durable.errback(failure)
-
-        def late() -> None:
-            nonlocal is_late
-            is_late = True
-            for _, _, durable in waiting:
-                durable.cancel()
-
-        # One for all, which are mostly acknowledged together, by the same fetch of a follower.
-        timer = self._clock.callLater(seconds, late)
-        try:
-            for topic, answers, durable in waiting:
-                durable.addErrback(failed, topic, answers).addCallback(ended)
-                if time_slice is not None and time_slice.used(UNITS_TO_APPEND):
-                    await time_slice.next()
-            await all_durable
-        except Exception:
-            # The client has disconnected. (This must not run when the coroutine is garbage-collected, since the
-            # cancellation would resume it.)
-            for each in (all_durable, *(durable for _, _, durable in waiting)):
-                each.addErrback(lambda _: None)
-                each.cancel()
-            raise
-        finally:
-            if timer.active():
-                timer.cancel()
+        await wait_until_durable(waiting, self._clock, work.message.timeout_ms, refuse, time_slice)
         self._errors.add_leader_endpoints(work.response, work.context.listener)
         return work.response
 
