@@ -12,6 +12,7 @@ from logbus.broker.environment import Environment
 from logbus.broker.replication import Replication
 from logbus.broker.security import BrokerSecurity
 from logbus.cluster.controlled_shutdown import ControlledShutdown
+from logbus.cluster.controller.config_admin import ConfigAdmin
 from logbus.cluster.controller.controller import Controller
 from logbus.cluster.controller.leader_rebalancer import LeaderRebalancer
 from logbus.cluster.controller.metadata_update_sender import update_receivers
@@ -33,6 +34,7 @@ class ClusterControl:
     The controller, while this broker is it; the updates from the controller; and the administration of topics.
 
     :ivar topic_admin: of this broker as the controller; ``topics_anywhere``: of whichever broker is it.
+    :ivar config_admin: changes configs, if this broker is the controller.
     :ivar security_admin: changes users, quotas and ACLs, if this broker is the controller.
     :ivar token_expiration: removes delegation tokens that have ended.
     :ivar balancer: gives leaderships back to preferred leaders.
@@ -80,14 +82,20 @@ class ClusterControl:
             env.random,
             partial(topic_defaults, config),
             config.validate_topic_overrides,
+            env.slice_scheduler,
+            config.validate_topic_change,
+        )
+        self.config_admin = ConfigAdmin(
+            self.controller,
+            reactor,
+            config.validate_topic_overrides,
             broker_configs.check,
             partial(check_group_overrides, config.get),
-            env.slice_scheduler,
             config.validate_topic_change,
         )
         self.security_admin = SecurityAdmin(self.controller, reactor, env.slice_scheduler)
         self.token_expiration = TokenExpiration(security.tokens, self.security_admin, config, reactor, env.wall_clock)
-        self.topics_anywhere = TopicAdminForwarder(self.topic_admin, member.forwarder)
+        self.topics_anywhere = TopicAdminForwarder(self.topic_admin, self.config_admin, member.forwarder)
         self.partition_admin = PartitionAdmin(self.controller, reactor)
         self.balancer = LeaderRebalancer(self.partition_admin, config, reactor)
         self.controlled_shutdown = ControlledShutdown(replication.channel, config, reactor)

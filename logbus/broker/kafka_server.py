@@ -112,6 +112,7 @@ class KafkaServer:
                 controller=control.controller,
                 forwarder=member.forwarder,
                 topic_admin=control.topic_admin,
+                config_admin=control.config_admin,
                 security_admin=control.security_admin,
                 topics_anywhere=control.topics_anywhere,
                 partition_admin=control.partition_admin,

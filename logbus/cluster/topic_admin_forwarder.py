@@ -12,6 +12,7 @@ from uuid import UUID
 
 from attrs import define
 
+from logbus.cluster.controller.config_admin import ConfigAdmin
 from logbus.cluster.controller.topic_admin import CreatedTopic, TopicAdmin
 from logbus.cluster.controller.topic_plan import ConfigEdit, NewTopic, unknown
 from logbus.cluster.forwarding_manager import ForwardingManager
@@ -44,11 +45,12 @@ _OF_THE_TOPIC = 1
 @define(eq=False)
 class TopicAdminForwarder:
     """
-    :ivar here: used when this broker is the controller.
+    :ivar here: used when this broker is the controller; ``configs_here``: for configs.
     :ivar forwarder: used otherwise.
     """
 
     here: TopicAdmin
+    configs_here: ConfigAdmin
     forwarder: ForwardingManager
 
     async def create_topics(
@@ -95,9 +97,9 @@ class TopicAdminForwarder:
     async def alter_topic_configs(
         self, edits: Mapping[str, ConfigEdit], *, validate_only: bool = False
     ) -> dict[str, ApiError | None]:
-        """See :meth:`.TopicAdmin.alter_topic_configs`; what an edit leaves as it is, others may change meanwhile."""
+        """See :meth:`.ConfigAdmin.alter_topic_configs`; what an edit leaves as it is, others may change meanwhile."""
         if not self.forwarder.is_needed:
-            return await self.here.alter_topic_configs(edits, validate_only=validate_only)
+            return await self.configs_here.alter_topic_configs(edits, validate_only=validate_only)
         outcomes: dict[str, ApiError | None] = {}
         resources = []
         for name, edit in edits.items():

@@ -12,6 +12,7 @@ from attrs import field, frozen
 
 from logbus.cluster.broker_secret import BrokerSecret
 from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.cluster.controller.config_admin import ConfigAdmin
 from logbus.cluster.controller.controller import Controller
 from logbus.cluster.controller.partition_admin import PartitionAdmin
 from logbus.cluster.controller.security_admin import SecurityAdmin
@@ -54,6 +55,7 @@ class BrokerParts:
     :ivar release: advertise this Kafka release's versions; None: the default table.
     :ivar reactor: the time; ``wall_clock``: seconds since 1970.
     :ivar topic_admin: changes topics if this broker is the controller; ``topics_anywhere``: wherever the controller is.
+    :ivar config_admin: changes configs if this broker is the controller.
     :ivar security_admin: changes users, quotas and ACLs if this broker is the controller.
     :ivar authorization: asks the authorizer; None: everybody may do everything.
     :ivar client_quotas: the quotas of users and client ids.
@@ -91,6 +93,7 @@ class BrokerParts:
     controller: Controller
     forwarder: ForwardingManager
     topic_admin: TopicAdmin
+    config_admin: ConfigAdmin
     topics_anywhere: TopicAdminForwarder
     partition_admin: PartitionAdmin
     security_admin: SecurityAdmin

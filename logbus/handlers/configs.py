@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self
 from attrs import define
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
-from logbus.cluster.controller.topic_admin import TopicAdmin
+from logbus.cluster.controller.config_admin import ConfigAdmin
 from logbus.cluster.metadata_update import NO_OVERRIDES
 from logbus.cluster.peers import Peers
 from logbus.config import ConfigView, keys
@@ -100,13 +100,13 @@ class ConfigHandlers:
 
     _config: ConfigView
     _metadata: ClusterMetadata
-    _topics: TopicAdmin
+    _admin: ConfigAdmin
     _peers: Peers
     _levels: LogLevels
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
-        return cls(broker.config, broker.metadata, broker.topic_admin, broker.peers, broker.log_levels)
+        return cls(broker.config, broker.metadata, broker.config_admin, broker.peers, broker.log_levels)
 
     @serves(32, 1, 4, waits_for_metadata=True)
     @task
@@ -264,13 +264,13 @@ class ConfigHandlers:
     async def _alter_one(self, resource: _Resource, edit: Edit, *, validate_only: bool) -> ApiError | None:
         if resource.resource_type == ResourceType.TOPIC:
             name = resource.resource_name
-            return (await self._topics.alter_topic_configs({name: edit}, validate_only=validate_only))[name]
+            return (await self._admin.alter_topic_configs({name: edit}, validate_only=validate_only))[name]
         if resource.resource_type == ResourceType.BROKER:
             broker_id = self._any_broker(resource.resource_name)
-            return (await self._topics.alter_broker_configs({broker_id: edit}, validate_only=validate_only))[broker_id]
+            return (await self._admin.alter_broker_configs({broker_id: edit}, validate_only=validate_only))[broker_id]
         if resource.resource_type == ResourceType.GROUP:
             name = resource.resource_name
-            return (await self._topics.alter_group_configs({name: edit}, validate_only=validate_only))[name]
+            return (await self._admin.alter_group_configs({name: edit}, validate_only=validate_only))[name]
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,

@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
+from logbus.cluster.controller.config_admin import ConfigAdmin
 from logbus.cluster.controller.controller import Controller
 from logbus.cluster.controller.security_admin import SecurityAdmin
 from logbus.cluster.controller.topic_admin import TopicAdmin
@@ -106,6 +107,7 @@ class Node:
     receiver: MetadataUpdateReceiver = field(init=False)
     controller: Controller = field(init=False)
     admin: TopicAdmin = field(init=False)
+    configs_admin: ConfigAdmin = field(init=False)
     security: SecurityAdmin = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -140,8 +142,9 @@ class Node:
             self.cluster.random,
             lambda: TopicDefaults(2, 1),
             _check,
-            lambda broker_id, overrides: _check(overrides),
-            _check,
+        )
+        self.configs_admin = ConfigAdmin(
+            self.controller, clock, _check, lambda broker_id, overrides: _check(overrides), _check
         )
         self.security = SecurityAdmin(self.controller, clock)
 

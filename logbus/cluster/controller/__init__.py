@@ -27,8 +27,10 @@ Pure rules:
 
 Changes on request:
 
-* ``topic_admin``: creates, deletes and configures topics, for request handlers.
-* ``topic_changes``: the same, as steps of the active controller.
+* ``topic_admin``: creates and deletes topics, and adds partitions, for request handlers.
+* ``config_admin``: configures topics, brokers and groups, for request handlers.
+* ``topic_changes``: both, as steps of the active controller.
+* ``change_timeout``: how long these requests wait.
 * ``partition_admin``: elections and reassignments, for request handlers.
 * ``partition_changes``: the same, as steps of the active controller.
 * ``broker_changes``: requests and reports of brokers, as steps of the active controller.

@@ -387,7 +387,7 @@ class ClusterTests(ControllerCase):
         self.cluster.started(1)
         self.assertEqual(self.seen(self.nodes[0]).leader, -1)
         edit = {"t": lambda now: {"unclean.leader.election.enable": "true"}}
-        self.successResultOf(self.nodes[0].admin.alter_topic_configs(edit))
+        self.successResultOf(self.nodes[0].configs_admin.alter_topic_configs(edit))
         self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(1, 3, (1,), 1, 3, unclean_epoch=3))
 
     def test_in_sync_replica_returns(self) -> None:

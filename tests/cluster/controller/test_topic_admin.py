@@ -364,57 +364,6 @@ class GrowthTests(TopicCase):
         self.assertEqual(self.done(admin.create_partitions([NewPartitions("t", 4)])), ["t"])
 
 
-class ConfigurationTests(TopicCase):
-    """Overrides of topics and brokers."""
-
-    def test_topic(self) -> None:
-        """An edit sees the overrides now; the host and the metadata have the new ones when it is answered."""
-        self.create(NewTopic("t", configs={"a": "1", "b": "2"}))
-
-        def edit(now: Any) -> Any:
-            return {"a": now["a"] + "0", "c": "3"}
-
-        self.assertEqual(self.done(self.admin.alter_topic_configs({"t": edit})), {"t": None})
-        image = self.node.metadata.topic("t")
-        assert image is not None
-        self.assertEqual(dict(image.configs), {"a": "10", "c": "3"})
-        self.assertIn(("configure", ("t", {"a": "10", "c": "3"})), self.node.host.log)
-        path = ConfigZnode.topic_path("t")
-        tree = self.cluster.ensemble.tree
-        self.assertEqual(ConfigZnode.decode(path, tree.get(path)[0]), {"a": "10", "c": "3"})
-        self.done(self.admin.alter_topic_configs({"t": lambda now: {}}))
-        self.assertEqual(dict(image.configs), {})
-
-    def test_refusals(self) -> None:
-        """A bad value or an unknown topic is refused, and nothing is changed by a dry run."""
-        self.create(NewTopic("t"), NewTopic("u"))
-        outcomes = self.done(
-            self.admin.alter_topic_configs(
-                {"t": lambda now: {"bad.key": "1"}, "none": lambda now: {}, "u": lambda now: {"a": "1"}}
-            )
-        )
-        self.refused(Code.INVALID_CONFIG, outcomes["t"])
-        self.refused(Code.UNKNOWN_TOPIC_OR_PARTITION, outcomes["none"])
-        self.assertIsNone(outcomes["u"])
-        self.done(self.admin.alter_topic_configs({"u": lambda now: {"a": "2"}}, validate_only=True))
-        image = self.node.metadata.topic("u")
-        assert image is not None
-        self.assertEqual(dict(image.configs), {"a": "1"})
-
-    def test_broker(self) -> None:
-        """Overrides of one broker and of all reach the brokers, and a broker that starts later."""
-        outcomes = self.done(
-            self.admin.alter_broker_configs(
-                {0: lambda now: {"a": "1"}, None: lambda now: {"b": "2"}, 9: lambda now: {}}
-            )
-        )
-        self.assertIsNone(outcomes[0])
-        self.refused(Code.INVALID_REQUEST, outcomes[9])
-        self.assertEqual(self.node.configs, {"0": {"a": "1"}, "<default>": {"b": "2"}})
-        later = self.cluster.started(1)
-        self.assertEqual(later.configs, self.node.configs)
-
-
 class ElsewhereTests(TopicCase):
     """Brokers that are not the controller."""
 
