@@ -41,7 +41,7 @@ cdef extern from *:
     """
     int syncfs(int) nogil
 
-REVISION = 1
+REVISION = 2
 
 cdef enum:
     MOST_TOGETHER = 1024
@@ -270,27 +270,26 @@ cdef class SyncThreads:
         """A descriptor that is readable while there is something to take."""
         return -1 if self._shared == NULL else self._shared.event
 
-    def submit(self, int64_t ticket, fds):
+    def submit(self, wanted):
         """
-        Sync each of these files (fdatasync).
+        Sync files (fdatasync).
 
-        :param ticket: comes back with each of them.
+        :param wanted: a ticket, which comes back, and the descriptor of each.
         :raises RuntimeError: this is a child of the process that made the object, or it was stopped.
         """
         cdef Shared *shared = self._shared
-        cdef Py_ssize_t n, count = len(fds), waiting, woken
+        cdef Py_ssize_t n, count = len(wanted), waiting, woken
         cdef Job *job
         if shared == NULL or getpid() != self._process:
             raise RuntimeError("the threads that sync were stopped, or belong to another process")
-        cdef list numbers = [<int>fd for fd in fds]
+        cdef list numbers = [(<int64_t>ticket, <int>fd) for ticket, fd in wanted]
         pthread_mutex_lock(&shared.lock)
         if not make_room(shared, count):
             pthread_mutex_unlock(&shared.lock)
             raise MemoryError
         for n in range(count):
             job = shared.wanted + shared.end + n
-            job.ticket = ticket
-            job.fd = numbers[n]
+            job.ticket, job.fd = numbers[n]
             job.error = 0
         shared.end += count
         shared.unfinished += count

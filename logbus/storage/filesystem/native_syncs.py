@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -24,7 +24,7 @@ from logbus.storage.filesystem.file_systems import open_for_syncfs
 from logbus.storage.filesystem.io_threads import Settle
 from logbus.storage.istorage import IFile
 
-_REVISION = 1
+_REVISION = 2
 """Of the compiled module."""
 
 
@@ -37,7 +37,7 @@ class SyncThreads(Protocol):
 
     def fileno(self) -> int: ...
 
-    def submit(self, ticket: int, fds: Sequence[int]) -> None: ...
+    def submit(self, wanted: Sequence[tuple[int, int]]) -> None: ...
 
     def take(self) -> list[tuple[int, int]]: ...
 
@@ -77,15 +77,18 @@ class NativeSyncs:
     The threads in the reactor.
 
     :ivar root: the directory of the disk.
+    :ivar _reactor: IReactorFDSet and IReactorTime.
+    :ivar _held: tickets and descriptors that are submitted at the end of the reactor's turn.
     :ivar _settle: makes a caller's result of an error or None; see :mod:`logbus.storage.filesystem.io_threads`.
     """
 
     root: str
-    _reactor: IReactorFDSet
+    _reactor: Any
     _settle: Settle
     threads: SyncThreads
     _file_system: int
     _waiting: dict[int, _Sync] = field(factory=dict, init=False)
+    _held: list[tuple[int, int]] = field(factory=list, init=False)
     _tickets: count[int] = field(factory=count, init=False)
     _stopped: Deferred[None] | None = field(default=None, init=False)
 
@@ -104,12 +107,28 @@ class NativeSyncs:
         return syncs
 
     def sync(self, files: Sequence[IFile]) -> Deferred[None]:
-        """Fires when all of these are on the device."""
+        """
+        Fires when all of these are on the device.
+
+        While other callers wait, the sync begins at the end of the reactor's turn: what the turn asks for can be served
+        together, and no thread takes the processor from the reactor for each file.
+        """
         done: Deferred[None] = Deferred()
         ticket = next(self._tickets)
-        self.threads.submit(ticket, [file.fileno() for file in files])
+        wanted = [(ticket, file.fileno()) for file in files]
+        if not self._waiting:
+            self.threads.submit(wanted)
+        else:
+            if not self._held:
+                self._reactor.callLater(0, self._submit_held)
+            self._held += wanted
         self._waiting[ticket] = _Sync(files, len(files), done)
         return done
+
+    def _submit_held(self) -> None:
+        held, self._held = self._held, []
+        # It starts no first thread, since others wait, so it does not fail for want of one.
+        self.threads.submit(held)
 
     def stop(self) -> Deferred[None]:
         """Finish what is queued and end the threads."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFDSet, IReadDescriptor
+from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 from zope.interface import implementer
@@ -51,10 +52,12 @@ def inode(descriptor: int) -> tuple[int, int] | None:
 
 @implementer(IReactorFDSet)
 class FDMailbox(Mailbox):
-    """A mailbox that also reads descriptors; an empty message wakes it for calls of threads."""
+    """A mailbox that also reads descriptors and has turns; an empty message wakes it for calls of threads."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.clock = Clock()
+        self.callLater = self.clock.callLater
         self.readers: list[Any] = []
         self.wake_read, self.wake_write = os.pipe()
 
@@ -77,6 +80,7 @@ class FDMailbox(Mailbox):
         fired: list[None] = []
         deferred.addBoth(lambda result: (fired.append(None), result)[1])
         while not fired:
+            self.clock.advance(0)
             ready = readable(self.wake_read, *self.readers)
             assert ready, "nothing came from the threads"
             for one in ready:
@@ -214,14 +218,16 @@ class SlowThreads:
 
     def __init__(self, most: int, file_system: int) -> None:
         self.begun: list[tuple[int, int]] = []
+        self.calls = 0
         self.over: list[tuple[int, int]] = []
         self.stopped = False
 
     def fileno(self) -> int:
         return -1
 
-    def submit(self, ticket: int, fds: Sequence[int]) -> None:
-        self.begun.extend((ticket, fd) for fd in fds)
+    def submit(self, wanted: Sequence[tuple[int, int]]) -> None:
+        self.begun.extend(wanted)
+        self.calls += 1
 
     def take(self) -> list[tuple[int, int]]:
         taken, self.over = self.over, []
@@ -244,7 +250,8 @@ class SlowTests(SynchronousTestCase):
         self.files = [self.disk.open(name, create=True) for name in "abc"]
 
     def end(self, *which: int, error: int = 0) -> None:
-        """Let some of the syncs that began end."""
+        """Have a turn end, and let some of the syncs that began end."""
+        self.reactor.clock.advance(0)
         [reader] = self.reactor.readers
         reader.threads.over = [(reader.threads.begun[n][0], error) for n in which]
         reader.doRead()
@@ -261,6 +268,35 @@ class SlowTests(SynchronousTestCase):
         self.end(1)
         self.assertIsNone(self.successResultOf(one))
         self.end()
+
+    def test_turns(self) -> None:
+        """A sync begins at once if none runs, else with all others of the reactor's turn, at its end."""
+        one, two, three = (self.disk.sync([file]) for file in self.files)
+        [reader] = self.reactor.readers
+        threads, clock = reader.threads, self.reactor.clock
+        self.assertEqual([fd for _, fd in threads.begun], [self.files[0].fileno()])
+        clock.advance(0)
+        self.assertEqual([fd for _, fd in threads.begun], [file.fileno() for file in self.files])
+        self.assertEqual(threads.calls, 2)
+        self.end(0, 1, 2)
+        for each in one, two, three:
+            self.assertIsNone(self.successResultOf(each))
+        self.disk.sync(self.files)
+        self.assertEqual(threads.calls, 3)
+        self.assertEqual(clock.getDelayedCalls(), [])
+
+    def test_close_in_turn(self) -> None:
+        """A disk that is closed in a turn still syncs what the turn asked for."""
+        one, two = self.disk.sync(self.files[:1]), self.disk.sync(self.files[1:])
+        closed = self.disk.close()
+        [reader] = self.reactor.readers
+        reader.threads.over = [(ticket, 0) for ticket, _ in reader.threads.begun]
+        reader.doRead()
+        self.assertIsNone(self.successResultOf(one))
+        self.assertNoResult(closed)
+        self.end(1, 2)
+        self.assertIsNone(self.successResultOf(two))
+        self.assertIsNone(self.successResultOf(closed))
 
     def test_close_waits(self) -> None:
         """A disk is closed when its last sync ended, also if that failed."""
@@ -300,6 +336,9 @@ class ThreadTests(SynchronousTestCase):
             os.write(fd, b"record")
             self.addCleanup(os.close, fd)
 
+    def wanted(self, ticket: int) -> list[tuple[int, int]]:
+        return [(ticket, fd) for fd in self.fds]
+
     def taken(self, threads: Any, count: int) -> list[tuple[int, int]]:
         """Wait until so many syncs ended."""
         found: list[tuple[int, int]] = []
@@ -317,9 +356,9 @@ class ThreadTests(SynchronousTestCase):
         self.addCleanup(os.close, reader)
         self.addCleanup(os.close, writer)
         for ticket, fd in enumerate(self.fds):
-            threads.submit(ticket, [fd])
-        threads.submit(1 << 40, [writer, self.fds[0]])
-        threads.submit(-1, [])
+            threads.submit([(ticket, fd)])
+        threads.submit([(1 << 40, writer), (1 << 40, self.fds[0])])
+        threads.submit([])
         found = sorted(self.taken(threads, 42))
         self.assertEqual(found, [*((n, 0) for n in range(40)), (1 << 40, 0), (1 << 40, errno.EINVAL)])
         self.assertEqual((threads.take(), threads.together), ([], 0))
@@ -331,7 +370,7 @@ class ThreadTests(SynchronousTestCase):
         for little, calls in ((PLENTY, 1), (-1, 0)):
             threads = self.kind(1, there, little)
             self.addCleanup(threads.stop)
-            threads.submit(7, self.fds)
+            threads.submit(self.wanted(7))
             self.assertEqual(self.taken(threads, 40), [(7, 0)] * 40)
             self.assertEqual(threads.together, calls)
 
@@ -344,7 +383,7 @@ class ThreadTests(SynchronousTestCase):
         self.addCleanup(os.close, writer)
         threads = self.kind(1, there, PLENTY)
         self.addCleanup(threads.stop)
-        threads.submit(7, [*self.fds, writer])
+        threads.submit([*self.wanted(7), (7, writer)])
         self.assertEqual(self.taken(threads, 41), [(7, errno.EBADF)] * 40 + [(7, errno.EINVAL)])
 
     def test_more_threads_when_much_is_unsynced(self) -> None:
@@ -354,7 +393,7 @@ class ThreadTests(SynchronousTestCase):
         threads = self.kind(8, there, -1)
         self.addCleanup(threads.stop)
         for ticket in range(20):
-            threads.submit(ticket, self.fds)
+            threads.submit(self.wanted(ticket))
         self.assertEqual(sorted(self.taken(threads, 800)), [(n, 0) for n in range(20) for _ in self.fds])
 
     def wait_for_tasks(self, count: int) -> None:
@@ -367,14 +406,14 @@ class ThreadTests(SynchronousTestCase):
         """Threads end when they are stopped, after what was queued, or with the object; then nothing is taken in."""
         before = len(os.listdir("/proc/self/task"))
         threads = self.kind(4)
-        threads.submit(0, self.fds)
+        threads.submit(self.wanted(0))
         threads.stop()
         threads.stop()
         self.wait_for_tasks(before)
-        self.assertRaises(RuntimeError, threads.submit, 0, self.fds)
+        self.assertRaises(RuntimeError, threads.submit, self.wanted(0))
         self.assertEqual((threads.take(), threads.fileno()), ([], -1))
         dropped = self.kind(4)
-        dropped.submit(0, self.fds)
+        dropped.submit(self.wanted(0))
         del dropped
         self.wait_for_tasks(before)
 
@@ -382,11 +421,11 @@ class ThreadTests(SynchronousTestCase):
         """In a child of the process they take nothing, and their end does not wait for threads that are not there."""
         threads = self.kind(2)
         self.addCleanup(threads.stop)
-        threads.submit(0, self.fds)
+        threads.submit(self.wanted(0))
         child = os.fork()
         if child == 0:
             try:
-                threads.submit(1, self.fds)
+                threads.submit(self.wanted(1))
             except RuntimeError:
                 threads.stop()
                 del threads

@@ -23,24 +23,13 @@ from tests.storage.filesystem.test_native_syncs import FDMailbox
 CONTENT = bytes(range(256)) * 5000
 
 
-class LaterMailbox(FDMailbox):
-    """A mailbox whose later calls are made on demand."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.later: list[Any] = []
-
-    def callLater(self, delay: float, call: Any) -> None:
-        self.later.append(call)
-
-
 class NativeWritesTests(SynchronousTestCase):
     def setUp(self) -> None:
         if native_writes.THREADS is None:
             raise SkipTest("not compiled")
         directory = TemporaryDirectory()
         self.addCleanup(directory.cleanup)
-        self.reactor = LaterMailbox()
+        self.reactor = FDMailbox()
         self.addCleanup(self.reactor.end)
         self.disk = Disk(directory.name, self.reactor)
         self.addCleanup(lambda: self.reactor.run_until(self.disk.close()))
@@ -67,8 +56,7 @@ class NativeWritesTests(SynchronousTestCase):
         self.assertTrue(first.finish())
         self.assertNoResult(first.over)
         self.assertNoResult(second.over)
-        for call in self.reactor.later:
-            call()
+        self.reactor.clock.advance(0)
         self.successResultOf(first.over)
         self.successResultOf(second.over)
 
