@@ -63,6 +63,14 @@ class FlowControl:
             self._shared.metrics.throttled_reads += 1
             self.transport.pause_reading()
 
+    def stop_serving(self, reason: int) -> None:
+        """
+        Serve nothing while there is this reason. What comes is still received once, as most peers send nothing before
+        they have their response: then the reactor need not be told to stop and to go on.
+        """
+        self.stops |= reason
+        self._shared.metrics.throttled_reads += 1
+
     def resume(self, reason: int) -> None:
         """Remove a reason; continue if it was the last one."""
         self.stops &= ~reason

@@ -183,10 +183,13 @@ class KafkaServerProtocol(Protocol):
 
     def frames_ready(self) -> None:
         """Bytes were received: serve whole frames, unless there is a reason to wait."""
-        if not self._flow.stops:
+        flow = self._flow
+        if not flow.stops:
             self._serve()
-        else:
-            self.dispatcher.held_back()
+            return
+        self.dispatcher.held_back()
+        if flow.stops & UNSENT:
+            self._frame_transport.pause_reading()
 
     def sent(self) -> None:
         """Fewer bytes are unsent than before: continue if that was the reason to wait."""
@@ -347,7 +350,7 @@ class KafkaServerProtocol(Protocol):
 
     def _stop_for_unsent(self) -> None:
         if not self._flow.stops & UNSENT:
-            self._flow.stop_reading(UNSENT)
+            self._flow.stop_serving(UNSENT)
 
     # Internals.
 

@@ -7,6 +7,7 @@ name. Our transport and clients do not use that, and the context costs more than
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from select import EPOLLIN, EPOLLOUT
 from time import monotonic
 from typing import Any
@@ -24,8 +25,14 @@ from logbus.net.turn_times import TurnTimes
 
 # Both at once, hang-ups and errors are rare: Twisted handles them.
 _CALLS = (EPOLLIN, EPOLLOUT)
-# The connections of clients, and ours to other brokers. Subclasses are called as by any reactor.
-_STRAIGHT: frozenset[Any] = frozenset({ServerTransport, tcp.Client})
+# The connections of clients, and ours to other brokers, and the threads. Subclasses are called as by any reactor.
+_STRAIGHT: frozenset[Any] = frozenset({ServerTransport, tcp.Client, NativeSends, NativeFetches})
+
+
+def _description(selectable: Any) -> str:
+    """What failed, for the log."""
+    peer: Callable[[], object] | None = getattr(selectable, "getPeer", None)
+    return str(selectable.logPrefix()) if peer is None else f"the connection with {peer()}"
 
 
 class BrokerReactor(EPollReactor):
@@ -92,7 +99,7 @@ class BrokerReactor(EPollReactor):
                 try:
                     why = selectable.doRead() if event == EPOLLIN else selectable.doWrite()
                 except Exception as e:
-                    self._log.failure("the connection with {peer} failed", peer=selectable.getPeer())
+                    self._log.failure("{descriptor} failed", descriptor=_description(selectable))
                     why = e
                 if why is not None:
                     callWithLogger(selectable, self._disconnectSelectable, selectable, why, event == EPOLLIN)

@@ -21,6 +21,9 @@ from logbus.records.file_slice import FileSlice, Part, Parts
 TURN = 1 << 20
 """Bytes sent for one connection before others get their turn."""
 
+MOST_FOR_THREAD = 4 * TURN
+"""Bytes that a thread is given at once, or a turn's worth more; it has turns of its own."""
+
 LEAST_FOR_THREAD = 1 << 17
 """Bytes that are worth a change of threads."""
 
@@ -206,30 +209,41 @@ class SendQueue:
             raise SliceTruncated(truncated(part))
 
     def _hand_over(self) -> bool:
-        """Have a thread send the next parts, about a turn's worth, if one is wanted and they can be sent now."""
+        """Have a thread send the next parts, if one is wanted and they can be sent now."""
         submit = self._thread()
         if submit is None:
             return False
         run: Parts = []
         size = 0
         for part in self._parts:
+            length = len(part)
             if isinstance(part, FileSlice):
-                allowed = self._gate.allowed(part, min(len(part), TURN))
+                allowed = self._allowed(part, min(length, MOST_FOR_THREAD))
                 if not allowed:
                     break
-                if allowed < len(part):
+                if allowed < length:
                     run.append(part.narrow(0, allowed))
                     size += allowed
                     break
                 self._gate.next_part()
             run.append(part)
-            size += len(part)
-            if size >= TURN:
+            size += length
+            if size >= MOST_FOR_THREAD:
                 break
         if size < LEAST_FOR_THREAD or not submit(run):
             return False
         self._away = size
         return True
+
+    def _allowed(self, part: FileSlice, most: int) -> int:
+        """How many of the first ``most`` bytes of a slice can be sent now: it is asked for a turn's worth at a time."""
+        allowed = self._gate.allowed(part, min(most, TURN))
+        while allowed and allowed < most:
+            more = self._gate.allowed(part.narrow(allowed), min(most - allowed, TURN))
+            if not more:
+                break
+            allowed += more
+        return allowed
 
     def _advance(self, sent: int) -> None:
         """Count bytes that went to the socket, and remove them."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.net.metrics import NetMetrics
-from logbus.net.sendfile import LEAST_FOR_THREAD, TURN, SendQueue, SliceTruncated
+from logbus.net.sendfile import LEAST_FOR_THREAD, MOST_FOR_THREAD, TURN, SendQueue, SliceTruncated
 from logbus.records.file_slice import MEMORY, FileSlice, Part, Parts, joined
 from tests.net.fakes import TemporaryFile
 from tests.net.test_cold_reads import ColdFile
@@ -313,7 +313,7 @@ class HandedOverTests(SynchronousTestCase):
         while queue.unsent >= LEAST_FOR_THREAD:
             queue.flush(self.near)
             size = sum(map(len, self.given[-1]))
-            self.assertTrue(LEAST_FOR_THREAD <= size < 2 * TURN)
+            self.assertTrue(LEAST_FOR_THREAD <= size < MOST_FOR_THREAD + TURN)
             self.assertTrue(all(self.given[-1]))
             found += joined(self.given[-1])
             queue.sent_by_thread(size, None)
@@ -358,18 +358,41 @@ class HandedOverTests(SynchronousTestCase):
 
     def test_a_large_slice(self) -> None:
         """
-        A slice of more than a turn's worth is given in several parts.
+        A thread is given all of a slice of a few megabytes, and a larger one in several parts.
         """
-        large = TemporaryFile(b"").slice(0, 2 * TURN + 200_000)
+        most = MOST_FOR_THREAD
+        large = TemporaryFile(b"").slice(0, 2 * most + 200_000)
+        self.flush(b"head", large.narrow(0, most), b"tail")
+        self.assertEqual(self.given, [[b"head", large.narrow(0, most)]])
+        self.send_queue.clear()
+        self.setUp()
         self.flush(b"head", large, b"tail")
-        self.send_queue.sent_by_thread(4 + TURN, None)
+        self.send_queue.sent_by_thread(4 + most, None)
         self.send_queue.flush(self.near)
-        self.send_queue.sent_by_thread(TURN, None)
+        self.send_queue.sent_by_thread(most, None)
         self.send_queue.flush(self.near)
         self.assertEqual(
             self.given,
-            [[b"head", large.narrow(0, TURN)], [large.narrow(TURN, TURN)], [large.narrow(2 * TURN), b"tail"]],
+            [[b"head", large.narrow(0, most)], [large.narrow(most, most)], [large.narrow(2 * most), b"tail"]],
         )
+
+    def test_a_slice_that_is_cold_in_its_middle(self) -> None:
+        """
+        It is looked at a turn's worth at a time: a thread is given what is cached, while the rest is loaded.
+        """
+        cold = ColdFile()
+        cold.hot_until = TURN
+        large = FileSlice(cold, 0, 3 * TURN)
+        self.flush(b"head", large)
+        self.assertEqual(self.given, [[b"head", large.narrow(0, TURN)]])
+        self.assertTrue(self.send_queue.waits_for_disk)
+        self.send_queue.sent_by_thread(4 + TURN, None)
+        self.send_queue.flush(self.near)
+        self.assertEqual(len(self.given), 1)
+        cold.hot = True
+        cold.loaded()
+        self.send_queue.flush(self.near)
+        self.assertEqual(self.given[1:], [[large.narrow(TURN)]])
 
     def test_a_truncated_file(self) -> None:
         """
