@@ -117,7 +117,7 @@ def measure(directory: str, batch_records: int, record_bytes: int, most: int, to
     leader.start()
     home = tempfile.mkdtemp(dir=directory)
     logs = LogManager(disks_at([home], reactor), reactor, time.time, jitter=random.Random(1))
-    timers = Timers(reactor)
+    timers = Timers(reactor, slack=64)
     channels: list[Channel] = []
 
     async def introduced(channel: Channel) -> None:

@@ -16,6 +16,9 @@ from logbus.metrics import Registry
 from logbus.net.time_slices import SliceScheduler
 from logbus.timers import Timers
 
+_CANCELLED = 64
+"""Cancelled deadlines that may stay: nearly every request has one, and is answered long before it."""
+
 
 @frozen(eq=False)
 class Environment:
@@ -40,7 +43,7 @@ class Environment:
 
     @timers.default
     def _timers(self) -> Timers:
-        return Timers(self.reactor)
+        return Timers(self.reactor, slack=_CANCELLED)
 
     @slice_scheduler.default
     def _slice_scheduler(self) -> SliceScheduler:

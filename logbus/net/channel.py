@@ -88,6 +88,9 @@ class Channel(Protocol):
     ) -> None:
         self.versions: Mapping[int, VersionRange] = {}
         self.features: Mapping[str, int] = {}
+        # The versions that both sides support, as far as they were asked for, and what they were made from.
+        self._agreed: dict[int, int] = {}
+        self._agreed_of: Mapping[int, VersionRange] = self.versions
         self._timers = timers
         self._timeout = timeout
         self._wire = ClientConnection(client_id)
@@ -126,7 +129,12 @@ class Channel(Protocol):
 
         :raises ApiError: UNSUPPORTED_VERSION: there is none.
         """
-        return highest_common_version(api_key, self.versions, self.peer)
+        if self._agreed_of is not self.versions:
+            self._agreed, self._agreed_of = {}, self.versions
+        agreed = self._agreed.get(api_key)
+        if agreed is None:
+            agreed = self._agreed[api_key] = highest_common_version(api_key, self.versions, self.peer)
+        return agreed
 
     def request(self, message: Any, version: int | None = None, timeout: float | None = None) -> Deferred[Any]:
         """
