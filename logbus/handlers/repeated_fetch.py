@@ -246,13 +246,12 @@ class RepeatedFetches:
             if session is not None:
                 session.answered(done.requests, done.offset)
 
-        def more() -> Sequence[FileSlice]:
+        def more(most: int) -> Sequence[FileSlice]:
             nonlocal ahead
             fetch.offset = ahead.end_offset
-            following = ReadAheadLimits(MOST_PREPARED, MOST_BYTES, MOST_FILES)
+            following = ReadAheadLimits(most, MOST_BYTES, MOST_FILES)
             ahead = self._reader.read_ahead(fetch, following, prepared.fetch_params, least_at_end=least)
-            is_worth_it = len(ahead.records) >= LEAST_PREPARED and self._is_usual(ahead.result, template)
-            return ahead.records if is_worth_it else ()
+            return ahead.records if self._is_usual(ahead.result, template) else ()
 
         return PreparedFetches(
             template.repeated(request),

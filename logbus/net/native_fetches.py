@@ -19,7 +19,13 @@ from zope.interface import implementer
 
 from logbus.extension_modules import extension_module
 from logbus.metrics import LATENCY_BUCKETS
-from logbus.net.prepared_fetches import SECONDS, AnsweredFetches, PreparedFetches
+from logbus.net.prepared_fetches import (
+    ALONE_PREPARED,
+    MOST_PREPARED,
+    SECONDS,
+    AnsweredFetches,
+    PreparedFetches,
+)
 from logbus.records.file_slice import FileSlice
 
 MOST_THREADS = 4
@@ -199,7 +205,8 @@ class NativeFetches:
         away.sent(used)
         more = away.prepared.more
         try:
-            if more is not None and (records := more()):
+            most = ALONE_PREPARED if len(self._away) == 1 else MOST_PREPARED
+            if more is not None and (records := more(most)):
                 self._threads.extend(ticket, away.give(records))
         except Exception:
             self._log.failure("the responses to a consumer's next fetches cannot be prepared")

@@ -216,7 +216,7 @@ class StandIn:
         if end == len(data):
             del windows[0]
         if not windows and prepared.more is not None:
-            windows += [[part.read(), 0] for part in prepared.more()]
+            windows += [[part.read(), 0] for part in prepared.more(2)]
         state[1:] = count + 1, int.from_bytes(got[at : at + 8], "big"), state[3] + len(records)
         length = uvarint(len(records) + 1) if prepared.compact else len(records).to_bytes(4, "big")
         whole = bytearray(b"".join((prepared.head, length, records, prepared.tail)))

@@ -18,7 +18,13 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 from logbus.metrics import LATENCY_BUCKETS
 from logbus.net import native_fetches
 from logbus.net.native_fetches import FetchThreads, NativeFetches
-from logbus.net.prepared_fetches import LEAST_PREPARED, AnsweredFetches, PreparedFetches
+from logbus.net.prepared_fetches import (
+    ALONE_PREPARED,
+    LEAST_PREPARED,
+    MOST_PREPARED,
+    AnsweredFetches,
+    PreparedFetches,
+)
 from logbus.records.file_slice import FileSlice, joined
 from logbus.wire.connection import ClientConnection, ServerConnection
 from logbus.wire.fetch_template import FetchTemplate, FetchTemplateCache, RepeatedFetch
@@ -100,7 +106,7 @@ class Requests:
         records: list[FileSlice],
         most: int,
         done: list[AnsweredFetches],
-        more: Callable[[], Sequence[FileSlice]] | None = None,
+        more: Callable[[int], Sequence[FileSlice]] | None = None,
     ) -> tuple[PreparedFetches, FetchTemplate]:
         """What is prepared after a request."""
         data = self.request(offset, epoch)
@@ -179,7 +185,7 @@ class ThreadsCase(SynchronousTestCase):
         offset: int = 7,
         epoch: int = 5,
         send_buffer: int = 0,
-        more: Callable[[], Sequence[FileSlice]] | None = None,
+        more: Callable[[int], Sequence[FileSlice]] | None = None,
     ) -> Reader:
         """One that has just read up to ``offset``, in a session with this epoch."""
         ours, peer = socket.socketpair()
@@ -331,7 +337,7 @@ class AnswerTests(ThreadsCase):
         given = [records[:first]]
         left = [*slices, 0]
 
-        def more() -> Sequence[FileSlice]:
+        def more(most: int) -> Sequence[FileSlice]:
             at = sum(map(len, given))
             given.append(records[at : at + left.pop(0)])
             return given[-1]
@@ -350,7 +356,7 @@ class AnswerTests(ThreadsCase):
         """The others that asked get theirs in the next turns."""
         self.patch(native_fetches, "MOST_EXTENDED", 1)
         files = [TemporaryFile(batches([61], 7 + 3 * number)) for number in range(2)]
-        readers = [self.reader([files[0].slice()], more=lambda: [files[1].slice()]) for _ in range(3)]
+        readers = [self.reader([files[0].slice()], more=lambda most: [files[1].slice()]) for _ in range(3)]
         for reader in readers:
             reader.ask(7)
             reader.response()
@@ -368,7 +374,7 @@ class AnswerTests(ThreadsCase):
         with self.assertRaisesRegex(ValueError, "did not ask"):
             self.fetches._threads.extend(never.ticket, [place])
         self.fetches._threads.extend(never.ticket + 1, [place])  # There is none.
-        asked = self.reader([part], more=lambda: [part] * 200)
+        asked = self.reader([part], more=lambda most: [part] * 200)
         asked.ask(7)
         asked.response()
         self.turn()
@@ -380,7 +386,7 @@ class AnswerTests(ThreadsCase):
     def test_more_fails(self) -> None:
         """The connection comes back when it has had what was prepared."""
 
-        def more() -> Sequence[FileSlice]:
+        def more(most: int) -> Sequence[FileSlice]:
             raise ZeroDivisionError
 
         reader = self.reader([TemporaryFile(batches([61])).slice()], more=more)
@@ -390,6 +396,23 @@ class AnswerTests(ThreadsCase):
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
         reader.ask(10)
         self.assertEqual(self.result(reader).requests, 1)
+
+    def test_how_many_more(self) -> None:
+        """One alone has fewer prepared at a time, as its client uses the processors meanwhile."""
+        asked: list[int] = []
+
+        def more(most: int) -> Sequence[FileSlice]:
+            asked.append(most)
+            return ()
+
+        part = TemporaryFile(batches([61])).slice()
+        readers = [self.reader([part], more=more)]
+        for expected in (ALONE_PREPARED, MOST_PREPARED):
+            readers[-1].ask(7)
+            readers[-1].response()
+            self.turn()
+            self.assertEqual(asked.pop(), expected)
+            readers.append(self.reader([part], more=more))
 
     def test_time_is_over(self) -> None:
         """Later requests come back."""
