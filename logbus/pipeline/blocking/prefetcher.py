@@ -27,6 +27,8 @@ _BY_NAME = 12
 """The last version of Fetch that names topics; later ones use topic ids."""
 _SMALL = 1 << 20
 """Bytes of the first fetch: the range may be short."""
+MAX_BYTES = 7 << 20
+"""Bytes of later ones: a large response becomes one result, whose size has a reason (:mod:`.range_reader`)."""
 _LEAST = 64 << 10
 """Bytes of a fetch, at least, where the rest of the range seems to be smaller."""
 _GONE_AFTER = 3.0
@@ -48,11 +50,11 @@ class FetchOptions:
     """
 
     committed: bool = False
-    max_bytes: int = 8 << 20
+    max_bytes: int = MAX_BYTES
     min_bytes: int = 1
     max_wait: float = 0.5
     rack: str = ""
-    ahead: int = 16 << 20
+    ahead: int = 2 * MAX_BYTES
 
 
 @frozen

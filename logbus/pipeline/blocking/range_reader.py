@@ -19,8 +19,12 @@ from logbus.records.batch_columns import ColumnData, Columns, extend_from_batche
 from logbus.records.read_committed import CommittedFilter
 
 BATCH_ROWS = 10_000
-BATCH_BYTES = 8 << 20
-"""The size of a result, but whole record batches: smaller ones cost more per row, larger ones more memory."""
+BATCH_BYTES = 7 << 20
+"""
+The size of a result, but whole record batches: smaller ones cost more per row. With its other columns and one more
+batch it is below 8 MiB as a rule: Java's Arrow takes memory in powers of two from chunks of 16 MiB
+(:mod:`logbus.pipeline.session`), and Spark's tasks take less time if two results fit in one.
+"""
 
 _IN_PLACE_BYTES = 1 << 20
 """Responses of at least this size: their values stay where they were received, so that a result is of one response."""

@@ -11,7 +11,7 @@ from attrs import frozen
 from logbus.model import TopicPartition, topic_name_problem
 from logbus.pipeline.blocking.connection_settings import CONNECTION_OPTIONS as CONNECTION
 from logbus.pipeline.blocking.connection_settings import CONNECTION_REFUSED, PREFIX, ConnectionSettings
-from logbus.pipeline.blocking.prefetcher import FetchOptions
+from logbus.pipeline.blocking.prefetcher import MAX_BYTES, FetchOptions
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.options import (
     Option,
@@ -151,7 +151,7 @@ CONSUMER_OPTIONS = OptionTable(
             "read_uncommitted",
             "``read_committed`` ends at the first open transaction and leaves out aborted records.",
         ),
-        Option("fetch.max.bytes", integer(1, 128 << 20), 8 << 20, "Bytes of one response, beyond its first batch."),
+        Option("fetch.max.bytes", integer(1, 128 << 20), MAX_BYTES, "Bytes of one response, beyond its first batch."),
         Option(
             "max.partition.fetch.bytes",
             integer(1, 128 << 20),

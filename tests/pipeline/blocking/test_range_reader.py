@@ -19,7 +19,9 @@ from logbus.pipeline.blocking.list_offsets import list_offsets
 from logbus.pipeline.blocking.prefetcher import FetchOptions
 from logbus.pipeline.blocking.range_reader import FetchedRows, read_range
 from logbus.pipeline.errors import Disconnected, OffsetLost, Unreachable
+from logbus.pipeline.source.arrow import record_batch
 from logbus.records.batch import decode_batch, encode_batch, encode_marker_batch, read_header, rewrite_batch
+from logbus.records.compression import Codec
 from logbus.records.control_records import ControlType, Marker
 from logbus.records.record import Record
 from logbus.wire.messages.records import LeaderIdAndEpoch
@@ -122,6 +124,36 @@ class FetchingTests(SynchronousTestCase):
         # Small responses are joined; a large one ends a result.
         self.assertEqual([each.columns.rows for each in kept], [4, 3, 3, 4, 3, 3])
         self.assertEqual(values_of(iter(kept)), wanted)
+
+    def test_results_fit_in_what_java_uses_again(self) -> None:
+        """With all its columns a result of records of 1 KB has less than 8 MiB, compressed or not."""
+
+        class Cluster(SocketCluster):
+            """As many whole batches as were asked for."""
+
+            def _fetch(self, node: int, message: Any) -> Any:
+                answer = super()._fetch(node, message)
+                begin, size = message.topics[0].partitions[0].fetch_offset, 0
+                found = []
+                for each in log.batches:
+                    if read_header(each).base_offset >= begin and size + len(each) <= message.max_bytes:
+                        found.append(each)
+                        size += len(each)
+                answer.responses[0].partitions[0].records = b"".join(found)
+                return answer
+
+        for codec in (Codec.NONE, Codec.LZ4):
+            cluster = Cluster()
+            log = cluster.add("t", 1)[0]
+            for number in range(40):
+                log.put(*[b"%04d" % number * 256] * 500, codec=codec)
+            self.enterContext(cluster)
+            sizes = [
+                record_batch(PLACE, some.columns, some.stamped).nbytes
+                for some in read_range(self.client(cluster), PLACE, 0, log.end)
+            ]
+            self.assertGreater(max(sizes), 6 << 20)
+            self.assertLess(max(sizes), 8 << 20)
 
     def test_log_append_times(self) -> None:
         """Batches whose times the broker set do not share rows with others."""
