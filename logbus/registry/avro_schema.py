@@ -123,7 +123,7 @@ class _Reader:
         if not rest:
             return found, normal
         if found.kind in PRIMITIVES:
-            found = AvroType(found.kind, decimal=_decimal(value, found, where))
+            found = AvroType(found.kind, decimal=_decimal(value, found))
         return found, {**rest, "type": normal}
 
     def _named(self, name: str, namespace: str, where: str) -> tuple[AvroType, Any]:
@@ -169,7 +169,7 @@ class _Reader:
             made.symbols, made.default = _symbols(value, full)
         elif kind == "fixed":
             made.size = _size(value, full)
-            made.decimal = _decimal(value, made, full)
+            made.decimal = _decimal(value, made)
         else:
             normal["fields"] = self._fields(made, value.get("fields"), inner)
         return made, normal
@@ -278,7 +278,7 @@ def _size(value: dict[str, Any], name: str) -> int:
     return size
 
 
-def _decimal(value: dict[str, Any], made: AvroType, where: str) -> tuple[int, int] | None:
+def _decimal(value: dict[str, Any], made: AvroType) -> tuple[int, int] | None:
     """Return precision and scale; None for an invalid decimal, which the specification has us ignore."""
     precision, scale = value.get("precision"), value.get("scale", 0)
     if value.get("logicalType") != "decimal" or made.kind not in ("bytes", "fixed"):

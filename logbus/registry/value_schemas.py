@@ -36,7 +36,7 @@ async def value_schema(get: Get, number: int) -> ValueSchema:
     :raise SchemaNotUsed: it is of another type, too large, or refers to too many others.
     """
     told = await get("schemas", "ids", str(number), format="serialized")
-    with _refused(told):
+    with _refused():
         match _kind(told):
             case "JSON":
                 return ValueSchema("JSON")
@@ -58,7 +58,7 @@ async def value_writer(get: Get, number: int) -> Callable[[Any], bytes]:
     :raise SchemaNotUsed: as for :func:`value_schema`; or it is a JSON schema with references.
     """
     told = await get("schemas", "ids", str(number), format="serialized")
-    with _refused(told):
+    with _refused():
         match _kind(told):
             case "JSON" if not told.get("references"):
                 return json_writer(told["schema"])
@@ -78,7 +78,7 @@ def _kind(told: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _refused(told: Mapping[str, Any]) -> Iterator[None]:
+def _refused() -> Iterator[None]:
     try:
         yield
     except (RegistryRefusal, ValueError, RecursionError) as e:

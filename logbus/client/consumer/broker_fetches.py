@@ -226,7 +226,7 @@ class BrokerFetches:
             end = ends.get(partition)
             if isinstance(end, ApiError):
                 if is_retriable(end):
-                    self._back_off(position, end, lost=end.code not in _NOT_YET)
+                    self._back_off(position, lost=end.code not in _NOT_YET)
                 continue
             position.checked = current
             if end is not None and 0 <= end.offset < position.offset:
@@ -267,7 +267,7 @@ class BrokerFetches:
         if position.replica == self.node_id:
             # Ask the leader instead, also about an offset that is out of range.
             position.replica = -1
-            self._back_off(position, error, lost=error.code is not ErrorCode.OFFSET_OUT_OF_RANGE)
+            self._back_off(position, lost=error.code is not ErrorCode.OFFSET_OUT_OF_RANGE)
         elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             if data_to_fetch.last_epoch == NO_EPOCH:
                 return error
@@ -283,10 +283,10 @@ class BrokerFetches:
                 position.attempts += 1
                 if position.attempts <= _HINTS:
                     return None
-            self._back_off(position, error, lost=error.code not in _NOT_YET)
+            self._back_off(position, lost=error.code not in _NOT_YET)
         return None
 
-    def _back_off(self, position: PartitionPosition, error: ApiError, *, lost: bool) -> None:
+    def _back_off(self, position: PartitionPosition, *, lost: bool) -> None:
         position.lost = position.lost or lost
         position.failed(self._cluster.reactor.seconds(), self._cluster.backoff)
 

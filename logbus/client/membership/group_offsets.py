@@ -106,7 +106,7 @@ class GroupOffsets:
         channel = await self._coordinator.channel()
         version = min(channel.version(_OFFSET_FETCH), _BY_NAME)
         request = fetch_request(self.group_id, left, require_stable, version)
-        return read_fetched(self.group_id, left, await self._coordinator.ask(request, highest=version))
+        return read_fetched(self.group_id, await self._coordinator.ask(request, highest=version))
 
     async def _ask(
         self, partitions: Sequence[TopicPartition], send: Callable[[Sequence[TopicPartition]], Any]

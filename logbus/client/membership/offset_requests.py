@@ -102,9 +102,7 @@ def fetch_request(
     return OffsetFetchRequest(groups=[asked], require_stable=stable)
 
 
-def read_fetched(
-    group_id: str, partitions: Sequence[TopicPartition], response: OffsetFetchResponse
-) -> OffsetResults[CommittedOffset | None]:
+def read_fetched(group_id: str, response: OffsetFetchResponse) -> OffsetResults[CommittedOffset | None]:
     """The results of an OffsetFetch; None: no offset."""
     answer: Any = next((each for each in response.groups if each.group_id == group_id), response)
     if answer.error_code:
