@@ -132,13 +132,17 @@ class Supervisor(Service):
         """
         Start all workers; fires when all serve.
 
-        :raise ConfigError: a port is taken, or a directory is in use or has partitions of a worker that there is not.
+        :raise ConfigError: a port is taken, or a directory is in use, cannot be created, or has partitions of a worker
+            that there is not.
         :raise WorkerFailed: a worker could not start.
         """
         Service.startService(self)
         self._forks.start()
         directories = [Path(each) for each in self._config.get(keys.LOG_DIRS)]
-        directories[0].mkdir(parents=True, exist_ok=True)
+        try:
+            directories[0].mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"the log directory {directories[0]} cannot be created: {error}") from error
         self._take_lock(directories[0])
         listeners = self._reserve()
         path = None

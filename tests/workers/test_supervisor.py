@@ -102,9 +102,9 @@ class SupervisorTests(SynchronousTestCase):
         self.started = self.supervisor.startService()
         self.addCleanup(self.end)
 
-    def make(self) -> Supervisor:
+    def make(self, directory: Path | None = None) -> Supervisor:
         # The ports behind the shared one may be others'.
-        config = ConfigView.load(set={"log.dirs": str(self.directory), "workers.first.port": "0"})
+        config = ConfigView.load(set={"log.dirs": str(directory or self.directory), "workers.first.port": "0"})
         return Supervisor(self.reactor, config, LISTENERS, 2, None, lambda: 0.0, self.lost.append)
 
     def end(self) -> None:
@@ -357,6 +357,13 @@ class SupervisorTests(SynchronousTestCase):
         other = self.make()
         failure = self.failureResultOf(other.startService(), ConfigError)
         self.assertIn("another supervisor", str(failure.value))
+
+    def test_a_directory_that_cannot_be_created(self) -> None:
+        """It is named, as a single broker does."""
+        file = self.directory / "file"
+        file.touch()
+        failure = self.failureResultOf(self.make(file / "data").startService(), ConfigError)
+        self.assertIn(f"the log directory {file / 'data'} cannot be created", str(failure.value))
 
     def test_the_store_fails(self) -> None:
         """Then nothing can go on."""
