@@ -127,18 +127,26 @@ class NativeSyncs:
 
     def _submit_held(self) -> None:
         held, self._held = self._held, []
-        # It starts no first thread, since others wait, so it does not fail for want of one.
-        self.threads.submit(held)
+        try:
+            # It starts no first thread, since others waited, so it does not fail for want of one.
+            self.threads.submit(held)
+        except Exception:
+            failure = Failure()
+            for sync in [self._waiting.pop(ticket) for ticket in dict(held)]:
+                sync.done.errback(failure)
+            self._end_if_stopped()
 
     def stop(self) -> Deferred[None]:
         """Finish what is queued and end the threads."""
         self._stopped = Deferred()
         stopped = self._stopped
-        if not self._waiting:
-            self._end(stopped)
+        self._end_if_stopped()
         return stopped
 
-    def _end(self, stopped: Deferred[None]) -> None:
+    def _end_if_stopped(self) -> None:
+        stopped = self._stopped
+        if stopped is None or self._waiting:
+            return
         self._reactor.removeReader(self)
         self.threads.stop()
         if self._file_system >= 0:
@@ -167,8 +175,7 @@ class NativeSyncs:
                 sync.done.callback(None)
             else:
                 sync.done.errback(Failure(shown))
-        if self._stopped is not None and not self._waiting:
-            self._end(self._stopped)
+        self._end_if_stopped()
 
     def connectionLost(self, reason: Failure) -> None:
         """The reactor stopped; what is still queued is not waited for."""

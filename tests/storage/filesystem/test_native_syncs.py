@@ -285,6 +285,25 @@ class SlowTests(SynchronousTestCase):
         self.assertEqual(threads.calls, 3)
         self.assertEqual(clock.getDelayedCalls(), [])
 
+    def test_what_cannot_begin(self) -> None:
+        """Those that a turn asked for fail, if there is no memory for them; a disk that is closed does not wait."""
+        one, two, three = (self.disk.sync([file]) for file in self.files)
+        [reader] = self.reactor.readers
+
+        def refuse(wanted: Sequence[tuple[int, int]]) -> None:
+            raise MemoryError
+
+        self.patch(reader.threads, "submit", refuse)
+        closed = self.disk.close()
+        reader.threads.over = [(reader.threads.begun[0][0], 0)]
+        reader.doRead()
+        self.assertIsNone(self.successResultOf(one))
+        self.assertNoResult(closed)
+        self.reactor.clock.advance(0)
+        for each in two, three:
+            self.failureResultOf(each, MemoryError)
+        self.assertIsNone(self.successResultOf(closed))
+
     def test_close_in_turn(self) -> None:
         """A disk that is closed in a turn still syncs what the turn asked for."""
         one, two = self.disk.sync(self.files[:1]), self.disk.sync(self.files[1:])
