@@ -47,12 +47,18 @@ async def compare_compacted(
         return window, last
 
     for key in {**ours.last, **theirs.last}:
-        original, copied = counting(ours.last.get(key)), counting(theirs.last.get(key))
+        our_last, their_last = ours.last.get(key), theirs.last.get(key)
+        if options.until_ms is not None and any(
+            each is not None and each.timestamp >= options.until_ms for each in (our_last, their_last)
+        ):
+            # The record before, which would count, may have been removed for this one.
+            continue
+        original, copied = counting(our_last), counting(their_last)
         # A policy "compact,delete" deletes the oldest records, too.
-        if original is None and copied is not None and source.log_start > 0:
+        if our_last is None and copied is not None and source.log_start > 0:
             gone[0] += 1
             continue
-        if copied is None and original is not None and copy.log_start > 0:
+        if their_last is None and original is not None and copy.log_start > 0:
             gone[1] += 1
             continue
         for place, each in enumerate((original, copied)):

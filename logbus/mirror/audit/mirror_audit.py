@@ -87,14 +87,24 @@ class MirrorAudit:
             for each in source_ends
             if self._copy_of(each).partition in self._numbers(copies, each)
         }
-        copy_ends = await self._ends(self.target, there)
-        positions = await self._positions([there[copy] for copy in copy_ends], source_ends)
+        more = [
+            TopicPartition(name, n)
+            for name in topics
+            for n in self._numbers(copies, TopicPartition(name, 0))
+            if n not in topics[name].partitions
+        ]
+        copy_ends = await self._ends(self.target, there | {self._copy_of(each): each for each in more})
+        positions = await self._positions([there[copy] for copy in copy_ends if copy in there], source_ends)
         compacted = await self._compacted(topics, copies)
         reports = []
-        for each in partitions:
+        for each in sorted([*partitions, *more]):
             try:
                 if each in self._troubles:
                     report = self._unknown(each, self._troubles[each])
+                elif each in more:
+                    report = await self._only_there(each, copy_ends[self._copy_of(each)])
+                    if not report.copy:
+                        continue
                 elif self._copy_of(each) in there:
                     topic, copy = topics[each.topic], copies[self._copy_of(each).topic]
                     report = await self._compare(
@@ -249,6 +259,13 @@ class MirrorAudit:
             behind=await self._count(partition, 0, end, {}),
             problem=what,
         )
+
+    async def _only_there(self, partition: TopicPartition, copy_end: int) -> PartitionReport:
+        """Of a partition that the source does not have: all records are foreign."""
+        copy = self._copy_of(partition)
+        start = (await self._offsets(self.target, [copy], EARLIEST))[copy]
+        nothing, theirs = Side(self.source, partition, 0, 0), Side(self.target, copy, start, copy_end)
+        return await PartitionAudit(self.options, nothing, theirs).compare()
 
     async def _compare(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from attrs import define
@@ -17,6 +18,9 @@ from logbus.mirror.audit.window_totals import SideTotals, WindowTotals, differin
 
 MOST = 500_000
 """Different records of one partition that are compared one by one."""
+
+_FIRST = 100
+"""Records of a side that are looked for on the other one, to see how many that has before them."""
 
 _DIFFERENT, _REORDERED = MirrorVerdict.DIFFERENT, MirrorVerdict.REORDERED
 
@@ -43,15 +47,15 @@ class PartitionAudit:
         source, copy = await gatherResults(
             [Deferred.fromCoroutine(self._counted(side)) for side in (self.source, self.copy)], consumeErrors=True
         )
-        surplus = copy.count - source.count
         gone = [0, 0]
-        # What one side has deleted are the oldest records of the other one.
-        if surplus > 0 and self.source.log_start > 0:
-            copy = copy.without(await self._counted(self.copy, surplus))
-            gone[0] = surplus
-        elif surplus < 0 and self.copy.log_start > 0:
-            source = source.without(await self._counted(self.source, -surplus))
-            gone[1] = -surplus
+        if differing_windows(source, copy):
+            # What one side has deleted are the oldest records of the other one.
+            if count := await self._deleted(self.source, source, self.copy, copy):
+                copy = copy.without(await self._counted(self.copy, count))
+                gone[0] = count
+            elif count := await self._deleted(self.copy, copy, self.source, source):
+                source = source.without(await self._counted(self.source, count))
+                gone[1] = count
         differing = differing_windows(source, copy)
         differences = await self._differences(differing, source, copy) if differing else Differences(0)
         by_window = differences.by_window()
@@ -75,25 +79,63 @@ class PartitionAudit:
             gone_at_source=gone[0],
             gone_at_target=gone[1],
             examples=tuple(differences.examples(self.options.examples)),
+            is_reordered=not differing and not source.whole.is_like(copy.whole),
         )
+
+    async def _deleted(self, side: Side, totals: SideTotals, other: Side, others: SideTotals) -> int:
+        """How many of the other side's oldest records a side has deleted."""
+        if side.log_start == 0:
+            return 0
+        surplus = max(0, others.count - totals.count)
+        if surplus and others.without(await self._counted(other, surplus)).whole.is_like(totals.whole):
+            return surplus
+        # Others are missing, or were added, so the number does not tell: the places of its first records do.
+        first: list[int] = []
+
+        def read_first(window: int, record: ConsumerRecord) -> bool:
+            first.append(record_digest(record))
+            return len(first) == _FIRST
+
+        await self._read(side, read_first)
+        places = {digest: place for place, digest in enumerate(first) if first.count(digest) == 1}
+        votes: Counter[int] = Counter()
+        place = 0
+
+        def look_for(window: int, record: ConsumerRecord) -> bool:
+            nonlocal place
+            known = places.pop(record_digest(record), None)
+            if known is not None:
+                votes[place - known] += 1
+            place += 1
+            return not places
+
+        if places:
+            await self._read(other, look_for)
+        return max(0, votes.most_common(1)[0][0]) if votes else surplus
 
     async def _counted(self, side: Side, most: int | None = None) -> SideTotals:
         """The totals of a side: of all its records that count, or of the first ones."""
-        options, left = self.options, most
-        totals = SideTotals(options.window_ms, options.since_ms, options.until_ms)
+        totals = self._no_totals()
 
-        def read(record: ConsumerRecord) -> bool:
-            nonlocal left
-            window = totals.window_of(record.timestamp)
-            if window is None:
-                return False
+        def read(window: int, record: ConsumerRecord) -> bool:
             totals.add(window, record_digest(record), record.offset)
-            if left is not None:
-                left -= 1
-            return left == 0
+            return totals.count == most
 
-        await side.read(side.log_start, side.end, read)
+        await self._read(side, read)
         return totals
+
+    async def _read(self, side: Side, read: Callable[[int, ConsumerRecord], bool]) -> None:
+        """Call a function with the window and record of all that count on a side, until it returns true."""
+        window_of = self._no_totals().window_of
+
+        def read_counting(record: ConsumerRecord) -> bool:
+            window = window_of(record.timestamp)
+            return window is not None and read(window, record)
+
+        await side.read(side.log_start, side.end, read_counting)
+
+    def _no_totals(self) -> SideTotals:
+        return SideTotals(self.options.window_ms, self.options.since_ms, self.options.until_ms)
 
     async def _differences(self, differing: list[int], source: SideTotals, copy: SideTotals) -> Differences:
         """Read the windows that differ once more."""

@@ -56,6 +56,7 @@ class PartitionReport:
     :ivar gone_at_source: records that only the copy has still, since the source has deleted its oldest ones.
     :ivar gone_at_target: the same the other way round.
     :ivar examples: records that differ.
+    :ivar is_reordered: records of different windows are in another order.
     :ivar compacted: only the last record of each key counts.
     :ivar problem: why it could not be compared, or what is wrong besides; empty: nothing.
     """
@@ -69,6 +70,7 @@ class PartitionReport:
     gone_at_source: int = 0
     gone_at_target: int = 0
     examples: tuple[Example, ...] = ()
+    is_reordered: bool = False
     compacted: bool = False
     problem: str = ""
 
@@ -103,6 +105,8 @@ class PartitionReport:
         if self.problem:
             return MirrorVerdict.UNKNOWN
         found = {each.verdict for each in self.windows}
+        if self.is_reordered:
+            found.add(MirrorVerdict.REORDERED)
         for each in (MirrorVerdict.DIFFERENT, MirrorVerdict.REORDERED):
             if each in found:
                 return each

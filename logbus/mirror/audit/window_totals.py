@@ -66,12 +66,14 @@ class SideTotals:
     :ivar since_ms: records before that time are not counted; None: all are.
     :ivar until_ms: nor are those from that time on.
     :ivar windows: by their beginning, in milliseconds since 1970.
+    :ivar whole: all of them together, for the order of records of different windows.
     """
 
     window_ms: int
     since_ms: int | None = None
     until_ms: int | None = None
     windows: dict[int, WindowTotals] = field(factory=dict, init=False)
+    whole: WindowTotals = field(factory=WindowTotals, init=False)
 
     def window_of(self, timestamp: int) -> int | None:
         """The beginning of the window in which a record counts; None: it does not count."""
@@ -87,15 +89,17 @@ class SideTotals:
         if totals is None:
             totals = self.windows[window] = WindowTotals()
         totals.add(digest, offset)
+        self.whole.add(digest, offset)
 
     @property
     def count(self) -> int:
         """The number of records that count."""
-        return sum(each.count for each in self.windows.values())
+        return self.whole.count
 
     def without(self, beginning: SideTotals) -> SideTotals:
         """What is left without the records with which this side begins."""
         left = SideTotals(self.window_ms, self.since_ms, self.until_ms)
+        left.whole = self.whole.without(beginning.whole)
         for start, totals in self.windows.items():
             known = beginning.windows.get(start)
             if known is None:

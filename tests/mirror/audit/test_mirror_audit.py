@@ -252,6 +252,73 @@ class OtherMirrorTests(AuditCase):
         found = self.only()
         self.assertEqual((found.verdict, found.missing, found.foreign), (MirrorVerdict.REORDERED, 0, 0))
 
+    def test_order_of_windows(self) -> None:
+        """Nor are those whose windows are the same, and come in another order."""
+        later = 1_700_000_000_000 + 3_600_000
+        for name, topic, times in ("a", "orders", (0, later)), ("b", "a.orders", (later, 0)):
+            for time in times:
+                self.write(name, topic, b"1", b"2", time=time)
+        self.assertEqual(self.only().verdict, MirrorVerdict.REORDERED)
+        self.assertEqual(self.only(options=AuditOptions(since_ms=later)).verdict, MirrorVerdict.COMPLETE)
+
+    def test_more_partitions(self) -> None:
+        """What the copy has in partitions that the source lacks is foreign; without records they are no matter."""
+        self.create("a", "bills")
+        self.create("b", "a.bills", 3)
+        self.send("b", "a.bills", NUMBERS[:5], partition=2)
+        bills, extra, orders = self.audit()
+        self.assertEqual((bills.verdict, orders.verdict), (MirrorVerdict.COMPLETE, MirrorVerdict.COMPLETE))
+        self.assertEqual((extra.topic, extra.partition, extra.source, extra.foreign), ("bills", 2, 0, 5))
+
+    def test_deleted_and_different(self) -> None:
+        """Where one side has deleted its oldest records, what else differs is not taken for that, nor shifts it."""
+        values = [b"%d" % number for number in range(12)]
+        self.write("a", "orders", *values)
+        self.write("b", "a.orders", *values[:6], b"stray", *values[6:9], *values[10:])
+        self.delete("a", "orders", 4)
+        found = self.only()
+        self.assertEqual((found.gone_at_source, found.missing, found.foreign), (4, 1, 1))
+        self.assertEqual([(each.kind.value, each.offset) for each in found.examples], [("missing", 9), ("foreign", 6)])
+        self.delete("b", "a.orders", 7)
+        found = self.only()
+        self.assertEqual((found.gone_at_target, found.missing, found.foreign), (2, 1, 0))
+        self.delete("a", "orders", 12)
+        self.assertEqual((self.only().verdict, self.only().gone_at_source), (MirrorVerdict.COMPLETE, 5))
+
+    def test_only_added(self) -> None:
+        """What was deleted before the mirror began does not make another record missing, if the copy has one more."""
+        self.write("a", "orders", b"0", b"1", b"2", b"3")
+        self.write("b", "a.orders", b"1", b"2", b"stray", b"3")
+        self.delete("a", "orders", 1)
+        found = self.only()
+        self.assertEqual((found.gone_at_source, found.missing, found.foreign), (0, 0, 1))
+
+    def test_tombstones_and_deletion(self) -> None:
+        """A key with a tombstone was not deleted by retention, so a copy that lacks the tombstone differs, and back."""
+        self.create("a", "users", cleanup_policy="compact,delete", retention_ms="-1")
+        self.create("b", "a.users", cleanup_policy="compact,delete", retention_ms="-1")
+        self.write("a", "users", b"0", b"gone", b"1", None)
+        self.write("b", "a.users", b"0", b"gone", b"1")
+        self.delete("a", "users", 1)
+        found = self.only(topics_of="users")
+        self.assertEqual((found.gone_at_source, found.missing, found.foreign), (1, 0, 1))
+        self.write("a", "users", b"gone")
+        self.write("b", "a.users", None)
+        self.delete("b", "a.users", 1)
+        found = self.only(topics_of="users")
+        self.assertEqual((found.gone_at_target, found.missing, found.foreign), (0, 1, 0))
+
+    def test_compacted_until(self) -> None:
+        """Of a key that was written later nothing can be said, since compaction may have removed what counted."""
+        self.create("a", "users", cleanup_policy="compact")
+        self.create("b", "a.users", cleanup_policy="compact")
+        later = 1_700_000_000_000 + 3_600_000
+        self.write("a", "users", b"1", b"2")
+        self.write("b", "a.users", b"1", b"2")
+        self.write("a", "users", b"1", time=later)
+        found = self.only(topics_of="users", options=AuditOptions(until_ms=later))
+        self.assertEqual((found.verdict, found.source), (MirrorVerdict.COMPLETE, 1))
+
     def test_compacted(self) -> None:
         """Of compacted topics the last records of keys count, and tombstones are as good as no records."""
         self.create("a", "users", cleanup_policy="compact")
@@ -264,6 +331,10 @@ class OtherMirrorTests(AuditCase):
         self.write("a", "users", b"4")
         found = self.only(topics_of="users")
         self.assertEqual((found.missing, found.foreign), (2, 2))
+
+    def delete(self, name: str, topic: str, before: int) -> None:
+        """Delete the records of a topic's only partition before an offset."""
+        self.result(AdminClient(self.clients[name]).delete_records({TopicPartition(topic, 0): before}))
 
     def only(self, topics_of: str = "orders", **options: Any) -> PartitionReport:
         """The report of the only partition of a topic."""
