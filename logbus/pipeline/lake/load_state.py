@@ -91,8 +91,13 @@ class LoadState:
         """
         The state after one more commit.
 
-        :raise LakeError: an offset is in the table already, or a topic has another id.
+        :raise LakeError: an offset or a batch is in the table already, or a topic has another id.
         """
+        if change.batch is not None and change.batch[1] <= self.batches.get(change.batch[0], -1):
+            raise LakeError(
+                f"batch {change.batch[1]} of the query {change.batch[0]} is in the table already: another job has "
+                "written it meanwhile; run one job at a time"
+            )
         return LoadState(
             offsets=_with(_with(self.offsets, change.offsets), change.lost),
             lost=_with(self.lost, change.lost),

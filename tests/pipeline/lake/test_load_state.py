@@ -59,12 +59,14 @@ class LoadStateTests(TestCase):
         self.assertEqual((state.schema, state.batches), ({"type": "struct"}, {"q": 2, "r": 3}))
 
     def test_contradictions(self) -> None:
-        """No offset is loaded or lost twice, and no topic changes its id."""
-        state = LoadState().after(LoadChange(offsets=_topic((0, 5))))
+        """No offset is loaded or lost twice, no batch is written twice, and no topic changes its id."""
+        state = LoadState().after(LoadChange(offsets=_topic((0, 5)), batch=("q", 3)))
         for change, words in (
             (LoadChange(offsets=_topic((4, 6))), r"^t-0: offsets \(\(4, 5\),\) are in the table already"),
             (LoadChange(lost=_topic((0, 1))), r"^t-0: offsets \(\(0, 1\),\) are in the table already"),
             (LoadChange(offsets=_topic((5, 6), topic_id="two")), "deleted and created again"),
+            (LoadChange(batch=("q", 3)), "^batch 3 of the query q is in the table already"),
+            (LoadChange(batch=("q", 2)), "^batch 2 of the query q is in the table already"),
         ):
             with self.subTest(words), self.assertRaisesRegex(LakeError, words):
                 state.after(change)

@@ -21,6 +21,7 @@ from logbus.pipeline.lake.iceberg import snapshots
 from logbus.pipeline.lake.iceberg.commits import STATE
 from logbus.pipeline.lake.iceberg.table import IcebergTable
 from logbus.pipeline.lake.layout import TIME_OF
+from logbus.pipeline.lake.load_state import LoadChange
 from tests.pipeline.lake.iceberg.fixtures import NAME, SCHEMA, catalog_in, change, rows
 
 
@@ -143,6 +144,19 @@ def test_lost_and_batches() -> None:
     assert state.held("views", 0).ranges == ((0, 5),)
     assert state.lost["views"].partitions[0].ranges == ((3, 5),)
     assert state.batches == {"query": 7}
+
+
+def test_first_batch_of_two_jobs() -> None:
+    """Two jobs that found no table do not both write the same batch of a query to it."""
+    first, second = _at(), _at()
+    for each in (first, second):
+        each.claim()  # There is nothing to claim yet.
+    first.stage(rows(0, 3))  # type: ignore[arg-type]
+    first.commit(LoadChange(records=3, schema=SCHEMA.jsonValue(), batch=("query", 1)))
+    second.stage(rows(0, 3))  # type: ignore[arg-type]
+    with pytest.raises(LakeError, match="batch 1 of the query query is in the table already"):
+        second.commit(LoadChange(records=3, schema=SCHEMA.jsonValue(), batch=("query", 1)))
+    assert _offsets() == [0, 1, 2]
 
 
 def test_new_columns() -> None:
