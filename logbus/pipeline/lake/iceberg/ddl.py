@@ -69,12 +69,14 @@ def add_columns(table: Table, url: str, schema: Mapping[str, Any]) -> None:
 
     :param url: the table's, for errors.
     :param schema: of the rows, as Spark's JSON, without hidden directories.
-    :raise LakeError: the columns do not fit the table's; or the catalog refuses the change.
+    :raise LakeError: the columns do not fit the table's, or lack one that no row may lack; or the catalog refuses the
+        change.
     """
     from pyiceberg.exceptions import CommitFailedException, ValidationError
 
     columns = schemas.arrow_schema(url, schema)
     for _ in range(ATTEMPTS):
+        schemas.check_names(url, table.schema(), columns.names)
         try:
             with table.update_schema() as change:
                 change.union_by_name(columns)

@@ -75,6 +75,28 @@ def _numbered(schema: Any) -> Any:
     return schema_to_pyarrow(Catalog._convert_schema_if_needed(schema))
 
 
+def check_names(table: str, schema: Schema, names: Sequence[str]) -> None:
+    """
+    Check that readers can tell a table's columns from those of new rows, and find all that they need in these.
+
+    :param schema: of the table, which another program may have made or changed.
+    :param names: of the rows' columns.
+    :raise LakeError: a name differs from the table's in case only, or the rows lack a required column.
+    """
+    spellings = {each.name.lower(): each.name for each in schema.fields}
+    for name in names:
+        if (known := spellings.get(name.lower(), name)) != name and name not in spellings.values():
+            raise LakeError(
+                f"{table}: column {name!r} of the new rows and {known!r} differ in case only: call it by one name"
+            )
+    for each in schema.fields:
+        if each.required and each.initial_default is None and each.name not in names:
+            raise LakeError(
+                f"{table}: column {each.name!r} is required, and the new rows lack it; let it be null, or write to a "
+                "table of its own"
+            )
+
+
 def file_schema(schema: Schema, names: Sequence[str]) -> Any:
     """The ``pyarrow.Schema`` of a data file: the table's columns that rows have, with their ids."""
     import pyarrow as pa

@@ -14,6 +14,8 @@ pytest.importorskip("pyiceberg")
 pytest.importorskip("pyspark")
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
 from pyspark.sql.types import StructType
 
 from logbus.pipeline.errors import ClaimLost, LakeError, OptionError
@@ -192,6 +194,23 @@ def test_refused_columns() -> None:
     odd = StructType([*SCHEMA.fields]).add("d", "interval day to second")
     with pytest.raises(LakeError, match="column 'd' is of type interval day to second, which Iceberg lacks"):
         table.claim(odd.jsonValue())
+
+
+@pytest.mark.parametrize(
+    ("name", "required", "words"),
+    [
+        ("Page", False, "column 'page' of the new rows and 'Page' differ in case only: call it by one name"),
+        ("tenant", True, "column 'tenant' is required, and the new rows lack it; let it be null"),
+    ],
+)
+def test_columns_of_others(name: str, required: bool, words: str) -> None:
+    """A table that another program has made is left alone if no reader could read it with the new rows."""
+    catalog = _at().catalog
+    catalog.create_namespace(NAME.partition(".")[0])
+    catalog.create_table(NAME, Schema(NestedField(1, name, StringType(), required=required)))
+    with pytest.raises(LakeError, match=words):
+        _claimed()
+    assert _plain().schema().column_names == [name]
 
 
 def test_names() -> None:
