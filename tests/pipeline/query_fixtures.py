@@ -109,6 +109,7 @@ class Seen:
     batches: dict[int, list[tuple[Any, ...]]]
     breaks: bool = False
     name = "what was seen"
+    keeps_batch = False
 
     def check(self) -> None:
         """It is always there."""

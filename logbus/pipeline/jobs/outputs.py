@@ -37,6 +37,10 @@ class Output(Protocol):
     def name(self) -> str:
         """What it is, for messages."""
 
+    @property
+    def keeps_batch(self) -> bool:
+        """Whether it knows its :meth:`last_batch` as long as it has the rows."""
+
     def check(self) -> None:
         """
         Check what can be checked before Spark is started.
@@ -106,6 +110,11 @@ class ToTopic:
         """See :class:`Output`."""
         return f"the topic {read_options(self.options, streaming=False).topic}"
 
+    @property
+    def keeps_batch(self) -> bool:
+        """See :class:`Output`: offsets of groups expire, and so do records."""
+        return False
+
     def check(self) -> None:
         """See :class:`Output`."""
         from logbus.pipeline.sink.writers import check_topic
@@ -151,7 +160,7 @@ class ToTable:
     Writes rows to a table.
 
     :param url: a directory or URL.
-    :param partitioned_by: columns whose values are directories.
+    :param partitioned_by: columns whose values are directories; none: as the table has them.
     :param format: such as ``delta`` (:data:`.FORMATS`); "": as the table has it, and ``parquet`` for a new one.
     :param store_options: of an object store; others come from the environment.
     :param catalog: in which a table of Iceberg is, whose name is the ``url``.
@@ -164,6 +173,7 @@ class ToTable:
     store_options: Mapping[str, str] = field(factory=dict, repr=False)
     catalog: str = ""
     _table: LoadTarget | None = field(default=None, init=False)
+    _columns: Sequence[str] = field(default=(), init=False)
 
     def __attrs_post_init__(self) -> None:
         check_format(self.url, self.format, self.store_options, self.catalog)
@@ -173,27 +183,58 @@ class ToTable:
         """See :class:`Output`."""
         return f"the table {self.url}"
 
+    @property
+    def keeps_batch(self) -> bool:
+        """See :class:`Output`."""
+        return True
+
     def check(self) -> None:
         """
         See :class:`Output`.
 
-        :raise LakeError: it is damaged, or no table, if that can be known without Spark.
+        :raise LakeError: it is damaged, no table, or has other directories, if that can be known without Spark.
         """
         if not (self.catalog or self.format == ICEBERG):
             check_writable(self.url)
-        table_before_spark(self.url, self.format, self.store_options, self.catalog)
+        table = table_before_spark(self.url, self.format, self.store_options, self.catalog)
+        if table is not None:
+            self._directories(table)
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """See :class:`Output`."""
         _check_columns("a directory (--partition-by)", self.partitioned_by, columns)
+        self._columns = columns
+
+    def _directories(self, table: LoadTarget) -> Sequence[str]:
+        """
+        The columns to divide files by, of which a table has the same for all.
+
+        :raise LakeError: others are wanted than those of the table, or the rows lack one.
+        """
+        there = table.directories
+        if there is None:
+            return self.partitioned_by
+        said = f"{table.url}: its files are divided by {', '.join(there) or 'no column'}"
+        if self.partitioned_by and tuple(self.partitioned_by) != there:
+            raise LakeError(
+                f"{said}, and --partition-by is {', '.join(self.partitioned_by)}; leave it out, or write to a table of "
+                "its own"
+            )
+        if lacking := [name for name in there if name not in self._columns]:
+            raise LakeError(
+                f"{said}, and the rows have no column {lacking[0]}; there are {', '.join(self._columns)}; write to a "
+                "table of its own"
+            )
+        return there
 
     def open(self, spark: SparkSession) -> None:
         """
         Claim the table. See :class:`Output`.
 
-        :raise LakeError: it is damaged.
+        :raise LakeError: it is damaged, or has other directories.
         """
         self._table = table_at(spark, self.url, self.format, self.store_options, self.catalog)
+        self._directories(self._table)
         self._table.claim()
 
     def last_batch(self, query: str) -> int:
@@ -213,9 +254,10 @@ class ToTable:
         assert table is not None, "open() comes first"
         table.discard()  # of an attempt that failed
         schema: Any = schema_evolution.merged_schema(table.url, table.state.schema, json.loads(rows.schema.json()))
-        sorted_rows = rows.sortWithinPartitions(*map(column, self.partitioned_by)) if self.partitioned_by else rows
+        directories = self._directories(table)
+        sorted_rows = rows.sortWithinPartitions(*map(column, directories)) if directories else rows
         with parquet_settings(rows.sparkSession):
-            found = table.stage(sorted_rows, self.partitioned_by)
+            found = table.stage(sorted_rows, directories)
         records = rows.count()
         if found != records:
             raise LakeError(

@@ -33,6 +33,9 @@ RESULT = "result"
 LATE_FILE = "logbus-late.json"
 """A file in a checkpoint: the last run failed, since too many events were late."""
 
+WRITTEN = "logbus-written"
+"""A directory in a checkpoint: a file with the number of the last batch with rows has the names of its outputs."""
+
 
 def check_before_spark(name: str, identity: Mapping[str, str], checkpoint: str) -> None:
     """
@@ -94,15 +97,22 @@ def _check(
 def check_not_set_back(files: FileSystem, checkpoint: str, outputs: Sequence[Output]) -> None:
     """
     Check that no open output has a batch that the checkpoint does not know of, since Spark would plan it anew, with
-    other records, and the output would skip it.
+    other records, and the output would skip it; and that none lacks a batch that was written to it.
 
-    :raise PipelineError: one has, so the checkpoint is older than the output.
+    :raise PipelineError: one has, so the checkpoint is older than the output; or one lacks it.
     """
     if "metadata" not in files.names(""):
         return
     query = query_id(files, checkpoint)
     planned = last_planned(files)
+    written, names = _last_written(files)
     for output in outputs:
+        if output.name in names and (last := output.last_batch(query)) < written:
+            raise PipelineError(
+                f"{output.name} was set back, or made anew: batch {written} of this query was written to it, and the "
+                f"last one that it has is {last if last >= 0 else 'none'}. What is missing there would not be written "
+                "again; restore it, or start over with another checkpoint and other outputs"
+            )
         if (last := output.last_batch(query)) > planned:
             raise PipelineError(
                 f"{checkpoint} was set back, as by restoring an older copy, or another run is ahead of this one: "
@@ -110,6 +120,35 @@ def check_not_set_back(files: FileSystem, checkpoint: str, outputs: Sequence[Out
                 f"{planned if planned >= 0 else 'none'}. What was read since then would be left out there; restore a "
                 "checkpoint that has the batch, or start over with another checkpoint and other outputs"
             )
+
+
+def note_written(files: FileSystem, number: int, outputs: Sequence[Output]) -> None:
+    """Write down that outputs have a batch with rows, as far as they keep its number."""
+    names = [output.name for output in outputs if output.keeps_batch]
+    if not names:
+        return
+    try:
+        files.create(f"{WRITTEN}/{number}", json.dumps(names).encode())
+    except FileExistsError:
+        return  # The batch was repeated.
+    for name in files.names(WRITTEN):
+        if name != str(number):
+            files.delete(f"{WRITTEN}/{name}")
+
+
+def _last_written(files: FileSystem) -> tuple[int, Sequence[str]]:
+    """
+    The last batch of :func:`note_written`, and the outputs that have it; −1: there is none.
+
+    :raise PipelineError: the checkpoint is damaged.
+    """
+    last = max((int(name) for name in files.names(WRITTEN) if name.isdigit()), default=-1)
+    if last < 0:
+        return last, ()
+    try:
+        return last, list(json.loads(files.read(f"{WRITTEN}/{last}")))
+    except (OSError, ValueError, TypeError) as e:
+        raise damage(f"{files.url}/{WRITTEN}/{last}", str(e)) from e
 
 
 def query_id(files: FileSystem, checkpoint: str) -> str:

@@ -22,6 +22,7 @@ from logbus.pipeline.jobs.query_checkpoint import (
     check_last_run,
     check_not_set_back,
     note_late,
+    note_written,
     query_id,
 )
 from logbus.pipeline.jobs.query_definition import QueryDefinition, QuerySettings, itself
@@ -203,6 +204,7 @@ class _Run:
                 of = query_id(self.files, self.running.checkpoint)
                 for output in self.outputs:
                     output.write(kept.drop(*query.hidden), of, number)
+                note_written(self.files, number, self.outputs)
             self.report.rows_out += rows
             if query.late is not None:
                 query.late.after(self.files, number)
