@@ -28,6 +28,9 @@ _CALLS = (EPOLLIN, EPOLLOUT)
 # The connections of clients, and ours to other brokers, and the threads. Subclasses are called as by any reactor.
 _STRAIGHT: frozenset[Any] = frozenset({ServerTransport, tcp.Client, NativeSends, NativeFetches})
 
+_POLLS = 64
+"""At most, before Twisted has its turn."""
+
 
 def _description(selectable: Any) -> str:
     """What failed, for the log."""
@@ -72,7 +75,23 @@ class BrokerReactor(EPollReactor):
         return self._fetches
 
     def doPoll(self, timeout: float | None) -> None:
-        """Wait for ready descriptors, and call them."""
+        """
+        Wait for ready descriptors, and call them; again, as long as nothing else is due: what Twisted does between two
+        polls costs more than a poll.
+        """
+        for _ in range(_POLLS):
+            if not self._poll(timeout) or timeout == 0:
+                return
+            if self.threadCallQueue or self._newTimedCalls or self._justStopped or not self._started:
+                return
+            calls = self._pendingTimedCalls
+            if calls:
+                timeout = calls[0].time - self.seconds()
+                if timeout <= 0:
+                    return
+
+    def _poll(self, timeout: float | None) -> bool:
+        """Wait once; returns whether there was something ready."""
         selectables: dict[int, Any] = self._selectables
         turn, turns = self.turn, self.turns
         if turns.begun:
@@ -109,5 +128,6 @@ class BrokerReactor(EPollReactor):
             turn.reading = None
             turn.end()
             turn.begun = 0.0
+        return bool(ready)
 
     doIteration = doPoll

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -71,6 +72,66 @@ class BrokerReactorTests(RealCase):
             peer.sock.send(b"\0")
         self.loop.until(lambda: not self.factory.metrics.connections_open)
         self.assertEqual(served, [1])
+
+    def test_other_work_between_polls(self) -> None:
+        """
+        What a connection has scheduled, called from a thread, or stopped is done although more is ready to be received.
+        """
+        peer, reactor = self.connect(), self.loop.reactor
+        (connection,) = self.factory._connections
+        # As while it runs: between two polls it does nothing else otherwise.
+        self.patch(reactor, "_started", True)
+        peer.sock.send(b"\0")
+        seen: list[str] = []
+
+        def scheduled() -> None:
+            reactor.callLater(0, seen.append, "scheduled")
+            # One that is due later takes nothing from the first one.
+            reactor.callLater(1000, seen.append, "later").cancel()
+
+        def from_thread() -> None:
+            reactor.callFromThread(seen.append, "from a thread")
+
+        def serve() -> None:
+            # The client always sends at once.
+            peer.sock.send(b"\0")
+            if left:
+                left.pop()()
+            seen.append("read")
+
+        connection.frames_ready = serve  # type: ignore[method-assign]
+        left: list[Callable[[], None]] = []
+        for ready in (scheduled, from_thread):
+            left.append(ready)
+            seen.clear()
+            while len(set(seen)) < 2:
+                reactor.iterate(1)
+            self.assertLess(seen.index(next(one for one in seen if one != "read")), 3)
+        seen.clear()
+        reactor.iterate(1)
+        self.assertEqual(len(seen), 64)
+
+    def test_timer_between_polls(self) -> None:
+        """
+        A timer comes when it is due, although there is always something to receive.
+        """
+        peer, reactor = self.connect(), self.loop.reactor
+        (connection,) = self.factory._connections
+        self.patch(reactor, "_started", True)
+        seen: list[float] = []
+
+        def serve() -> None:
+            connection.frames.consume(connection.frames.held)
+            peer.sock.send(b"\0")
+
+        connection.frames_ready = serve  # type: ignore[method-assign]
+        due = reactor.seconds() + 0.01
+        reactor.callLater(0.01, lambda: seen.append(reactor.seconds()))
+        peer.sock.send(b"\0")
+        while not seen:
+            reactor.runUntilCurrent()
+            reactor.doIteration(reactor.timeout())
+        self.assertGreaterEqual(seen[0], due)
 
     def test_work_left(self) -> None:
         """
