@@ -22,6 +22,7 @@ MODULES = (
     "logbus.net.request_times",
     "logbus.records.batch_validation",
     "logbus.storage.appends.append_many",
+    "logbus.storage.appends.log_validator",
     "logbus.wire.frame_buffer",
     "logbus.wire.request_template",
 )

@@ -56,8 +56,6 @@ class CoalescedProduceHandlers:
         size = len(batches[0])
         if (size >= LEAST_FOR_THREAD or appender.large) and appender.waits(self._topic(template), template.index, size):
             return None  # There the request waits.
-        if len(batches) == 1 and not transactional:
-            return self._one(context, template, run.correlation_ids[0], batches[0], now_ms)
         if topic := self._topic(template):
             written = appender.append_many(
                 topic,
@@ -138,7 +136,10 @@ class CoalescedProduceHandlers:
         """The responses to all requests, when they are durable."""
         template, ids = run.template, run.correlation_ids
         encode = template.written
-        answers = b"".join([encode(id, offset, -1, start) for id, offset in zip(ids, base_offsets, strict=True)])
+        if len(ids) == 1:
+            answers = encode(ids[0], base_offsets[0], -1, start)
+        else:
+            answers = b"".join([encode(id, offset, -1, start) for id, offset in zip(ids, base_offsets, strict=True)])
         if template.acks != ALL:
             return answers
 

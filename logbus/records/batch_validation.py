@@ -26,7 +26,9 @@ from logbus.records.header import (
     NO_PRODUCER_ID,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    read_header,
+    HeaderFields,
+    header_of,
+    read_fields,
 )
 
 _FROM_A_CLIENT = CODEC_MASK | TRANSACTIONAL_BIT
@@ -51,12 +53,17 @@ def validate_produced(data: Buffer, *, zstd_allowed: bool = True, sequenced: boo
     :raises ApiError: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 and 1), INVALID_RECORD, INVALID_TIMESTAMP
         or UNSUPPORTED_COMPRESSION_TYPE.
     """
+    return header_of(validated_fields(data, zstd_allowed, sequenced))
+
+
+def validated_fields(data: Buffer, zstd_allowed: bool, sequenced: bool) -> HeaderFields:
+    """Check as :func:`validate_produced`, and return the header's fields alone."""
     size = len(data)
     if size < HEADER_SIZE or data[MAGIC_AT] != MAGIC:
         raise _not_a_batch(data)
-    header = read_header(data)
     # All fields at once: attribute access to each takes longer than the checks.
-    _, length, _, _, crc, attributes, delta, base_timestamp, max_timestamp, producer_id, epoch, sequence, count = header
+    fields = read_fields(data)
+    _, length, _, _, crc, attributes, delta, base_timestamp, max_timestamp, producer_id, epoch, sequence, count = fields
     if length != size - LENGTH_OVERHEAD:
         raise _wrong_length(length, size)
     if crc32c(memoryview(data)[ATTRIBUTES_AT:]) != crc:
@@ -90,7 +97,7 @@ def validate_produced(data: Buffer, *, zstd_allowed: bool = True, sequenced: boo
             )
     elif attributes & TRANSACTIONAL_BIT:
         raise ApiError(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
-    return header
+    return fields
 
 
 def _not_a_batch(data: Buffer) -> ApiError:

@@ -17,9 +17,9 @@ delete horizon (KIP-534), the rest reserved.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from logbus.errors import DecodeError
 from logbus.records.checksum import Buffer, crc32c
@@ -63,7 +63,12 @@ ATTRIBUTES_AT = 21
 MAX_TIMESTAMP = Struct(">q")
 MAX_TIMESTAMP_AT = 35
 
-_unpack = HEADER.unpack_from
+HeaderFields: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+"""Those of :class:`BatchHeader`, in its order."""
+
+read_fields: Callable[..., HeaderFields] = HEADER.unpack_from
+"""``read_fields(buf: Buffer, pos: int = 0) -> HeaderFields``; raises struct.error for fewer than 61 bytes."""
+
 _new_tuple = tuple.__new__
 
 
@@ -142,6 +147,11 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
 
+def header_of(fields: HeaderFields) -> BatchHeader:
+    """The header with these fields."""
+    return _new_tuple(BatchHeader, fields)
+
+
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """
     Read the header of the batch that starts at ``pos``; its fields are not checked.
@@ -149,7 +159,7 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     :raises DecodeError: fewer than 61 bytes are left.
     """
     try:
-        return _new_tuple(BatchHeader, _unpack(buf, pos))
+        return _new_tuple(BatchHeader, read_fields(buf, pos))
     except struct.error:
         raise DecodeError(f"{len(buf) - pos} bytes at {pos} are too few for a record batch header") from None
 
@@ -169,7 +179,7 @@ def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]
     """
     end = len(buf)
     while end - pos >= HEADER_SIZE:
-        header = _new_tuple(BatchHeader, _unpack(buf, pos))
+        header = _new_tuple(BatchHeader, read_fields(buf, pos))
         length = header.length
         if length < MIN_LENGTH or header.magic != MAGIC:
             raise DecodeError(

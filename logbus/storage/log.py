@@ -32,7 +32,7 @@ from logbus.storage.producers.producer_state_manager import ProducerStateManager
 from logbus.storage.segments.batch_ahead import RecompressedAhead
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET
 from logbus.storage.segments.roll_policy import RollPolicy
-from logbus.storage.segments.segment import Segment, segment_with
+from logbus.storage.segments.segment import AppendedBatch, Segment, segment_with
 from logbus.storage.settings import StorageSettings
 
 
@@ -189,25 +189,19 @@ class Log(LogState):
         base_offset: int,
         leader_epoch: int,
         markers: Iterable[Marker | None] = (),
-        in_row: bool = False,
     ) -> None:
         """
         Update the log's state after batches of one epoch were written: no step of it may fail.
 
         :param base_offset: of the first batch; the others follow without a gap.
         :param markers: of the control batches among them, in order.
-        :param in_row: they have no producer id, or are consecutive batches of one producer: see
-            :meth:`.ProducerStateManager.append_consecutive`.
         """
-        config = self.config
-        producers = self.producers
+        producers, interval = self.producers, self.config.index_interval_bytes
         left = iter(markers)
-        if leader_epoch != self.epochs.latest:
-            self.epochs.assign(leader_epoch, base_offset)
         size, end = segment.size, base_offset
         for header in headers:
-            segment.appended(header, end, config.index_interval_bytes)
-            if header.producer_id >= 0 and not in_row:
+            segment.appended(header, end, interval)
+            if header.producer_id >= 0:
                 if header.control:
                     aborted = producers.appended(header, end, next(left, None))
                     if aborted is not None:
@@ -216,14 +210,44 @@ class Log(LogState):
                 else:
                     producers.appended(header, end)
             end += header.last_offset_delta + 1
-        if in_row and headers[0].producer_id >= 0:
-            producers.append_consecutive(headers, end)
-        self.log_end_offset = producers.end_offset = end
+        self._extended(segment, flusher, segment.size - size, base_offset, end, leader_epoch)
+
+    def wrote_many(
+        self,
+        segment: Segment,
+        flusher: LogFlusher,
+        batches: Sequence[AppendedBatch],
+        base_offset: int,
+        leader_epoch: int,
+        of_producers: Sequence[tuple[BatchHeader, int]],
+        are_consecutive: bool,
+    ) -> None:
+        """
+        As :meth:`wrote`, after batches of clients that begin and end no transaction, without a gap between them.
+
+        :param of_producers: the headers of those with a producer id, and their offsets.
+        :param are_consecutive: all are of one producer: see :meth:`.ProducerStateManager.append_consecutive`.
+        """
+        size, end = segment.size, batches[-1][0] + 1
+        segment.appended_many(batches, self.config.index_interval_bytes)
+        if are_consecutive:
+            self.producers.append_consecutive([header for header, _ in of_producers], end)
+        else:
+            for header, offset in of_producers:
+                self.producers.appended(header, offset)
+        self._extended(segment, flusher, segment.size - size, base_offset, end, leader_epoch)
+
+    def _extended(
+        self, segment: Segment, flusher: LogFlusher, size: int, base_offset: int, end: int, leader_epoch: int
+    ) -> None:
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+        self.log_end_offset = self.producers.end_offset = end
         if not self.is_touched:
             self.is_touched = True
             self.owner.touched(self)
-        flusher.wrote(segment, segment.size - size)
-        if end - self.flushed_end_offset >= config.flush_messages:
+        flusher.wrote(segment, size)
+        if end - self.flushed_end_offset >= self.config.flush_messages:
             flusher.request()
 
     def segment_for(self, header: BatchHeader, last_offset: int, now_ms: int) -> Segment:

@@ -1,10 +1,11 @@
 """
-Appends several batches of producers to a log by one write: the fast path of Produce.
+Appends batches of producers to a log by one write: the fast path of Produce.
 
-All batches must be valid, fit the active segment as they are, and have timestamps. Those of an idempotent producer are
-in a row, and continue its sequence. They are outside of transactions, or all of one producer in one that is open. They
-cost one system call, and most bookkeeping is done once. Anything else (a duplicate, the first batch of a transaction)
-takes the general path, :func:`.append_as_leader`, which finds the error of the batch that has one.
+All batches must be valid, fit the active segment as they are, and have timestamps. Those of an idempotent producer
+continue its sequence, and no other producer's are between them. They are outside of transactions, or all of one
+producer in one that is open. They cost one system call, and most bookkeeping is done once. Anything else (a duplicate,
+the first batch of a transaction) takes the general path, :func:`.append_as_leader`, which finds the error of the batch
+that has one.
 """
 
 from __future__ import annotations
@@ -14,20 +15,27 @@ from typing import NamedTuple
 
 from logbus.records.batch import BatchHeader
 from logbus.records.checksum import Buffer
-from logbus.records.header import PREFIX_SIZE, TRANSACTIONAL_BIT, patched_prefix
-from logbus.storage.appends.log_validator import LOG_APPEND_TIME, validate_for_topic
+from logbus.records.header import LENGTH_OVERHEAD, PREFIX, PREFIX_SIZE, TRANSACTIONAL_BIT, header_of
+from logbus.storage.appends.log_validator import LOG_APPEND_TIME, validated_for_topic
 from logbus.storage.appends.recompression import PRODUCER
 from logbus.storage.log import Log
 from logbus.storage.producers.producer_state_manager import MAX_SEQUENCE
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET
+from logbus.storage.segments.segment import AppendedBatch
 
 MAX_BATCHES = 256
 """Upper bound of batches in one write: the kernel takes at most 1024 buffers, and each batch has two."""
 
+_FARTHEST = 2**62
+"""Offsets beyond it take the general path: compiled, numbers of 64 bits are added."""
+
+_prefix = PREFIX.pack
+_new_tuple = tuple.__new__
+
 
 class AppendManyResult(NamedTuple):
     """
-    The result of appending several batches.
+    The result of appending batches.
 
     :ivar base_offsets: of each batch.
     :ivar end_offset: the log end offset after it.
@@ -49,63 +57,69 @@ def append_many(
     in_transaction: bool = False,
 ) -> AppendManyResult | None:
     """
-    Append all of these batches, or none.
+    Append all of these batches, at least one, or none.
 
     :param batches: each the records of one request; neither kept nor changed.
     :param in_transaction: they must belong to a transaction that is open; otherwise to none.
     :returns: None: at least one batch needs the general path, or the write failed; nothing was written.
     """
     offsets: list[int] = []
-    headers: list[BatchHeader] = []
+    appended: list[AppendedBatch] = []
+    of_producers: list[tuple[BatchHeader, int]] = []
+    producers: set[int] = set()
     parts: list[Buffer] = []
-    offset = log.log_end_offset
     size, latest = 0, -1
-    seen: set[int] = set()
     try:
         config, flusher, segment = log.config, log.flusher, log.segments[-1]
+        offset, base_offset = log.log_end_offset, segment.base_offset
         if (
             len(batches) > MAX_BATCHES
+            or offset > _FARTHEST
             or not segment.size
             or config.compression_type != PRODUCER
             or config.message_timestamp_type == LOG_APPEND_TIME
         ):
             return None
-        producer_id, epoch, sequence = -1, -1, -1
-        bit = TRANSACTIONAL_BIT if in_transaction else 0
+        last_producer, last_epoch, next_sequence = -1, -1, -1
         for data in batches:
-            header = validate_for_topic(data, config, now_ms, zstd_allowed)
-            timestamp = header.max_timestamp
+            fields = validated_for_topic(data, config, now_ms, zstd_allowed, False)
+            _, length, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = fields
             if timestamp < 0:
                 return None
-            if not headers or header.producer_id != producer_id:
-                producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
-                if in_transaction and (headers or not log.producers.open_transaction(producer_id, epoch)):
-                    return None
-                if producer_id >= 0 and (producer_id in seen or log.producers.check(header) is not None):
-                    return None
-                seen.add(producer_id)
             if producer_id >= 0:
-                # The bit itself: to ask the header for each batch takes as long as all the rest here.
-                if header.attributes & TRANSACTIONAL_BIT != bit:
+                header = header_of(fields)
+                if producer_id != last_producer:
+                    if in_transaction and (of_producers or not log.producers.open_transaction(producer_id, epoch)):
+                        return None
+                    if producer_id in producers or log.producers.check(header) is not None:
+                        return None
+                    producers.add(producer_id)
+                    last_producer, last_epoch = producer_id, epoch
+                elif sequence != next_sequence or epoch != last_epoch:
                     return None
-                if header.base_sequence != sequence or header.producer_epoch != epoch:
+                if (attributes & TRANSACTIONAL_BIT != 0) != in_transaction:
                     return None
-                sequence = (sequence + header.record_count) & MAX_SEQUENCE
+                next_sequence = (sequence + delta + 1) & MAX_SEQUENCE
+                of_producers.append((header, offset))
+            elif in_transaction:
+                return None
             if timestamp > latest:
                 latest = timestamp
-            parts.append(patched_prefix(header, offset, leader_epoch))
+            parts.append(_prefix(offset, length, leader_epoch))
             parts.append(memoryview(data)[PREFIX_SIZE:])
-            headers.append(header)
+            length += LENGTH_OVERHEAD
+            size += length
             offsets.append(offset)
-            offset += header.record_count
-            size += len(data)
-        if offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            offset += delta + 1
+            appended.append((offset - 1, timestamp, length))
+        if offset - base_offset > MAX_RELATIVE_OFFSET:
             return None
-        if log.is_roll_due(segment, size, latest, now_ms, len(headers)):
+        if log.is_roll_due(segment, size, latest, now_ms, len(appended)):
             return None
         segment.write(parts)
     except Exception:
         # Whatever it is, a bug included: the general path meets it again for the batch concerned, and reports it.
         return None
-    log.wrote(segment, flusher, headers, offsets[0], leader_epoch, in_row=len(seen) == 1)
-    return AppendManyResult(offsets, offset, log.log_start_offset, size)
+    are_consecutive = len(producers) == 1 and len(of_producers) == len(appended)
+    log.wrote_many(segment, flusher, appended, offsets[0], leader_epoch, of_producers, are_consecutive)
+    return _new_tuple(AppendManyResult, (offsets, offset, log.log_start_offset, size))

@@ -11,9 +11,10 @@ from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, DecodeError, ErrorCode, RecordsRefused
 from logbus.model import NO_TIMESTAMP
 from logbus.records.batch import BatchHeader, decode_batch
-from logbus.records.batch_validation import validate_produced
+from logbus.records.batch_validation import validated_fields
 from logbus.records.checksum import Buffer
 from logbus.records.compression import MAX_DECOMPRESSED
+from logbus.records.header import HeaderFields, header_of
 
 LOG_APPEND_TIME = "LogAppendTime"
 
@@ -40,6 +41,13 @@ def validate_for_topic(
     :raises ApiError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD, CORRUPT_MESSAGE,
         UNSUPPORTED_COMPRESSION_TYPE, UNSUPPORTED_FOR_MESSAGE_FORMAT.
     """
+    return header_of(validated_for_topic(data, config, now_ms, zstd_allowed, from_coordinator))
+
+
+def validated_for_topic(
+    data: Buffer, config: TopicConfig, now_ms: int, zstd_allowed: bool, from_coordinator: bool
+) -> HeaderFields:
+    """Check as :func:`validate_for_topic`, and return the header's fields alone."""
     # The size first: it is cheap to check, while the CRC reads all the bytes.
     size = len(data)
     if size > config.max_message_bytes:
@@ -52,15 +60,16 @@ def validate_for_topic(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"the record batch has {size} bytes, more than segment.bytes = {config.segment_bytes}",
         )
-    header = validate_produced(data, zstd_allowed=zstd_allowed, sequenced=not from_coordinator)
+    fields = validated_fields(data, zstd_allowed, not from_coordinator)
+    _, _, _, _, _, _, _, base_timestamp, max_timestamp, _, _, _, _ = fields
     if (
-        header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
-        or now_ms - header.base_timestamp > config.message_timestamp_before_max_ms
+        max_timestamp - now_ms > config.message_timestamp_after_max_ms
+        or now_ms - base_timestamp > config.message_timestamp_before_max_ms
     ) and config.message_timestamp_type != LOG_APPEND_TIME:
-        check_times(header, config, now_ms)
+        check_times(header_of(fields), config, now_ms)
     if "compact" in config.cleanup_policy and not from_coordinator:
-        check_keys(data, header, config)
-    return header
+        check_keys(data, header_of(fields), config)
+    return fields
 
 
 def check_times(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:

@@ -68,10 +68,12 @@ class RollPolicy:
             age = max_timestamp - segment.first_timestamp
         else:
             age = now_ms - segment.created_ms
-        return (
-            segment.size + size > config.segment_bytes
-            or age > self._roll_ms(config)
-            or (segment.offsets.count + batches) * OFFSET_ENTRY_SIZE > config.segment_index_bytes
+        if segment.size + size > config.segment_bytes or age > self._roll_ms(config):
+            return True
+        entries = segment.offsets.count + batches
+        # There are at most as many entries for times, and these are larger.
+        return entries * TIME_ENTRY_SIZE > config.segment_index_bytes and (
+            entries * OFFSET_ENTRY_SIZE > config.segment_index_bytes
             or (segment.times.count + batches) * TIME_ENTRY_SIZE > config.segment_index_bytes
         )
 

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from operator import attrgetter
+from typing import TypeAlias
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -18,6 +19,7 @@ from twisted.logger import Logger
 from logbus.errors import ApiError, StorageError
 from logbus.records.batch import BatchHeader
 from logbus.records.checksum import Buffer
+from logbus.records.header import LENGTH_OVERHEAD
 from logbus.storage.filesystem.cached_only import CachedOnly
 from logbus.storage.segments.batch_ahead import BatchAhead
 from logbus.storage.segments.index_check import check_times, trusted_entry
@@ -26,6 +28,9 @@ from logbus.storage.segments.index_rebuild import IndexRebuild
 from logbus.storage.segments.indexed_file import IndexedFile
 from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET, IndexCorrupt
 from logbus.storage.segments.readable_segment import RECENT, ReadableSegment
+
+AppendedBatch: TypeAlias = tuple[int, int, int]
+"""Its last offset, its largest timestamp, and its size in bytes."""
 
 _BASE_OFFSET = attrgetter("base_offset")
 
@@ -181,24 +186,27 @@ class Segment(ReadableSegment):
         :param base_offset: the offset it was given, which may differ from the header's.
         :param interval: bytes between index entries.
         """
-        position = self.size
         last_offset = base_offset + header.last_offset_delta
-        recent = self._recent_last
-        if len(recent) >= RECENT:
-            self._forget_older()
-        recent.append(last_offset)
-        self._recent_position.append(position)
-        timestamp = header.max_timestamp
-        if timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
-            self.max_timestamp_offset = last_offset
-        size = header.length + 12
-        # As in Kafka: an entry for a batch with more than an interval of unindexed bytes before it.
-        if position - self.indexed_size > interval:
-            self._index_entry(last_offset, position)
-        elif not position:
-            self.first_timestamp = timestamp
-        self.size = position + size
+        self.appended_many(((last_offset, header.max_timestamp, header.length + LENGTH_OVERHEAD),), interval)
+
+    def appended_many(self, batches: Sequence[AppendedBatch], interval: int) -> None:
+        """Index batches that were written at the end of the file, as :meth:`appended` does."""
+        position, recent, positions = self.size, self._recent_last, self._recent_position
+        for last_offset, timestamp, size in batches:
+            if len(recent) >= RECENT:
+                self._forget_older()
+            recent.append(last_offset)
+            positions.append(position)
+            if timestamp > self.max_timestamp:
+                self.max_timestamp = timestamp
+                self.max_timestamp_offset = last_offset
+            # As in Kafka: an entry for a batch with more than an interval of unindexed bytes before it.
+            if position - self.indexed_size > interval:
+                self._index_entry(last_offset, position)
+            elif not position:
+                self.first_timestamp = timestamp
+            position += size
+        self.size = position
 
     def index_state(self, interval: int) -> IndexState:
         """

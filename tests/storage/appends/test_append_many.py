@@ -109,6 +109,31 @@ class AppendManyTests(SynchronousTestCase):
             self.assertEqual(list(together.producers), list(alone.producers))
             self.assertEqual(together.producers.end_offset, alone.producers.end_offset)
 
+    def test_one_of_a_producer(self) -> None:
+        """
+        A single batch is remembered as by the general path; so is a producer with others' between its own.
+        """
+        together, alone = self.a_log(), a_log(MemoryDisk())
+        append_as_leader(alone, batch(b"first"), 3)
+        some = [of_a_producer(0), batch(b"plain"), of_a_producer(1)]
+        self.assertEqual(self.append(together, *some), [1, 2, 3])
+        self.assertEqual(self.append(together, of_a_producer(2)), [4])
+        for one in (*some, of_a_producer(2)):
+            append_as_leader(alone, one, 3, NOW_MS)
+        self.assertEqual(list(together.producers), list(alone.producers))
+        self.assertEqual(together.producers.end_offset, alone.producers.end_offset)
+        self.assertIsNone(self.append(together, of_a_producer(2)))
+
+    def test_far_offsets(self) -> None:
+        """
+        At the end of all offsets the general path says what is wrong.
+        """
+        log = a_log(self.disk, create=False)
+        self.disk.make_directory("orders-0")
+        log.create(2**63 - 3)
+        append_as_leader(log, batch(b"first"), 3)
+        self.assertIsNone(self.append(log, batch(b"a"), batch(b"b")))
+
     def test_no_sequence(self) -> None:
         """
         Whatever does not just continue it is looked at one by one: nothing is written.
