@@ -31,6 +31,12 @@ _TYPE = "JSON"
 _ID_BYTES = 5
 _LONGEST = 2**31 - 1
 
+_WRITING = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Spark would write milliseconds."""
+
 
 def from_json_schema(
     data: Column | str,
@@ -48,8 +54,8 @@ def from_json_schema(
     :param registry: or its URL.
     :param subject: whose ``version`` is the schema of the column, such as ``orders-value``.
     :param schema: the schema of the column as text, instead of ``subject``.
-    :param mode: ``FAILFAST``: a value that cannot be read ends the query; ``PERMISSIVE``: it becomes null, or those of
-        its fields that do not have the columns' types.
+    :param mode: ``FAILFAST``: a value that cannot be read ends the query; ``PERMISSIVE``: it becomes null if it does
+        not begin with a schema's id, else those of its fields do that cannot be read: all of them, if it is no JSON.
     :return: a struct; see :mod:`~logbus.pipeline.functions.json_schema_types`.
     :raise OptionError: the schema is not of an object, or refers to others.
     :raise RegistryFailed: the registry does not have it, or does not answer.
@@ -90,7 +96,7 @@ def to_json_schema(
     register: bool = False,
 ) -> Column:
     """
-    Encode values as JSON, in the registry's wire format. They are not validated.
+    Encode values as JSON, in the registry's wire format. They are not validated; fields that are null are left out.
 
     :param data: a struct or a map.
     :param registry: or its URL.
@@ -105,4 +111,4 @@ def to_json_schema(
     found = writing_schema(client_of(registry), _TYPE, subject, version, schema, register)
     column = f.col(data) if isinstance(data, str) else data
     header = f.unhex(f.lit(frame(found.schema_id, b"").hex()))
-    return f.concat(header, f.to_json(column).cast("binary"))
+    return f.concat(header, f.to_json(column, _WRITING).cast("binary"))

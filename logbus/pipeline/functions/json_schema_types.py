@@ -31,38 +31,46 @@ def spark_schema(schema: Any) -> dict[str, Any]:
 class _JsonSchema:
     whole: Any
 
-    def type_of(self, schema: Any, depth: int) -> Any:
+    def type_of(self, schema: Any, depth: int, within: tuple[str, ...] = (), name: str = "") -> Any:
+        """
+        The type of a part.
+
+        :param within: the references that lead to it.
+        :param name: the property that it is of.
+        """
         if depth > _DEEPEST:
-            raise OptionError("the JSON schema refers to itself, or is nested more than 40 deep, which no column can")
+            raise OptionError(f"{name}: the JSON schema is nested more than {_DEEPEST} deep, which no column can be")
         if not isinstance(schema, dict):
             return "string"
         if isinstance(reference := schema.get("$ref"), str):
-            return self.type_of(self._referenced(reference), depth + 1)
-        for name in ("oneOf", "anyOf"):
-            if isinstance(choices := schema.get(name), list):
+            if reference in within or reference == "#":
+                raise OptionError(f"{name}: {reference} contains itself, which no column can")
+            return self.type_of(self._referenced(reference), depth + 1, (*within, reference), name)
+        for keyword in ("oneOf", "anyOf"):
+            if isinstance(choices := schema.get(keyword), list):
                 some = [each for each in choices if each != {"type": "null"}]
-                return self.type_of(some[0], depth + 1) if len(some) == 1 else "string"
+                return self.type_of(some[0], depth + 1, within, name) if len(some) == 1 else "string"
         kind = schema.get("type")
         if isinstance(kind, list):
             some = [each for each in kind if each != "null"]
             kind = some[0] if len(some) == 1 else "number" if set(some) == {"integer", "number"} else None
         if kind == "array":
-            element = self.type_of(schema.get("items"), depth + 1)
+            element = self.type_of(schema.get("items"), depth + 1, within, name)
             return {"type": "array", "elementType": element, "containsNull": True}
         if kind == "object" or (kind is None and "properties" in schema):
-            return self._object(schema, depth)
+            return self._object(schema, depth, within, name)
         if kind == "string" and schema.get("format") in _FORMATS:
             return _FORMATS[schema["format"]]
         return _SIMPLE.get(str(kind), "string")
 
-    def _object(self, schema: dict[str, Any], depth: int) -> Any:
+    def _object(self, schema: dict[str, Any], depth: int, within: tuple[str, ...], name: str) -> Any:
         properties = schema.get("properties")
         if not isinstance(properties, dict) or not properties:
-            value = self.type_of(schema.get("additionalProperties"), depth + 1)
+            value = self.type_of(schema.get("additionalProperties"), depth + 1, within, name)
             return {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
         fields = [
-            {"name": name, "type": self.type_of(each, depth + 1), "nullable": True, "metadata": {}}
-            for name, each in properties.items()
+            {"name": own, "type": self.type_of(each, depth + 1, within, own), "nullable": True, "metadata": {}}
+            for own, each in properties.items()
         ]
         return {"type": "struct", "fields": fields}
 

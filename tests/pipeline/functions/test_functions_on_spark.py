@@ -106,6 +106,22 @@ def test_functions(spark: SparkSession, broker: Broker, confluent: Any) -> None:
 
 
 @pytest.mark.pair
+def test_json_times(spark: SparkSession, broker: Broker) -> None:
+    """Times are written with all of their digits, and so are read back as they were."""
+    url = f"{broker.admin_url}/registry"
+    schema = {"type": "object", "properties": {"at": {"type": "string", "format": "date-time"}}}
+    rows = spark.sql(
+        "SELECT struct(timestamp'2026-01-02 12:00:00.123456Z' AS at, timestamp_ntz'2026-01-02 12:00' AS t) AS o"
+    )
+    made = to_json_schema("o", url, "times-value", schema=json.dumps(schema), register=True)
+    (row,) = rows.select("o", made.alias("value")).collect()
+    written = json.loads(bytes(row.value)[5:])
+    assert written == {"at": "2026-01-02T12:00:00.123456Z", "t": "2026-01-02T12:00:00.000000"}
+    (read,) = rows.select(from_json_schema(made, url, "times-value").alias("o")).collect()
+    assert read.o.at == row.o.at
+
+
+@pytest.mark.pair
 def test_malformed(spark: SparkSession, broker: Broker, confluent: Any) -> None:
     """They are null, or an error that says what is wrong; wrong arguments are refused before anything runs."""
     from py4j.protocol import Py4JJavaError

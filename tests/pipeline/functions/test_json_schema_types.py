@@ -59,7 +59,22 @@ class JsonSchemaTypesTests(SynchronousTestCase):
         for reference, why in {
             "other.json": "only references within it",
             "#/$defs/none": "has nothing at '#/.defs/none'",
-            "#": "refers to itself",
+            "#": "a: # contains itself",
         }.items():
             with self.assertRaisesRegex(OptionError, why):
                 columns(a={"$ref": reference})
+
+    def test_contains_itself(self) -> None:
+        """A type that contains itself is refused by the name of the property, however far in, or by way of others."""
+        node = {"type": "object", "properties": {"next": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}
+        twice = {"type": "object", "properties": {"l": {"$ref": "#/$defs/leaf"}, "r": {"$ref": "#/$defs/leaf"}}}
+        whole = {"$defs": {"node": node, "leaf": {"type": "integer"}}, **twice}
+        self.assertEqual([each["type"] for each in spark_schema(whole)["fields"]], ["long", "long"])
+        whole["properties"] = {"tree": {"$ref": "#/$defs/node"}}
+        with self.assertRaisesRegex(OptionError, "^next: #/.defs/node contains itself, which no column can$"):
+            spark_schema(whole)
+        deep: dict[str, Any] = {"type": "integer"}
+        for _ in range(50):
+            deep = {"type": "object", "properties": {"in": deep}}
+        with self.assertRaisesRegex(OptionError, "^in: the JSON schema is nested more than 40 deep"):
+            spark_schema(deep)
