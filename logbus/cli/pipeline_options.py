@@ -280,9 +280,15 @@ def source_of(settings: Sequence[str]) -> dict[str, str]:
     """
     Parse the options of the source.
 
-    :raise click.BadParameter: one does not have the form ``KEY=VALUE``.
+    :raise click.BadParameter: one does not have the form ``KEY=VALUE``, or says which topics are read.
     """
-    return parse_pairs(settings, "--source", "maxOffsetsPerTrigger=100000")
+    found = parse_pairs(settings, "--source", "maxOffsetsPerTrigger=100000")
+    for name in found:
+        if name.lower() in ("assign", "subscribe", "subscribepattern"):
+            raise click.BadParameter(
+                f"{name!r} is not for this command, whose arguments are the topics", param_hint="--source"
+            )
+    return found
 
 
 def outputs_of(given: Mapping[str, Any], kafka: Mapping[str, str], key: Sequence[str]) -> list[Output]:

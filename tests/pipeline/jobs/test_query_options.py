@@ -212,6 +212,9 @@ class CommandTests(TestCase):
         self.refused("--by: 'n' is of nothing", *one, "--size", "1 hour", "--by", "n=")
         self.refused("--source: 'x' is not NAME=VALUE, such as maxOffsets", *one, "--size", "1 hour", "--source", "x")
         self.refused("'endingOffsets'", *one, "--size", "1 hour", "--source", "endingOffsets=latest")
+        self.refused(
+            "--source: 'Subscribe' is not for this command", *one, "--size", "1 hour", "--source", "Subscribe=other"
+        )
         self.refused("option 'kafka.acks'", *one, "--size", "1 hour", "--kafka", "acks=0")
         self.refused("--payload json needs --schema", *one, "--size", "1 hour", "--payload", "json")
         schema = ("--payload", "json", "--schema", "@/no/such.ddl")
