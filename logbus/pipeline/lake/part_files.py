@@ -162,12 +162,28 @@ def write_parts(
     :raise LakeError: a file is not where this process looks for it.
     """
     _make_root(writer.store)
+    task = work or writer
+    names = rows.schema.names
+    if any("." in name or "`" in name for name in names):
+        # PySpark takes a dot for the way to a field of a struct.
+        rows, task = rows.toDF(*(f"column{number}" for number in range(len(names)))), _Named(names, task)
     found = [
         PartFile(row["path"], row["size"], row["records"], _unpacked(row["partition"]), _footer(row["footer"]))
-        for row in rows.mapInArrow(work or writer, _RESULT).collect()
+        for row in rows.mapInArrow(task, _RESULT).collect()
     ]
     check_parts(writer.store, found)
     return found
+
+
+@frozen
+class _Named:
+    """Gives a task's rows their names."""
+
+    names: Sequence[str]
+    task: Callable[[Iterable[Any]], Iterator[Any]]
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        return self.task(batch.rename_columns(list(self.names)) for batch in batches)
 
 
 def check_parts(store: Store, parts: Sequence[PartFile]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,13 +38,14 @@ def catalog(tmp_path: Path) -> Iterator[str]:
         yield name
 
 
-def _hours(broker: Broker, topic: str, output: ToTable, checkpoint: Path) -> WindowsOptions:
+def _hours(broker: Broker, topic: str, output: ToTable, checkpoint: Path, **more: Any) -> WindowsOptions:
+    given: dict[str, Any] = {"by": {"page": "page"}, **more}
     return WindowsOptions(
         stream=stream(broker, topic),
         window=TumblingWindow("1 hour"),
-        by={"page": "page"},
         outputs=[output],
         running=QuerySettings(str(checkpoint)),
+        **given,
     )
 
 
@@ -125,6 +126,22 @@ def test_directories(spark: SparkSession, broker: Broker, tmp_path: Path, catalo
         ("/tea", 1),
         ("/tea", 1),
     ]
+
+
+@pytest.mark.parametrize("kind", [PARQUET, DELTA, ICEBERG])
+def test_names_with_dots(spark: SparkSession, broker: Broker, tmp_path: Path, catalog: str, kind: str) -> None:
+    """A column's name may have a dot, which is no way into a struct."""
+    topic = f"dots-{kind}"
+    topics(broker, topic)
+    url = "lake.hours" if kind == ICEBERG else str(tmp_path / "hours")
+    output = ToTable(url, ("by.page",), kind, catalog=catalog if kind == ICEBERG else "")
+    put(broker, topic, [event("00:10", page="/tea"), event("00:20", page="/tea"), event("03:00", page="/end")])
+    names = {"by": {"by.page": "page"}, "aggregates": {"views.all": "count(*)"}}
+    asked = _hours(broker, topic, output, tmp_path / "checkpoint", **names)
+    assert run(spark, asked).rows_out == 1
+    assert output._table is not None
+    found = [row.asDict() for row in output._table.read().collect()]
+    assert [(row["by.page"], row["views.all"]) for row in found] == [("/tea", 2)]
 
 
 @pytest.mark.parametrize(
