@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from attrs import frozen
@@ -177,6 +178,12 @@ def topic_name_problem(name: str) -> str | None:
     if not LEGAL_TOPIC_NAME.fullmatch(name):
         return f"the topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
     return None
+
+
+@lru_cache(maxsize=10_000)
+def known_uuid(raw: bytes) -> uuid.UUID:
+    """The UUID of these 16 bytes, which come again and again: making one takes 2 µs."""
+    return uuid.UUID(bytes=raw)
 
 
 def new_topic_id(random_bytes: bytes) -> uuid.UUID:

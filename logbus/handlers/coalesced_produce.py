@@ -50,13 +50,13 @@ class CoalescedProduceHandlers:
     @serves_coalesced(0)
     def run(self, context: RequestContext, run: CoalescedProduce) -> bytes | Deferred[bytes] | None:
         appender, template, batches = self._appender, run.template, run.batches
-        now_ms, transactional = appender.now_ms(), template.transactional_id is not None
-        if self._authorization is not None and not self._is_allowed(context, template):
+        topic, now_ms, transactional = self._topic(template), appender.now_ms(), template.transactional_id is not None
+        if self._authorization is not None and not self._is_allowed(context, template, topic):
             return None  # The general path gives the error.
         size = len(batches[0])
-        if (size >= LEAST_FOR_THREAD or appender.large) and appender.waits(self._topic(template), template.index, size):
+        if (size >= LEAST_FOR_THREAD or appender.large) and appender.waits(topic, template.index, size):
             return None  # There the request waits.
-        if topic := self._topic(template):
+        if topic:
             written = appender.append_many(
                 topic,
                 template.index,
@@ -83,11 +83,12 @@ class CoalescedProduceHandlers:
     def gathered(self, runs: GatheredRuns) -> list[bytes | Deferred[bytes]] | None:
         """Serve runs of several connections: outside of transactions, to one partition."""
         template = runs[0][1].template
+        topic = self._topic(template)
         if self._authorization is not None and not all(
-            self._is_allowed(context, run.template) for context, run in runs
+            self._is_allowed(context, run.template, topic) for context, run in runs
         ):
             return None
-        if not (topic := self._topic(template)) or self._appender.waits(topic, template.index, 0):
+        if not topic or self._appender.waits(topic, template.index, 0):
             return None
         written = self._appender.append_many(
             topic,
@@ -108,9 +109,8 @@ class CoalescedProduceHandlers:
             for context, run in runs
         ]
 
-    def _is_allowed(self, context: RequestContext, template: RequestTemplate) -> bool:
+    def _is_allowed(self, context: RequestContext, template: RequestTemplate, topic: str) -> bool:
         assert self._authorization is not None
-        topic = self._topic(template)
         ask, principal, host = self._authorization.authorizer.authorize, context.principal, context.host
         return ask(principal, host, AclOperation.WRITE, ResourceType.TOPIC, topic) and (
             template.transactional_id is None

@@ -24,6 +24,7 @@ from logbus.handlers.fetch_sessions import (
     Key,
     TopicKey,
 )
+from logbus.model import known_uuid
 from logbus.net.request_context import RequestContext
 from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.wire.fetch_template import FETCH
@@ -159,7 +160,7 @@ class FetchContexts:
         """A topic's name, the client's key for it, its id if the request is by id, and the error if it is unknown."""
         if not by_id:
             return name, name, None, None
-        wanted = UUID(bytes=topic_id)
+        wanted = known_uuid(topic_id)
         topic = self._metadata.topic_by_id(wanted)
         if topic is not None:
             return topic.name, topic_id, wanted, None

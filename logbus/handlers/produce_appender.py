@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
-from uuid import UUID
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -20,7 +19,7 @@ from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.handlers.produce_errors import api_error, no_transactional_id, timed_out
 from logbus.handlers.transaction_verification import is_transactional
 from logbus.metrics import metric
-from logbus.model import INTERNAL_TOPICS
+from logbus.model import INTERNAL_TOPICS, known_uuid
 from logbus.records.checksum import Buffer
 from logbus.storage.appends.append_many import AppendManyResult
 from logbus.storage.appends.large_appends import LargeAppends
@@ -71,7 +70,7 @@ class ProduceAppender:
         """
         if version < TOPIC_ID_VERSION:
             return name
-        wanted = UUID(bytes=topic_id)
+        wanted = known_uuid(topic_id)
         topic = self._metadata.topic_by_id(wanted)
         if topic is not None:
             replica = self._replicas.find(topic.name, index)
