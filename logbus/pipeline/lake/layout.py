@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from attrs import field, frozen
 
@@ -90,7 +91,8 @@ def directories_of(paths: Iterable[str]) -> tuple[str, ...] | None:
     """
     for path in paths:
         if not path.startswith(f"{QUARANTINE}/"):
-            return tuple(name for name, equals, _ in (each.partition("=") for each in path.split("/")[:-1]) if equals)
+            pairs = (each.partition("=") for each in path.split("/")[:-1])
+            return tuple(unquote(name) for name, equals, _ in pairs if equals)  # As Hive and Spark escape names.
     return None
 
 

@@ -31,6 +31,7 @@ class LayoutTests(TestCase):
         self.assertIsNone(directories_of(["_quarantine/date=2026-01-01/p.parquet"]))
         self.assertEqual(directories_of(["_quarantine/date=x/p.parquet", "p.parquet"]), ())
         self.assertEqual(directories_of(["date=2026-01-01/hour=05/p.parquet"]), ("date", "hour"))
+        self.assertEqual(directories_of(["a%3Ab%25=%2F/p.parquet"]), ("a:b%",))
 
     def test_next_files_are_as_those_that_are_there(self) -> None:
         """Unless the table has none yet; what is asked for must be the same."""
