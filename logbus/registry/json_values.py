@@ -35,6 +35,10 @@ def json_writer(schema: str) -> Callable[[Any], bytes]:
         if error is not None:
             where = "".join(f"/{each}" for each in error.absolute_path)
             raise ValueError(f"at {where or '/'}: {error.message:.200}")
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        try:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        except ValueError:
+            raise ValueError("JSON has neither NaN nor infinity, which a number beyond 1.8e308 becomes") from None
+        return text.encode()
 
     return write

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from logbus.registry.json_values import json_writer
@@ -13,6 +15,13 @@ def test_written() -> None:
     assert write({"g": "tea"}) == b'{"g":"tea"}'
     with pytest.raises(ValueError, match="at /: 'g' is a required property"):
         write({})
+
+
+@pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e400"])
+def test_not_finite(text: str) -> None:
+    """Python's JSON has numbers that no other one can read; they are not written."""
+    with pytest.raises(ValueError, match="JSON has neither NaN nor infinity"):
+        json_writer('{"type": "array", "items": {"type": "number"}}')(json.loads(f"[{text}]"))
 
 
 def test_nothing_is_fetched() -> None:
