@@ -9,11 +9,14 @@ import http.client
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
 from attrs import frozen
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -76,29 +79,32 @@ class AdminApi:
         """
         from logbus.cli.password import read_password
 
-        url = urlsplit(admin if "//" in admin else f"//{admin}")
-        has_tls = url.scheme == "https"
         try:
+            url = urlsplit(admin if "//" in admin else f"//{admin}")
+            has_tls = url.scheme == "https"
             host, port = url.hostname, url.port or (443 if has_tls else 80)
         except ValueError:
-            host, port = None, 0
+            host = None
         if host is None or url.scheme not in ("", "http", "https"):
             raise click.BadParameter(f"{admin!r} is not an address such as http://127.0.0.1:8080", param_hint="--admin")
         if ca is not None and not has_tls:
             raise click.BadParameter("only https has certificates", param_hint="--ca")
+        if has_tls:
+            _trusting(ca)
         headers = {"Content-Type": "application/json"}
         if user:
             password = read_password(password_file, f"user {user}", confirm=False)
             headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
         return cls(host, port, has_tls, ca, user, headers, timeout)
 
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+    def ask(self, method: str, path: str, body: Any = None, timeout: float | None = None) -> tuple[int, dict[str, Any]]:
         """
         Send a request; return the status and the JSON object that was answered, or an empty one.
 
+        :param timeout: seconds to wait for it; None: :attr:`timeout`.
         :raise OSError, http.client.HTTPException, ValueError: see :data:`FAILURES`.
         """
-        connection = self._connect()
+        connection = self._connect(self.timeout if timeout is None else timeout)
         try:
             connection.request(method, path, None if body is None else json.dumps(body), dict(self.headers))
             response = connection.getresponse()
@@ -108,13 +114,10 @@ class AdminApi:
         finally:
             connection.close()
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
         if not self.has_tls:
-            return http.client.HTTPConnection(self.host, self.port, timeout=self.timeout)
-        import ssl
-
-        context = ssl.create_default_context(cafile=self.ca)
-        return http.client.HTTPSConnection(self.host, self.port, timeout=self.timeout, context=context)
+            return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=_trusting(self.ca))
 
     def no_answer(self, error: Exception) -> str:
         """Return what to tell of a failure."""
@@ -124,3 +127,18 @@ class AdminApi:
         """Return what to tell of an answer that is an error."""
         why = str(answer.get("detail", status))
         return f"{why} Log in with --user." if status == http.client.UNAUTHORIZED and not self.user else why
+
+
+def _trusting(ca: Path | None) -> SSLContext:
+    """
+    Return what checks certificates.
+
+    :raise click.BadParameter: the file has none.
+    """
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as e:
+        why = "there are no certificates in it" if isinstance(e, ssl.SSLError) else e.strerror
+        raise click.BadParameter(f"{ca}: {why}", param_hint="--ca") from None

@@ -179,8 +179,11 @@ def run_app(arguments: Sequence[str] | None = None) -> int:
         result = app.main(args=arguments, prog_name="logbus", standalone_mode=False)
         status = result if isinstance(result, int) else 0
         sys.stdout.flush()
-    except click.ClickException as e:
+    except click.UsageError as e:
         e.show()
+        status = e.exit_code
+    except click.ClickException as e:
+        print_error(e.format_message())
         status = e.exit_code
     except (KeyboardInterrupt, click.Abort):
         exit_by_signal(signal.SIGINT)

@@ -20,8 +20,10 @@ def read_password(file: Path | None, what: str, *, confirm: bool = True) -> str:
         return str(click.prompt(f"Password of {what}", hide_input=True, confirmation_prompt=confirm))
     try:
         text = sys.stdin.readline() if str(file) == "-" else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        raise click.ClickException(f"{file}: the password cannot be read: {e}") from None
+    except UnicodeDecodeError:
+        raise click.ClickException(f"{file}: the password cannot be read: it is not UTF-8") from None
+    except OSError as e:
+        raise click.ClickException(f"{file}: the password cannot be read: {e.strerror}") from None
     password = text.partition("\n")[0].rstrip("\r")
     if not password:
         raise click.ClickException(f"{file}: the first line is empty; it has the password")

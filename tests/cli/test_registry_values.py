@@ -67,6 +67,19 @@ def test_no_registry(broker: Broker) -> None:
     done = run("consume", "teas", "--from-beginning", "-e", *at)
     assert (done.status, done.err.count("\n")) == (1, 1)
     assert "no schema registry answers: http://127.0.0.1:1: " in done.err
+    for url, why in (
+        (
+            f"http://{broker.bootstrap}",
+            f"http://{broker.bootstrap}: it does not speak HTTP, or closed the connection: C",
+        ),
+        (
+            f"{broker.admin_url}/x",
+            "HTTP status 404; is it a schema registry? A broker's is at http://HOST:PORT/registry",
+        ),
+    ):
+        done = run("produce", "teas", "--bootstrap", broker.bootstrap, "--registry", url, stdin=b"1\n")
+        assert (done.status, done.err.count("\n")) == (1, 1)
+        assert why in done.err
     wrong = run("consume", "teas", "-e", "--bootstrap", broker.bootstrap, "--registry", "nowhere")
     assert (wrong.status, wrong.err.count("\n")) == (1, 1)
     assert "'nowhere'" in wrong.err

@@ -18,6 +18,8 @@ from logbus.cli.rebalance_plan import machines
 
 KEPT_SECONDS = 600
 RENEWED_SECONDS = 60.0
+READ_SECONDS = 30.0
+"""To wait for what a broker knows; a snapshot may take longer."""
 
 
 @define(eq=False)
@@ -80,7 +82,7 @@ class BackupSource:
 
     def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         try:
-            status, answer = self.api.ask(method, path, body)
+            status, answer = self.api.ask(method, path, body, READ_SECONDS if method == "GET" else None)
         except FAILURES as e:
             raise BackupError(self.api.no_answer(e)) from None
         if status >= http.client.BAD_REQUEST:

@@ -97,7 +97,7 @@ class RegistryHttp:
                 problems[url] = str(e)
             except Exception as e:
                 # Any failure of a connection; try the next URL.
-                problems[url] = str(e) or type(e).__name__
+                problems[url] = _problem(e)
         raise RegistryUnreachable(
             "no schema registry answers: " + "; ".join(f"{url}: {problem}" for url, problem in problems.items())
         )
@@ -122,7 +122,10 @@ class RegistryHttp:
         if status == 200 and answer is not None:
             return answer
         said = answer if isinstance(answer, dict) else {}
-        message = str(said.get("message") or f"HTTP status {status}")
+        message = str(
+            said.get("message")
+            or f"HTTP status {status}; is it a schema registry? A broker's is at http://HOST:PORT/registry"
+        )
         code = said.get("error_code")
         # A gateway's page instead of JSON: report status 502, so that the request is retried.
         status = 502 if status == 200 else status
@@ -165,6 +168,14 @@ def basic_auth(auth: tuple[str, str] | None) -> dict[str, str]:
     if auth is None:
         return {}
     return {"Authorization": "Basic " + base64.b64encode(":".join(auth).encode()).decode()}
+
+
+def _problem(error: Exception) -> str:
+    """Describe the failure of a connection; twisted.web puts the cause into a list."""
+    reasons = getattr(error, "reasons", None)
+    if reasons:
+        return f"it does not speak HTTP, or closed the connection: {reasons[0].getErrorMessage()}"
+    return str(error) or type(error).__name__
 
 
 def _checked(url: str) -> str:
