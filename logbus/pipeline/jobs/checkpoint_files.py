@@ -19,6 +19,7 @@ _READ = 2
 """The last files of a directory that Spark reads."""
 
 _VERSION = re.compile(r"v\d+")
+_CHECKSUMS = re.compile(r"\.(\d+)\.crc")
 
 ADVICE = "restore all of the checkpoint from a copy, or start over with another checkpoint and other outputs"
 
@@ -56,6 +57,11 @@ def check_files(checkpoint: FileSystem, url: str) -> None:
                 raise damage(f"{url}/{file}", problem)
     if batches["commits"] and batches["commits"][-1] not in batches["offsets"]:
         raise damage(f"{url}/offsets/{batches['commits'][-1]}", "it is missing, and the batch is finished")
+    for directory, numbers in batches.items():
+        left = [int(found[1]) for name in checkpoint.names(directory) if (found := _CHECKSUMS.fullmatch(name))]
+        if (last := max(left, default=-1)) > max(numbers, default=-1):
+            # Spark would take the file that it cannot create for another query's.
+            raise damage(f"{url}/{directory}/{last}", f"it is missing, and its checksums are there, in .{last}.crc")
 
 
 def last_planned(checkpoint: FileSystem) -> int:

@@ -60,6 +60,8 @@ def checkpoint(tmp_path: Path) -> Path:
         ("offsets/2", lambda _: b"\xff", "it is no text"),
         ("commits/1", lambda whole: whole[:-1], "line 2 is no JSON"),
         ("commits/1", lambda _: b"", "it is empty"),
+        ("commits/1", lambda _: None, r"it is missing, and its checksums are there, in \.1\.crc"),
+        ("offsets/2", lambda _: None, r"it is missing, and its checksums are there, in \.2\.crc"),
         ("logbus.json", lambda whole: whole[:-1], ""),
         ("logbus.json", lambda _: b"[]", "it is no object"),
     ],
