@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,9 @@ _FIELDS = [
 ]
 SCHEMA = pa.schema(_FIELDS)
 SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, pa.field("headers", pa.list_(pa.field("element", _HEADER)))])
+
+_MOST_KEPT_ROWS = 1 << 14
+"""Of a column of one value that is kept: more than most batches have."""
 
 
 def record_batch(
@@ -45,6 +49,18 @@ def _binary(rows: int, validity: Any, offsets: Any, data: Any, kind: Any = None)
     return pa.Array.from_buffers(kind or pa.binary(), rows, [bits, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
+def _repeated(value: str | int, kind: Any, rows: int) -> Any:
+    """A column of one value. Batches of usual sizes have parts of columns that are kept, as making one takes longer."""
+    if rows > _MOST_KEPT_ROWS:
+        return pa.repeat(pa.scalar(value, kind), rows)
+    return _kept(value, kind, 1 << rows.bit_length()).slice(0, rows)
+
+
+@lru_cache(maxsize=8)
+def _kept(value: str | int, kind: Any, rows: int) -> Any:
+    return pa.repeat(pa.scalar(value, kind), rows)
+
+
 def _headers(rows: int, data: HeaderData | None) -> Any:
     assert data is not None, "they were read"
     names = _binary(data.count, None, data.name_offsets, data.name_data, pa.string())
@@ -60,12 +76,12 @@ def _headers(rows: int, data: HeaderData | None) -> Any:
 _COLUMNS: dict[str, Callable[[TopicPartition, ColumnData, bool], Any]] = {
     "key": lambda _, data, __: _binary(data.rows, data.key_validity, data.key_offsets, data.key_data),
     "value": lambda _, data, __: _binary(data.rows, data.value_validity, data.value_offsets, data.value_data),
-    "topic": lambda partition, data, _: pa.repeat(pa.scalar(partition.topic), data.rows),
-    "partition": lambda partition, data, _: pa.repeat(pa.scalar(partition.partition, pa.int32()), data.rows),
+    "topic": lambda partition, data, _: _repeated(partition.topic, pa.string(), data.rows),
+    "partition": lambda partition, data, _: _repeated(partition.partition, pa.int32(), data.rows),
     "offset": lambda _, data, __: pa.Array.from_buffers(pa.int64(), data.rows, [None, pa.py_buffer(data.offsets)]),
     "timestamp": lambda _, data, __: pa.Array.from_buffers(
         _FIELDS[5].type, data.rows, [None, pa.py_buffer(data.timestamps_us)]
     ),
-    "timestampType": lambda _, data, stamped: pa.repeat(pa.scalar(int(stamped), pa.int32()), data.rows),
+    "timestampType": lambda _, data, stamped: _repeated(int(stamped), pa.int32(), data.rows),
     "headers": lambda _, data, __: _headers(data.rows, data.headers),
 }

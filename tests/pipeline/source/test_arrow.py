@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
@@ -47,3 +48,21 @@ class ArrowTests(SynchronousTestCase):
             if with_headers:
                 wanted["headers"] = [{"key": key, "value": value} for key, value in record.headers] or None
             self.assertEqual(found[number], wanted)
+
+    def test_batches_after_one_another(self) -> None:
+        """Columns of one value are right whatever was made before, and are written with the batch's rows only."""
+        for topic, partition, stamped, rows in (
+            ("t", 0, False, 9),
+            ("t", 1, True, 8_200),
+            ("u", 0, False, 8_193),
+            ("t", 0, True, 20_000),
+            ("t", 0, False, 16),
+        ):
+            columns = Columns(False)
+            data = encode_batch([Record(0, 0, None, b"")] * rows)
+            extend_from_batches(columns, data, CommittedFilter(()), 0, 2**62, max_rows=10**6, max_bytes=10**9)
+            batch = record_batch(TopicPartition(topic, partition), columns.take(), stamped)
+            batch.validate(full=True)
+            wanted = {"topic": topic, "partition": partition, "timestampType": int(stamped)}
+            self.assertEqual(batch.select(list(wanted)).to_pylist(), [wanted] * rows)
+            self.assertLess(pa.ipc.get_record_batch_size(batch), batch.nbytes + 1_000)
