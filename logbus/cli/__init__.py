@@ -80,11 +80,15 @@ Benchmarks, audits, Spark:
 
 from __future__ import annotations
 
+import signal
 from typing import NoReturn
 
 
 def main() -> NoReturn:
     """Run the command line; the entry point of ``logbus``."""
+    # Ctrl-C while modules are imported would be a traceback.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     from logbus.cli.app import run_app
 
+    signal.signal(signal.SIGINT, before)
     raise SystemExit(run_app())
