@@ -63,7 +63,10 @@ def schedule_from_json(text: str, brokers: int) -> list[Fault]:
     if text.startswith("@"):
         with open(text[1:], encoding="utf-8") as file:
             text = file.read()
-    values = json.loads(text)
+    try:
+        values = json.loads(text)
+    except ValueError as e:
+        raise ValueError(f"it is neither JSON nor @ and the name of a file with it: {e}") from None
     if not isinstance(values, list):
         raise ValueError("it is not a list of faults")
     return [fault_from_json(value, brokers) for value in values]

@@ -69,6 +69,7 @@ class SimulateTests(SynchronousTestCase):
             (("--min-insync", "2"), "of 1 replicas 2 cannot be in sync"),
             (("--schedule", "[1]"), "1 is not a fault"),
             (("--schedule", "{}"), "not a list"),
+            (("--schedule", "nosuch"), "neither JSON nor @ and the name of a file"),
             (("--schedule", "@/nowhere"), "/nowhere"),
             (("--schedule", '[[1, "kill", {"broker": 2, "down": 1}]]'), "numbered from 1 to 1"),
             (("--schedule", '[[1, "kill", {"broker": 1}]]'), "kill takes broker, down"),
