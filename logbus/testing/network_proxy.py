@@ -55,12 +55,10 @@ class NetworkProxy:
         """Start the proxy."""
         started = threading.Event()
         self._reactor.callWhenRunning(started.set)
-
-        def run() -> None:
-            self._reactor.run(installSignalHandlers=False)
-            close_reactor(self._reactor)
-
-        self._thread = threading.Thread(target=run, name="logbus-test-network", daemon=True)
+        options = {"installSignalHandlers": False}
+        self._thread = threading.Thread(
+            target=self._reactor.run, kwargs=options, name="logbus-test-network", daemon=True
+        )
         self._thread.start()
         started.wait(SECONDS)
 
@@ -70,6 +68,9 @@ class NetworkProxy:
         if thread is not None:
             self._reactor.callFromThread(self._reactor.stop)
             thread.join(SECONDS)
+            # Not by the thread itself: it may have stopped before it is woken, by what was to be closed.
+            if not thread.is_alive():
+                close_reactor(self._reactor)
 
     def add(
         self,

@@ -122,3 +122,19 @@ class NetworkTests(SynchronousTestCase):
         """Who dials a node that does not listen is hung up on."""
         self.server.close()
         self.assertEqual(self.dial().recv(1), b"")
+
+    def test_stopped_before_it_is_woken(self) -> None:
+        """The thread may see that it is to stop while it does something else."""
+        mine, _ = self.pair()
+        thread, reactor = self.network._thread, self.network._reactor
+        assert thread is not None
+        wake = reactor.wakeUp
+
+        def wake_late() -> None:
+            mine.close()
+            thread.join(SECONDS)
+            wake()
+
+        self.patch(reactor, "wakeUp", wake_late)
+        self.network.stop()
+        self.assertFalse(thread.is_alive())
