@@ -8,4 +8,4 @@ cimport cython
     base_timestamp="long long", max_timestamp="long long", producer_id="long long", epoch="long long",
     sequence="long long", count="long long", codec="long long",
 )
-cpdef tuple validated_fields(data, bint zstd_allowed, bint sequenced)
+cpdef tuple validate_produced(data, bint zstd_allowed=*, bint sequenced=*)

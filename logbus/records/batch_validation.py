@@ -25,9 +25,7 @@ from logbus.records.header import (
     MIN_RECORD_SIZE,
     NO_PRODUCER_ID,
     TRANSACTIONAL_BIT,
-    BatchHeader,
     HeaderFields,
-    header_of,
     read_fields,
 )
 
@@ -37,7 +35,7 @@ _MAX_COMPRESSED_COUNT = MAX_DECOMPRESSED // MIN_RECORD_SIZE
 NO_TIMESTAMP = -1
 
 
-def validate_produced(data: Buffer, *, zstd_allowed: bool = True, sequenced: bool = True) -> BatchHeader:
+def validate_produced(data: Buffer, zstd_allowed: bool = True, sequenced: bool = True) -> HeaderFields:
     """
     Check a producer's data for one partition: exactly one whole batch of magic 2 that can be stored unchanged.
 
@@ -49,15 +47,10 @@ def validate_produced(data: Buffer, *, zstd_allowed: bool = True, sequenced: boo
     :param zstd_allowed: False below Produce version 7, whose readers do not support zstd (KIP-110).
     :param sequenced: a producer's batch needs a sequence number; False for a batch that a coordinator writes for a
         producer, which has none.
-    :returns: the header; ``size`` is ``len(data)``.
+    :returns: the fields of the header, which has the size of ``data``; :func:`.header_of` makes one of them.
     :raises ApiError: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 and 1), INVALID_RECORD, INVALID_TIMESTAMP
         or UNSUPPORTED_COMPRESSION_TYPE.
     """
-    return header_of(validated_fields(data, zstd_allowed, sequenced))
-
-
-def validated_fields(data: Buffer, zstd_allowed: bool, sequenced: bool) -> HeaderFields:
-    """Check as :func:`validate_produced`, and return the header's fields alone."""
     size = len(data)
     if size < HEADER_SIZE or data[MAGIC_AT] != MAGIC:
         raise _not_a_batch(data)

@@ -2,7 +2,7 @@
 
 cimport cython
 
-from logbus.records.batch_validation cimport validated_fields
+from logbus.records.batch_validation cimport validate_produced
 
 
 @cython.locals(size=Py_ssize_t, fields=tuple, base_timestamp="long long", max_timestamp="long long")

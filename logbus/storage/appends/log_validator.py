@@ -11,7 +11,7 @@ from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, DecodeError, ErrorCode, RecordsRefused
 from logbus.model import NO_TIMESTAMP
 from logbus.records.batch import BatchHeader, decode_batch
-from logbus.records.batch_validation import validated_fields
+from logbus.records.batch_validation import validate_produced
 from logbus.records.checksum import Buffer
 from logbus.records.compression import MAX_DECOMPRESSED
 from logbus.records.header import HeaderFields, header_of
@@ -60,7 +60,7 @@ def validated_for_topic(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"the record batch has {size} bytes, more than segment.bytes = {config.segment_bytes}",
         )
-    fields = validated_fields(data, zstd_allowed, not from_coordinator)
+    fields = validate_produced(data, zstd_allowed, not from_coordinator)
     _, _, _, _, _, _, _, base_timestamp, max_timestamp, _, _, _, _ = fields
     if (
         max_timestamp - now_ms > config.message_timestamp_after_max_ms
