@@ -78,7 +78,10 @@ class ControlLink(LineOnlyReceiver):
     def tell(self, line: bytes) -> None:
         """Send a line to the test, if it is there."""
         if self.transport is not None and self.connected:
-            self.transport.write(line)
+            transport: Any = self.transport
+            transport.write(line)
+            # Not in the reactor's next turn: a client may have its answer in this one, and its test kill the broker.
+            transport.doWrite()
 
     def lineReceived(self, line: bytes) -> None:
         said = said_in(line)
