@@ -7,7 +7,7 @@ has claimed the table. So each commit here is tried once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logbus.pipeline.errors import LakeError
@@ -135,26 +135,54 @@ def make_snapshot(
     for each in gone:
         producer.delete_data_file(each)
     sequence = change.table_metadata.next_sequence_number()
+    delete_manifests = _kept_manifests(producer)
     try:
         producer.commit()
         if properties is not None:
             change.set_properties(properties(producer.snapshot_id, sequence))
         change.commit_transaction()
-    except (CommitFailedException, ValidationException) as e:
+    except ValidationException as e:
+        delete_manifests()
         raise Overtaken(str(e)) from e
+    except CommitFailedException as e:
+        if not _is_made(table, producer.snapshot_id, e):
+            delete_manifests()
+            raise Overtaken(str(e)) from e
     except Exception as e:
-        _check_made(table, producer.snapshot_id, e)
+        if not _is_made(table, producer.snapshot_id, e):
+            raise LakeError(f"{name_of(table)}: a commit has failed: {first_line(e)}") from e
     else:
         table.metadata, table.metadata_location = mine.metadata, mine.metadata_location
     return int(producer.snapshot_id)
 
 
-def _check_made(table: Table, snapshot: int, error: Exception) -> None:
-    """After an error that leaves open whether the commit was made, such as a lost connection: look."""
+def _kept_manifests(producer: Any) -> Callable[[], None]:
+    """
+    Have PyIceberg keep the manifests of a commit that the catalog has refused.
+
+    A request that was sent twice, by a proxy or after an expired login, is refused the second time because of itself:
+    then the table has these manifests.
+
+    :returns: deletes them.
+    """
+    delete: Callable[[], None] = getattr(producer, "_clean_all_uncommitted", lambda: None)
+    producer._clean_all_uncommitted = lambda: None
+    return delete
+
+
+def _is_made(table: Table, snapshot: int, error: Exception) -> bool:
+    """
+    Look whether a commit was made, after an error that does not say so, such as a lost connection.
+
+    :raise LakeError: the catalog does not answer, or another commit has come after it.
+    """
     said = first_line(error)
     try:
         metadata = table.refresh().metadata
     except Exception as e:
         raise LakeError(f"{name_of(table)}: a commit has failed, and the catalog does not answer: {said}") from e
-    if current_of(metadata) != snapshot:
-        raise LakeError(f"{name_of(table)}: a commit has failed: {said}") from error
+    if current_of(metadata) == snapshot:
+        return True
+    if metadata.snapshot_by_id(snapshot) is not None:
+        raise LakeError(f"{name_of(table)}: a commit was made, and another one after it: {said}; run the job again")
+    return False

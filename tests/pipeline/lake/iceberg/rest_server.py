@@ -56,7 +56,7 @@ class RestCatalog:
     def __init__(self, directory: Path) -> None:
         uri, warehouse = f"sqlite:///{directory}/rest.db", f"file://{directory}/warehouse"
         self.catalog = SqlCatalog("rest", uri=uri, warehouse=warehouse)
-        self.fault = directory / FAULT
+        self.fault, self.repeats = directory / FAULT, directory / REPEATS
 
     def config(self, names: Names, table: str, query: Query, body: bytes) -> Any:
         return {"defaults": {}, "overrides": {}}
@@ -110,6 +110,9 @@ class RestCatalog:
         if self.fault.exists():
             self.fault.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.repeats.exists():
+            self.repeats.unlink()
+            self.catalog.commit_table(named, change.requirements, change.updates)
         return _loaded(self.catalog.load_table((*names, table)))
 
     def no_view(self, names: Names, table: str, query: Query, body: bytes) -> Any:
@@ -136,6 +139,9 @@ GIVEN = {"s3.session-token": "given by the server"}
 
 FAULT = "die-after-a-commit"
 """A file by which the server kills itself once, after a commit and before its answer."""
+
+REPEATS = "repeat-a-commit"
+"""A file by which the server gets a commit twice, once, as from a proxy that has lost the first answer."""
 
 _PATH = re.compile(r"(/v1/(?:config|namespaces))(?:/([^/]+)(?:(/tables|/views)(?:/([^/]+))?)?)?")
 

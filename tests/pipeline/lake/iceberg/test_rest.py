@@ -18,7 +18,7 @@ from logbus.pipeline.lake.iceberg.files import store_of
 from logbus.pipeline.lake.iceberg.table import IcebergTable
 from tests.pipeline.lake.iceberg.fixtures import NAME, SCHEMA, catalog_in, change, rows
 from tests.pipeline.lake.iceberg.kills import REST_STEPS, run
-from tests.pipeline.lake.iceberg.rest_server import FAULT, GIVEN, rest_server
+from tests.pipeline.lake.iceberg.rest_server import FAULT, GIVEN, REPEATS, rest_server
 
 
 @pytest.fixture
@@ -69,6 +69,19 @@ def test_answer_lost(tmp_path: Path) -> None:
         again = IcebergTable.at(None, NAME, "test")
         assert again.state.held("views", 0).ranges == ((0, 20),)
         assert offsets(again) == list(range(20))
+
+
+def test_repeated(tmp_path: Path, port: int) -> None:
+    """A commit that a proxy sends twice, so that the catalog refuses it after it was made, leaves the table whole."""
+    with catalog_in(tmp_path, **options(port)):
+        table = IcebergTable.at(None, NAME, "test")
+        table.claim(SCHEMA.jsonValue())
+        for start in (0, 10):
+            table.stage(rows(start, start + 10))  # type: ignore[arg-type]
+            (tmp_path / REPEATS).touch()
+            table.commit(change(start, start + 10))
+        assert not (tmp_path / REPEATS).exists()
+        assert offsets(table) == list(range(20))
 
 
 def test_others(tmp_path: Path, port: int) -> None:
