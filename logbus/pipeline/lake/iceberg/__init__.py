@@ -9,6 +9,7 @@ Spark's tasks write the data files; the driver commits them. No Java library of 
 * ``commits``: the state of loads in a table's metadata, and whose its snapshots are
 * ``snapshots``: makes snapshots, each on the one that was looked at
 * ``catalogs``: finds tables by PyIceberg's configuration
+* ``rest_catalog``: REST catalogs, with a time limit
 * ``schemas``: Spark's schemas and directories as Iceberg's schemas and partitions
 * ``files``: data files as Iceberg describes them, and their store
 * ``file_io``: how PyIceberg reaches files, with Azure's URLs

@@ -6,7 +6,7 @@ Finds tables by PyIceberg's configuration: the catalogs of ``~/.pyiceberg.yaml``
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from logbus.extras import install_hint
 from logbus.pipeline import Missing
@@ -69,15 +69,29 @@ def catalog(name: str = "") -> Catalog:
     :raise LakeError: it cannot be reached.
     """
     name = check_catalog(name)
-    from pyiceberg.catalog import load_catalog
 
     from logbus.pipeline.lake.iceberg import file_io, s3_retries
 
     try:
-        found = load_catalog(name)
+        found = _opened(name)
     except Exception as e:  # Each kind of catalog has its own.
         said = str(e).partition("\n")[0]
         raise LakeError(f"catalog {name!r} cannot be opened: {said or type(e).__name__}") from e
     found.properties.setdefault("py-io-impl", f"{file_io.__name__}.{file_io.LakeFileIO.__name__}")
     found.properties.setdefault("s3.retry-strategy-impl", f"{s3_retries.__name__}.{s3_retries.RetryStrategy.__name__}")
     return found
+
+
+def _opened(name: str) -> Catalog:
+    from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, CatalogType, infer_catalog_type, load_catalog
+    from pyiceberg.utils.config import Config
+
+    given: Any = Config().get_catalog_config(name) or {}
+    if PY_CATALOG_IMPL in given or URI not in given:
+        return load_catalog(name)
+    kind = CatalogType(given[TYPE].lower()) if given.get(TYPE) else infer_catalog_type(name, given)
+    if kind is not CatalogType.REST:
+        return load_catalog(name)
+    from logbus.pipeline.lake.iceberg.rest_catalog import LimitedRestCatalog
+
+    return LimitedRestCatalog(name, **given)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random
 from urllib.error import HTTPError
@@ -14,6 +16,7 @@ import pytest
 pytest.importorskip("pyiceberg")
 pytest.importorskip("pyspark")
 from logbus.pipeline.errors import LakeError
+from logbus.pipeline.lake.iceberg import rest_catalog
 from logbus.pipeline.lake.iceberg.files import store_of
 from logbus.pipeline.lake.iceberg.table import IcebergTable
 from tests.pipeline.lake.iceberg.fixtures import NAME, SCHEMA, catalog_in, change, rows
@@ -82,6 +85,26 @@ def test_repeated(tmp_path: Path, port: int) -> None:
             table.commit(change(start, start + 10))
         assert not (tmp_path / REPEATS).exists()
         assert offsets(table) == list(range(20))
+
+
+def test_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog that takes connections and does not answer: that is said, and the job ends."""
+    said: list[str] = []
+
+    def telling(sentence: str) -> AbstractContextManager[None]:
+        said.append(sentence)
+        return nullcontext()
+
+    monkeypatch.setattr(rest_catalog, "telling", telling)
+    monkeypatch.setattr(rest_catalog, "ANSWER_SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        at = f"127.0.0.1:{server.getsockname()[1]}"
+        with (
+            catalog_in(tmp_path, uri=f"http://{at}"),
+            pytest.raises(LakeError, match=r"catalog 'test' cannot be opened: .*timed out"),
+        ):
+            IcebergTable.at(None, NAME, "test")
+    assert said == [f"catalog 'test' has not answered at {at} for 5 s; still waiting"]
 
 
 def test_others(tmp_path: Path, port: int) -> None:
