@@ -16,10 +16,10 @@ from logbus.net.request_context import RequestContext
 from logbus.records.file_slice import FileSlice
 from logbus.wire.fetch_template import RepeatedFetch
 
-FIRST_PREPARED = 8
+FIRST_PREPARED = 16
 """
-Large responses that are prepared before the thread gets the connection: few, since the client waits meanwhile for the
-next one. The thread asks for more with the first of them.
+Large responses that are prepared before the thread gets the connection, for whose next one the client waits meanwhile.
+The thread asks for more with the first of them.
 """
 
 MOST_PREPARED = 64
@@ -27,8 +27,8 @@ MOST_PREPARED = 64
 
 ALONE_PREPARED = 16
 """
-The same if they have one: preparing a response takes up to 7 µs of a processor, which its thread and its client, who
-wait for each other, would use.
+The same if they have one: preparing takes a processor, 4 to 5 µs for each response, which its thread and its client,
+who wait for each other, would use.
 """
 
 MOST_BYTES = 64 * 1024 * 1024

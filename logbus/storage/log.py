@@ -335,6 +335,24 @@ class Log(LogState):
         data, below = found or (None, offset)
         return ReadResult(data, self.log_start_offset, end, below)
 
+    def read_on(self, offset: int, max_bytes: int, bound: int, most: int) -> Sequence[tuple[FileSlice, int]]:
+        """
+        What :meth:`read` gives to who reads on and on: at most so many slices, each with an offset above it, from which
+        the next one is read; fewer at the end of a segment, none at ``bound``.
+
+        :raises ApiError: as of :meth:`read`.
+        :raises NotFetched: as of :meth:`read`.
+        """
+        segments = self.segments
+        if self.log_start_offset <= offset < bound and offset >= segments[0].base_offset:
+            i = segment_with(segments, offset)
+            segment = segments[i]
+            after = segments[i + 1].base_offset if i + 1 < len(segments) else self.log_end_offset
+            if found := segment.slices(segment.find(offset), max_bytes, min(bound, after), after, most):
+                return found
+        one = self.read(offset, max_bytes, bound)
+        return [] if one.data is None else [(one.data, one.end_offset)]
+
     def _read_older(
         self, segments: tuple[Segment, ...], offset: int, max_bytes: int, bound: int, min_one_batch: bool
     ) -> tuple[FileSlice, int] | None:

@@ -15,6 +15,7 @@ from logbus.records.compression import Codec
 from logbus.storage.appends.append_as_follower import append_as_follower
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.appends.log_append_info import LogAppendInfo
+from logbus.storage.log import Log
 from logbus.storage.truncation import truncate_fully, truncate_to
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
 from tests.storage.builders import NOW_MS, a_log, batch, data_of, offsets_of, read_all
@@ -151,6 +152,50 @@ class AppendTests(SynchronousTestCase):
         damaged[-1] ^= 1
         self.assertRaises(ApiError, append_as_follower, log, bytes(damaged))
         self.assertEqual(log.log_end_offset, 4)
+
+
+class ReadOnTests(SynchronousTestCase):
+    """What is read by who reads on and on."""
+
+    def read_singly(self, log: Log, offset: int, max_bytes: int, bound: int) -> list[tuple[int, int]]:
+        """Positions and lengths, by one read after another."""
+        found = []
+        while (one := log.read(offset, max_bytes, bound)).data is not None:
+            found.append((one.data.position, one.data.length))
+            offset = one.end_offset
+        return found
+
+    def read_on(self, log: Log, offset: int, max_bytes: int, bound: int, most: int) -> list[tuple[int, int]]:
+        """The same, so many at a time."""
+        found: list[tuple[int, int]] = []
+        while read := log.read_on(offset, max_bytes, bound, most):
+            self.assertLessEqual(len(read), most)
+            found += [(data.position, data.length) for data, _ in read]
+            offset = read[-1][1]
+        return found
+
+    def test_like_single_reads(self) -> None:
+        """Slice by slice what reads give, over several segments, and no record at the bound."""
+        log = a_log(config=TopicConfig(segment_bytes=4000))
+        for i in range(60):
+            append_as_leader(log, batch(*[b"v" * (i * 7 % 90)] * (1 + i % 5)), 0)
+        self.assertGreater(len(log.segments), 3)
+        end = log.log_end_offset
+        for bound in (end, end - 3, log.segments[1].base_offset, log.segments[1].base_offset + 1):
+            for offset in (0, 1, 17, bound - 1, bound):
+                for max_bytes in (1, 300, 1000, 10_000):
+                    expected = self.read_singly(log, offset, max_bytes, bound)
+                    for most in (1, 3, 100):
+                        self.assertEqual(self.read_on(log, offset, max_bytes, bound, most), expected)
+
+    def test_out_of_range(self) -> None:
+        """It is refused as a read is."""
+        log = a_log()
+        append_as_leader(log, batch(b"a", b"b"), 0)
+        log.advance_start(1)
+        for offset in (0, 3):
+            error = self.assertRaises(ApiError, log.read_on, offset, 1000, 2, 5)
+            self.assertEqual(error.code, ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
 class RollTests(SynchronousTestCase):

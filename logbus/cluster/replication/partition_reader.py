@@ -203,22 +203,25 @@ class PartitionReader:
         left = limits.bytes
         try:
             self.read_for_consumer(result, replica, size, fetch_params, get_ident(), min_one=True)
-            data, read_to, offset = result.data, result.read_to, fetch.offset
+            reads: Sequence[tuple[FileSlice, int]] = ()
+            if result.data is not None:
+                reads = [(result.data, result.read_to)]
             with CachedOnly(log.disk):
-                # Since more follows, the least bytes of a fetch are not waited for.
-                while data is not None and data.data is None:
-                    if read_to >= result.end and data.length < least_at_end:
+                while reads:
+                    for data, read_to in reads:
+                        # Since more follows, the least bytes of a fetch are not waited for.
+                        if data.data is not None or (read_to >= result.end and data.length < least_at_end):
+                            return ReadAhead(result, found, end_offset)
+                        files.add(data.file)
+                        if len(files) > limits.files or (committed and log.aborted_transactions(end_offset, read_to)):
+                            return ReadAhead(result, found, end_offset)
+                        found.append(data)
+                        end_offset = read_to
+                        left -= data.length
+                    most = min(limits.reads - len(found), -(-left // max(1, size)))
+                    if most <= 0:
                         break
-                    files.add(data.file)
-                    if len(files) > limits.files or (committed and log.aborted_transactions(offset, read_to)):
-                        break
-                    found.append(data)
-                    end_offset = read_to
-                    left -= data.length
-                    if left <= 0 or len(found) == limits.reads:
-                        break
-                    offset, read = read_to, replica.read(read_to, size, committed=committed, min_one=True)
-                    data, read_to = read.data, read.end_offset
+                    reads = log.read_on(end_offset, size, result.end, most)
         except (ApiError, StorageError, NotCached):
             pass  # Who fetches so far gets the error, or waits.
         return ReadAhead(result, found, end_offset)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 from attrs import define, field
 
@@ -120,6 +121,16 @@ class ReadableSegment(SegmentFiles):
             if not length:
                 return None
         return FileSlice(self.log.get(), start, length), bound
+
+    def slices(
+        self, start: int, max_bytes: int, bound: int, end_offset: int, most: int
+    ) -> Sequence[tuple[FileSlice, int]]:
+        """At most so many slices, each from where the one before ends; arguments as of :meth:`slice`."""
+        found: list[tuple[FileSlice, int]] = []
+        while len(found) < most and (one := self.slice(start, max_bytes, bound, end_offset, True)) is not None:
+            found.append(one)
+            start += one[0].length
+        return found
 
     def _small_slice(self, start: int, limit: int, max_bytes: int, min_one_batch: bool) -> tuple[FileSlice, int] | None:
         """As :meth:`slice`, when there is more before ``limit``; where it ends is remembered."""
