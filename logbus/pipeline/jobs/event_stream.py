@@ -11,7 +11,7 @@ from logbus.pipeline.errors import OptionError
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.durations import MAX_DURATION, duration_micros, spark_duration
 from logbus.pipeline.jobs.late_watermark import LATE_WATERMARK, LateWatermark
-from logbus.pipeline.jobs.punctuation import NO_TOPIC, PUNCTUATION
+from logbus.pipeline.jobs.punctuation import PUNCTUATION
 from logbus.pipeline.payloads.payload import Payload, RawPayload, quoted_name
 from logbus.pipeline.source.offset_reader import OffsetReader
 from logbus.pipeline.source.offsets_json import PartitionOffsets
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 EVENT_TIME = "event_time"
 
+PLACE = "_place"
+"""The column with the topic, partition and offset of an event's record, for joins that tell events apart."""
+
 _TOPICS = ("subscribe", "subscribepattern", "assign")
 
 
@@ -31,7 +34,7 @@ def _records(rows: DataFrame) -> DataFrame:
 
     # A condition that is not deterministic stays behind the operator of the watermark, and others behind it. Otherwise
     # Spark would leave out punctuations, also as rows with null keys, before they have advanced the watermark.
-    return rows.where((f.col("topic") != NO_TOPIC) | (-f.rand() > 0))
+    return rows.where(f.col(PUNCTUATION).isNull() | (-f.rand() > 0)).drop(PUNCTUATION)
 
 
 def _itself(time: Column) -> Column:
@@ -118,6 +121,7 @@ class EventStream:
         needed_until: Callable[[Column], Column] = _itself,
         *,
         held: bool = False,
+        place: bool = False,
     ) -> DataFrame:
         """
         The events: the columns of the payload, and ``event_time``.
@@ -129,6 +133,7 @@ class EventStream:
         :param needed_until: maps an event's time to the first watermark at which it is late, which is the end of its
             window; both in microseconds.
         :param held: hold the watermark where it is.
+        :param place: also have :data:`PLACE`.
         :raise OptionError: the payload's schema is wrong.
         """
         from pyspark.sql import functions as f
@@ -152,7 +157,11 @@ class EventStream:
         if late is not None:
             time = f.coalesce(f.timestamp_micros(PUNCTUATION), f.col(self.payload.time))
             counted = counted.withColumn(self.payload.time, time)
-        events = with_time(self.payload, counted.where(reason.isNull() | ~is_record).drop(LATE_WATERMARK, PUNCTUATION))
+        # An event's own fields may have the names of the record's columns, so that these are not to be asked behind it.
+        others = [f.struct("topic", "partition", "offset").alias(PLACE)] if place else []
+        if late is not None:
+            others.append(f.col(PUNCTUATION))
+        events = with_time(self.payload, counted.where(reason.isNull() | ~is_record), others)
         delay = MAX_DURATION if held else self.delay
         marked = events.withWatermark(EVENT_TIME, spark_duration(delay))
         return marked if late is None else _records(marked)
@@ -193,11 +202,12 @@ def time_column(payload: Payload, names: Iterable[str]) -> str:
     return taken
 
 
-def with_time(payload: Payload, readable: DataFrame) -> DataFrame:
+def with_time(payload: Payload, readable: DataFrame, others: Sequence[Column] = ()) -> DataFrame:
     """
     The columns of a payload, and ``event_time``.
 
     :param readable: the parsed rows without unreadable ones.
+    :param others: further columns, of these rows.
     :raise OptionError: another column of the payload has this name.
     """
     from pyspark.sql import functions as f
@@ -207,7 +217,7 @@ def with_time(payload: Payload, readable: DataFrame) -> DataFrame:
     if taken := time_column(payload, events.columns):
         columns = [f.col(f"_all.{quoted_name(name)}").alias(name) for name in events.columns if name != taken]
         readable = readable.withColumn("_all", f.struct(*payload.columns(readable)))
-    return readable.select(*columns, f.col(payload.time).alias(EVENT_TIME))
+    return readable.select(*columns, f.col(payload.time).alias(EVENT_TIME), *others)
 
 
 def expression(events: DataFrame, text: str, name: str) -> Column:

@@ -27,6 +27,7 @@ from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.durations import duration_micros, readable_duration, spark_duration
 from logbus.pipeline.jobs.event_stream import (
     EVENT_TIME,
+    PLACE,
     EventStream,
     columns_of,
     expression,
@@ -258,11 +259,10 @@ def _latest_matches(both: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     sides = [f.struct(f"{side}.*").alias(side) for side in (LEFT, RIGHT)]
-    event = ["topic", "partition", "offset"]
     rows = both.select(f.col(f"{LEFT}.{EVENT_TIME}").alias(EVENT_TIME), *sides)
-    newest = f.struct(*(f"{RIGHT}.{name}" for name in (EVENT_TIME, *event)))
+    newest = f.struct(f"{RIGHT}.{EVENT_TIME}", f"{RIGHT}.{PLACE}")
     # By the event's time, so that Spark knows when there will be no more matches of an event.
-    groups = rows.groupBy(EVENT_TIME, *(f"{LEFT}.{name}" for name in event))
+    groups = rows.groupBy(EVENT_TIME, f"{LEFT}.{PLACE}")
     return groups.agg(f.first(LEFT).alias(LEFT), f.max_by(RIGHT, newest).alias(RIGHT))
 
 
@@ -311,8 +311,9 @@ def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | No
     if isinstance(right, EventStream):
 
         def both(*, held: bool) -> DataFrame:
-            mine = options.left.events(spark, late=late, held=held)
-            return joined(mine, right.events(spark, "right", late, held=held), options)
+            place = bool(options.as_of)
+            mine = options.left.events(spark, late=late, held=held, place=place)
+            return joined(mine, right.events(spark, "right", late, held=held, place=place), options)
 
         rows = both(held=False)
         # Waiting events could not be read with other types.

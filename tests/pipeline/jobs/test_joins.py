@@ -172,6 +172,29 @@ def test_as_of(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch:
     assert "for each event: origin=origin has 3 different values among" in warned
 
 
+def test_fields_named_as_a_records(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """An event may have fields called topic, partition and offset: which event it is, its record says."""
+    topics(broker, "moves", "states")
+    own: dict[str, Any] = {"partition": 1, "offset": 1, "key": "a"}
+    put(
+        broker, "moves", [event("01:00", topic=topic, user=user, **own) for topic, user in [(None, "ann"), ("", "ben")]]
+    )
+    put(broker, "states", [event("00:50", topic=None, offset=offset, key="a") for offset in (2, 1)])
+    seen = Seen({})
+    asked = JoinOptions(
+        left=stream(broker, "moves", "topic STRING, partition INT, offset INT, key STRING, user STRING, at TIMESTAMP"),
+        right=stream(broker, "states", "topic STRING, offset INT, key STRING, at TIMESTAMP"),
+        on={"key": "key"},
+        as_of="1 hour",
+        select={"user": "l.user", "offset": "r.offset", "of": "l.kafka.offset"},
+        outputs=[seen],
+        running=QuerySettings(str(tmp_path / "checkpoint"), close_open=True),
+    )
+    run(spark, asked)
+    # Of two at the same time it is the one behind in the topic.
+    assert sorted(row for rows in seen.batches.values() for row in rows) == [("ann", 1, 0), ("ben", 1, 1)]
+
+
 def test_changing_table(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     """Each batch is joined with what the table is then: its newest values, without what was deleted."""
     topics(broker, "logins", "users")

@@ -174,6 +174,31 @@ def test_sliding_windows_and_sessions(spark: SparkSession, broker: Broker, tmp_p
     ]
 
 
+def test_field_called_topic(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """An event may have a field with the name of a column of records, also one that is null or empty."""
+    topics(broker, "called-topic")
+    put(broker, "called-topic", [event("00:10", topic=each) for each in (None, "", "orders")])
+    seen = Seen({})
+    asked = options(
+        broker,
+        "called-topic",
+        [seen],
+        tmp_path / "checkpoint",
+        stream=stream(broker, "called-topic", "topic STRING, at TIMESTAMP"),
+        window=SlidingWindow("1 hour", "1 hour"),
+        by={"of": "topic"},
+        aggregates=ONE,
+        running=QuerySettings(str(tmp_path / "checkpoint"), close_open=True),
+    )
+    report = run(spark, asked)
+    assert (report.readable, report.rows_out) == (3, 3)
+    assert sorted((row[2:] for rows in seen.batches.values() for row in rows), key=repr) == [
+        ("", 1),
+        ("orders", 1),
+        (None, 1),
+    ]
+
+
 BATCH = 8
 CLOCKS = [f"{hour:02}:{10 * tens:02}" for hour in range(6) for tens in range(6)]
 
