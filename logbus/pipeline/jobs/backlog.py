@@ -71,7 +71,7 @@ def plans_of(checkpoint: FileSystem, streams: Sequence[EventStream]) -> list[Str
     plans = []
     for stream, offset in zip_longest(streams, known):
         try:
-            starts, ends = stream.offsets(stream_offset(offset).offsets if offset else None)
+            starts, ends = stream.offsets(stream_offset(offset) if offset else None)
         except LogbusError as e:
             raise PipelineError(str(e)) from e
         is_repeated = last > last_commit(checkpoint)

@@ -13,9 +13,10 @@ from logbus.pipeline.jobs.durations import MAX_DURATION, duration_micros, spark_
 from logbus.pipeline.jobs.late_watermark import LATE_WATERMARK, LateWatermark
 from logbus.pipeline.jobs.punctuation import PUNCTUATION
 from logbus.pipeline.payloads.payload import Payload, RawPayload, quoted_name
-from logbus.pipeline.source.offset_reader import OffsetReader
+from logbus.pipeline.source.offset_reader import OffsetReader, topic_ids
 from logbus.pipeline.source.offsets_json import PartitionOffsets
 from logbus.pipeline.source.options import read_source_options as read_options
+from logbus.pipeline.source.stream_offset import StreamOffset, resume_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -98,20 +99,23 @@ class EventStream:
         """See :func:`.check_topics`."""
         check_topics(read_options(self.source, streaming=True), tell, is_new=is_new)
 
-    def offsets(self, begun: PartitionOffsets | None) -> tuple[PartitionOffsets, PartitionOffsets]:
+    def offsets(self, begun: StreamOffset | None) -> tuple[PartitionOffsets, PartitionOffsets]:
         """
         The start and end offsets of what is to be read now.
 
-        :param begun: the offsets in the checkpoint; None: the query is new.
+        :param begun: the position in the checkpoint; None: the query is new.
         :raise LogbusError: the topics do not exist, or no broker can be reached.
         """
         options = read_options(self.source, streaming=True)
         offset_reader = OffsetReader(options)
-        partitions = offset_reader.partitions(
-            offset_reader.topics(() if begun is None else {each.topic for each in begun})
-        )
-        starts = offset_reader.resolve(options.starting, partitions, ending=False) if begun is None else begun
-        return starts, offset_reader.latest(partitions, allow_deleted=True)
+        topics = offset_reader.topics(() if begun is None else {each.topic for each in begun.offsets})
+        partitions = offset_reader.partitions(topics)
+        ends = offset_reader.latest(partitions, allow_deleted=True)
+        if begun is None:
+            return offset_reader.resolve(options.starting, partitions, ending=False), ends
+        # Of a topic that was made anew, or whose oldest records are gone, all is read that is there.
+        first, ids = offset_reader.earliest(ends, allow_deleted=True), topic_ids(topics)
+        return resume_offsets(begun, StreamOffset(ends, ids), ids, first)[0], ends
 
     def events(
         self,

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from logbus.pipeline.errors import PipelineError
+from logbus.pipeline.jobs.backlog import plans_of
 from logbus.pipeline.jobs.event_stream import EventStream
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.late_watermark import LateWatermark
 from logbus.pipeline.jobs.streaming_query import QueryReport, QuerySettings
 from logbus.pipeline.jobs.windows import SessionWindow, SlidingWindow, TumblingWindow, WindowsOptions, run
-from logbus.pipeline.lake.file_system import FileSystem
+from logbus.pipeline.lake.file_system import FileSystem, file_system_at
 from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker
 from tests.pipeline.committed_messages import create_topic
@@ -163,3 +166,29 @@ def test_a_year(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     assert len(times) == len(rows)
     by_duckdb = duckdb.sql("SELECT hour_of, origin, count(*), sum(distance) FROM times GROUP BY ALL").fetchall()
     assert found == {(at, origin): (count, int(miles)) for at, origin, count, miles in by_duckdb}
+
+
+def test_plan_of_a_topic_made_anew(broker: Broker, tmp_path: Path) -> None:
+    """All of it is to be read, also if that is less than was read of the old one: it may take several batches."""
+    topics(broker, "again")
+    asked = stream(broker, "again", maxOffsetsPerTrigger="3", failOnDataLoss="false")
+    old = {"again": {"0": 10}, ":ids": {"again": str(uuid.uuid4())}}
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(old)}")
+    put(broker, "again", [event("00:10")] * 4)
+    (plan,) = plans_of(file_system_at(None, str(tmp_path)), [asked])
+    assert (plan.left, plan.is_long) == (4, True)
+    assert "4 offsets of 1 partition to read, in 2 batches" in str(plan)
+
+
+def test_plan_of_a_topic_whose_oldest_records_are_gone(broker: Broker, tmp_path: Path) -> None:
+    """What was deleted is not to be read."""
+    topics(broker, "shorter")
+    put(broker, "shorter", [event("00:10")] * 4)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for deleted in admin.delete_records([TopicPartition("shorter", 0, 3)]).values():
+        deleted.result(30)
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"shorter": {"0": 1}}')
+    (plan,) = plans_of(file_system_at(None, str(tmp_path)), [stream(broker, "shorter", failOnDataLoss="false")])
+    assert plan.left == 1
