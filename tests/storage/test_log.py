@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from unittest.mock import patch
 
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
@@ -15,7 +16,9 @@ from logbus.records.compression import Codec
 from logbus.storage.appends.append_as_follower import append_as_follower
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.appends.log_append_info import LogAppendInfo
+from logbus.storage.istorage import NotCached
 from logbus.storage.log import Log
+from logbus.storage.segments.segment import Segment
 from logbus.storage.truncation import truncate_fully, truncate_to
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
 from tests.storage.builders import NOW_MS, a_log, batch, data_of, offsets_of, read_all
@@ -187,6 +190,17 @@ class ReadOnTests(SynchronousTestCase):
                     expected = self.read_singly(log, offset, max_bytes, bound)
                     for most in (1, 3, 100):
                         self.assertEqual(self.read_on(log, offset, max_bytes, bound, most), expected)
+
+    def test_up_to_an_error(self) -> None:
+        """What comes before something that cannot be read yet is given; the error then, to who reads so far."""
+        log = a_log()
+        for _ in range(4):
+            append_as_leader(log, batch(b"a"), 0)
+        given = log.read_on(0, 1, 4, 2)
+        cold = NotCached(log.segments[0].log.get(), 0, 100)
+        with patch.object(Segment, "slice", side_effect=[*given, cold, cold]):
+            self.assertEqual(log.read_on(0, 1, 4, 9), given)
+            self.assertRaises(NotCached, log.read_on, 2, 1, 4, 9)
 
     def test_out_of_range(self) -> None:
         """It is refused as a read is."""

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 
 from attrs import define, field
 
+from logbus.errors import StorageError
 from logbus.records.file_slice import FileSlice
+from logbus.storage.istorage import NotCached
 from logbus.storage.segments.header_scan import fitting_batches
 from logbus.storage.segments.indexes import IndexCorrupt
 from logbus.storage.segments.segment_files import SegmentFiles
@@ -127,9 +129,13 @@ class ReadableSegment(SegmentFiles):
     ) -> Sequence[tuple[FileSlice, int]]:
         """At most so many slices, each from where the one before ends; arguments as of :meth:`slice`."""
         found: list[tuple[FileSlice, int]] = []
-        while len(found) < most and (one := self.slice(start, max_bytes, bound, end_offset, True)) is not None:
-            found.append(one)
-            start += one[0].length
+        try:
+            while len(found) < most and (one := self.slice(start, max_bytes, bound, end_offset, True)) is not None:
+                found.append(one)
+                start += one[0].length
+        except (IndexCorrupt, NotCached, StorageError):
+            if not found:
+                raise  # Otherwise it is for who reads so far.
         return found
 
     def _small_slice(self, start: int, limit: int, max_bytes: int, min_one_batch: bool) -> tuple[FileSlice, int] | None:
