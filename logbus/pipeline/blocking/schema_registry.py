@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
 import time
@@ -19,6 +20,7 @@ from logbus.pipeline.errors import OptionError, PipelineError
 _ACCEPT = "application/vnd.schemaregistry.v1+json"
 _LONGEST = 8 << 20
 _ATTEMPTS = 5
+_NOT_FOUND = range(40400, 40500)
 _FORMATS = {"PROTOBUF": "?format=serialized"}
 
 
@@ -196,8 +198,8 @@ class RegistryClient:
                 if e.code < 500 and e.code != 429:
                     raise RegistryFailed(f"{request.full_url}: {e.code}: {said}") from None
                 problem = f"{e.code}: {said}"
-            except (OSError, ValueError) as e:
-                problem = str(getattr(e, "reason", e))
+            except (OSError, ValueError, http.client.HTTPException) as e:
+                problem = str(getattr(e, "reason", e)).strip() or type(e).__name__
         raise RegistryFailed(f"{request.full_url}: {problem}")
 
 
@@ -216,9 +218,13 @@ def _registered(found: Mapping[str, Any], schema_type: str, what: str) -> Regist
 
 
 def _message(error: urllib.error.HTTPError) -> tuple[str, bool]:
-    """What an error says, and whether it is a schema registry's: these have codes of their own."""
+    """
+    What an error says, and whether it is a schema registry's about a subject or schema.
+
+    These have codes of their own, such as 40403. Confluent's registry has 404 for a path that is none of its own.
+    """
     try:
         found = json.loads(error.read(_LONGEST))
-        return str(found["message"]), isinstance(found.get("error_code"), int)
+        return str(found["message"]), found.get("error_code") in _NOT_FOUND
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return str(error.reason), False

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.pipeline.blocking import schema_registry
 from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClient, RegistryFailed
 
 
@@ -23,6 +24,14 @@ class Answers(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
+
+
+class Greeting(BaseHTTPRequestHandler):
+    """Answers as a server of SSH does."""
+
+    def handle(self) -> None:
+        self.rfile.readline()
+        self.wfile.write(b"SSH-2.0-server\r\n")
 
 
 class NotFoundTests(SynchronousTestCase):
@@ -52,8 +61,17 @@ class NotFoundTests(SynchronousTestCase):
         Another server's error means that the address is wrong, and not that a value's schema is missing: values would
         count as unreadable.
         """
-        for body in (b"", b"<html>Not Found</html>", b"[]", b'{"message": "No such page"}', b'{"error": "no"}'):
+        wrong_path = b'{"error_code": 404, "message": "HTTP 404 Not Found"}'  # Confluent's, as below /elsewhere
+        pages = (b"", b"<html>Not Found</html>", b"[]", b'{"message": "No such page"}', b'{"error": "no"}', wrong_path)
+        for body in pages:
             failure = self.failure(body)
             self.assertNotIsInstance(failure, NoSuchSchema)
             self.assertIn(f"{self.url} is no schema registry (", str(failure))
             self.assertIn("is at http://HOST:PORT/registry", str(failure))
+
+    def test_no_http(self) -> None:
+        """What is no answer of HTTP, as of a server of something else, is an error like others."""
+        self.server.RequestHandlerClass = Greeting
+        self.patch(schema_registry, "_ATTEMPTS", 1)
+        failure = self.assertRaises(RegistryFailed, RegistryClient(self.url).schema, 7)
+        self.assertEqual(str(failure), f"{self.url}/schemas/ids/7: SSH-2.0-server")
