@@ -158,7 +158,7 @@ class DeltaLog:
 
     def _look(self) -> None:
         from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, TableNotFoundError
+        from deltalake.exceptions import TableNotFoundError
 
         table = self._table
         try:
@@ -166,9 +166,11 @@ class DeltaLog:
                 table.update_incremental()
                 return
             table = DeltaTable(self.url, storage_options=self._options)
-        except DeltaError as e:
-            if table is None and isinstance(e, TableNotFoundError):
+        except TableNotFoundError as e:
+            if table is None:
                 return
+            raise LakeError(f"{self.url}: its log cannot be read: {failure_text(e)}") from e
+        except failures() as e:
             raise LakeError(f"{self.url}: its log cannot be read: {failure_text(e)}") from e
         if table.transaction_version(CLAIM_ID) is None and table.file_uris():
             raise LakeError(

@@ -222,6 +222,15 @@ class DeltaLogTests(TestCase):
         load(log, 0, 2)
         self.assertEqual(seen(self.root), [0])
 
+    def test_list_cut_off(self) -> None:
+        """A store whose answer breaks off is told on one line, and without colours."""
+        log = self.opened()
+        cut = OSError("Kernel error -> Generic S3 error\n   \x1b[31m\u21b3\x1b[0m end of file before message length")
+        broken = patch.object(DeltaTable, "update_incremental", side_effect=cut)
+        said = "its log cannot be read: Kernel error -> Generic S3 error : end of file before message length"
+        with broken, self.assertRaisesRegex(LakeError, f"^{self.root}: {said}$"):
+            log.refresh()
+
     def test_messages(self) -> None:
         """They name the table, and are without the colours and the functions that delta-rs adds."""
         self.assertEqual(
