@@ -214,6 +214,7 @@ class IcebergTable:
     def commit(self, change: LoadChange) -> CommitReport:
         """See :class:`.LoadTarget`."""
         before, notes = self._known, list[str]()
+        self._written = []  # Even if this fails the files may be in the table: a vacuum deletes them if they are not.
         odd = self._commit_odd()
         for _ in range(ATTEMPTS):
             if self._known.load != before.load:
@@ -227,7 +228,7 @@ class IcebergTable:
         else:
             raise LakeError(f"{self.url}: it changes so often that nothing can be committed; run the load again")
         files = [*self._staged, *self._odd]
-        self._staged, self._odd, self._written = [], [], []
+        self._staged, self._odd = [], []
         return CommitReport(self.number, len(files), sum(each.file_size_in_bytes for each in files), notes)
 
     def _commit_odd(self) -> int | None:
