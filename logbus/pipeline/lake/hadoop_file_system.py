@@ -32,7 +32,9 @@ def java_errors(what: str) -> Iterator[None]:
             raise FileExistsError(what) from e
         if kind == "FileNotFoundException":
             raise FileNotFoundError(what) from e
-        raise LakeError(f"{what}: {kind}: {e.java_exception.getMessage()}") from e
+        # A namenode's message is followed by the lines of its stack.
+        said = short_message(str(e.java_exception.getMessage() or "no message"))
+        raise LakeError(f"{what}: {kind}: {said}") from e
 
 
 @define
@@ -106,7 +108,7 @@ class HadoopFileSystem:
 
     def move(self, source: str, target: str) -> None:
         before, after = self._path(source), self._path(target)
-        with java_errors(f"{source} to {target}"):
+        with java_errors(f"{self.url}/{source} to {target}"):
             self._fs.mkdirs(after.getParent())
             try:
                 self._rename(before, after)
