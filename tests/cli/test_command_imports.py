@@ -76,7 +76,7 @@ def test_tls(arguments: list[str], tmp_path: Path) -> None:
     """With the options for it, TLS can be had; without, it is left out."""
     modules = tmp_path / "modules"
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(modules), *arguments, "--bootstrap", "127.0.0.1:1", "--timeout", "1"],
+        [sys.executable, "-c", PROGRAM, str(modules), *arguments, "--bootstrap", "127.0.0.1:1"],
         capture_output=True,
         text=True,
         timeout=300,

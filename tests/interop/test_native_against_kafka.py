@@ -28,6 +28,7 @@ from logbus.testing import Broker
 from tests.interop.java_client import CACHE
 from tests.interop.native_client import a_producer, run, run_on_asyncio, take
 
+SECONDS = 120
 T = TypeVar("T")
 Scenario = Callable[[Cluster, str], Coroutine[Deferred[Any], Any, None]]
 
@@ -87,7 +88,7 @@ async def fill(cluster: Cluster, topic: str, *values: bytes, partition: int = 0)
 
 async def becomes(ask: Callable[[], Coroutine[Deferred[Any], Any, T]], wanted: T) -> None:
     """Ask until that is the answer: Kafka's brokers hear of a change after whoever asked for it was told."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + SECONDS
     while (found := await ask()) != wanted and time.monotonic() < deadline:
         pass
     assert found == wanted
@@ -180,7 +181,7 @@ async def group(cluster: Cluster, topic: str, **options: Any) -> None:
 
     one, two = member(), member()
     found: list[Any] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + SECONDS
     while len(found) < 8 or {len(one.assignment), len(two.assignment)} != {2}:
         assert time.monotonic() < deadline, f"{len(found)} records; {one.assignment} and {two.assignment}"
         for consumer in (one, two):
@@ -199,7 +200,7 @@ async def group(cluster: Cluster, topic: str, **options: Any) -> None:
         assert await consumer.poll(0.05) == {}
     await two.close()
     while one.assignment != places:
-        assert time.monotonic() < deadline + 20, f"only {one.assignment}"
+        assert time.monotonic() < deadline + SECONDS, f"only {one.assignment}"
         assert await one.poll(0.05) == {}
     await one.commit({place: CommittedOffset(1, metadata="half") for place in places})
     committed = await one.committed(places)

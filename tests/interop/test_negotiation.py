@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 from logbus.testing import Broker
-from tests.interop.clients import CLIENTS, Client, Message, kcat
+from tests.interop.clients import CLIENTS, SECONDS, Client, Message, kcat
 
 
 @pytest.mark.parametrize("kind", [KafkaProducer, KafkaConsumer])
@@ -57,7 +57,7 @@ def test_librdkafka_features(broker: Broker) -> None:
             said.append(message % arguments if arguments else message)
 
     producer = Producer({"bootstrap.servers": broker.bootstrap, "debug": "feature"}, logger=Log())
-    producer.list_topics(timeout=20)
+    producer.list_topics(timeout=SECONDS)
     producer.poll(0.1)
     text = "\n".join(said)
     for feature in ("MsgVer1", "MsgVer2", "ApiVersion", "IdempotentProducer", "ZSTD"):

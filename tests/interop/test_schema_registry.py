@@ -34,6 +34,7 @@ from logbus.client.schema.schema_registry import RegistryError, SchemaRegistry
 from logbus.registry.protobuf_compiler import compiled
 from logbus.registry.protobuf_schema import pool_of
 from logbus.testing import Broker, LocalCluster
+from tests.interop.clients import SECONDS
 from tests.interop.conftest import MakeBroker
 from tests.interop.native_client import run
 from tests.registry.kit import GIFT, ORDER, PRICE
@@ -58,14 +59,14 @@ def sent(broker: Broker, topic: str, value: bytes | None) -> bytes:
     """A value that went through the broker."""
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topic, value)
-    assert producer.flush(30) == 0
+    assert producer.flush(SECONDS) == 0
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe([topic])
     try:
         while True:
-            message = consumer.poll(30)
+            message = consumer.poll(SECONDS)
             assert message is not None, "nothing came"
             if message.error() is None:
                 found: bytes = message.value()

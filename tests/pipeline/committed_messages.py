@@ -24,7 +24,7 @@ def create_topic(bootstrap: str, name: str, partitions: int, **config: str) -> N
     """Dots in names of settings are spelled as underscores."""
     settings = {key.replace("_", "."): value for key, value in config.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(120)
 
 
 def committed_messages(bootstrap: str, topic: str, seconds: float = 60.0) -> list[Any]:

@@ -40,15 +40,16 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     """A running broker's conditions are findings; without any there are none."""
+    wanted = "log-directory-nearly-full: "
     with Broker({"log.dir.usage.warn.ratio": 0.0001}) as broker:
         ask = ask_over_http(broker.admin_url)
         deadline = time.monotonic() + SECONDS
-        while not (found := list(cluster_findings(ask))):
+        # A machine that stood still for a while has others, too.
+        while not (found := [each for each in cluster_findings(ask) if each.what.startswith(wanted)]):
             assert time.monotonic() < deadline, "the condition is not told"
             time.sleep(0.1)
         [finding] = found
         assert finding.weight is Weight.RISK
-        assert finding.what.startswith("log-directory-nearly-full: ")
         run_app(["doctor", "--admin", broker.admin_url])
         assert "risk: broker 0, " in capsys.readouterr().out
 
