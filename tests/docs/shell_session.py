@@ -96,6 +96,8 @@ class Session:
             "LANG": "C.UTF-8",
             "PATH": f"{tools}:{programs}:/usr/local/bin:/usr/bin:/bin",
             "PYTHONUNBUFFERED": "1",
+            # A reader has no such plugin, which each pytest here would import.
+            "PYTEST_ADDOPTS": "-p no:schemathesis",
             # Spark would look for an address of the machine, and there may be no network.
             "SPARK_LOCAL_IP": "127.0.0.1",
             # Spark starts in half the processor time from the archive of its classes that tests/run has written there.
