@@ -9,15 +9,19 @@ from pathlib import Path
 import pytest
 from docutils.core import publish_doctree
 
+from tests.docs import test_fresh_clone
 from tests.docs.page_examples import examples_of
 from tests.docs.shell_session import default_ports_are_free, has_own_network, session
 
 ROOT = Path(__file__).parent.parent.parent
+ELSEWHERE = [ROOT / page for page in test_fresh_clone.PAGES] if test_fresh_clone.IS_CHECKOUT else []
+"""Pages whose examples are run with what pip has installed in a fresh clone, and need not be run here as well."""
 PAGES = [ROOT / "README.rst", *sorted((ROOT / "docs").rglob("*.rst"))]
 WITH_EXAMPLES = [
     page
     for page in PAGES
-    if "newsfragments" not in page.parts
+    if page not in ELSEWHERE
+    and "newsfragments" not in page.parts
     and "_build" not in page.parts
     and any(
         example.how != "skip" and example.language in ("console", "python", "pycon") for example in examples_of(page)

@@ -1,8 +1,8 @@
 """
 A newcomer's first hour and an operator's first day, in a fresh clone of the repository.
 
-The other tests run pages with the packages of the tests, from the tree as it is.  Here there is only what git has, and
-what pip lines of the documentation install.
+The examples of other pages are run with the packages of the tests, from the tree as it is.  Here there is only what git
+has, and what pip lines of the documentation install; the pages are those of the tree.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent.parent
 FIRST_STEPS = Path("docs/tutorial/index.rst")
 #: Each is read in a clone of its own.
 PAGES = [Path("README.rst"), FIRST_STEPS, Path("docs/tutorial/operator.rst")]
+IS_CHECKOUT = (ROOT / ".git").exists()
 ISOLATED = has_own_network()
 
 
@@ -38,7 +39,7 @@ def clone(where: Path) -> Path:
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where a newcomer's environment has its programs, made by what the pages say, once for all processes of a run."""
-    if not (ROOT / ".git").exists():
+    if not IS_CHECKOUT:
         pytest.skip("this is no checkout: there is nothing to clone")
     base = tmp_path_factory.getbasetemp()
     place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "newcomer"
@@ -82,5 +83,5 @@ def test_the_page_holds_there(page: Path, programs: Path, tmp_path: Path) -> Non
     checkout = clone(tmp_path)
     with session(checkout, ISOLATED, programs) as reader:
         assert Path(reader.shell("command -v logbus")[1].strip()) == programs / "logbus"
-        for example in examples_of(checkout / page):
+        for example in examples_of(ROOT / page):
             reader.play(example)
