@@ -198,6 +198,12 @@ def run(spark: SparkSession, options: MirrorOptions, watch: JobControl | None = 
     watch = watch or JobControl()
     there = {side: _topics(side, options.reading[side]) for side in SIDES}
     ours = {copy: name for name, copy in options.rename.items()}
+    if both := [name for name in there["mirror"] if name in options.rename and name not in ours]:
+        copy = options.rename[both[0]]
+        raise OptionError(
+            f"topic {both[0]!r} has the name {copy!r} in the copy (--rename), and the mirror has a topic {both[0]!r} "
+            "as well: choose a pattern without it"
+        )
     partitions = {
         "source": {name: len(topic.partitions) for name, topic in there["source"].items()},
         "mirror": {ours.get(name, name): len(topic.partitions) for name, topic in there["mirror"].items()},

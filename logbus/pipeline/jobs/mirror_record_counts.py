@@ -39,8 +39,9 @@ def hashed_records(
     records = spark.read.format("logbus").options(**source).load()
     at_ms = f.unix_millis("timestamp")
     since, until = span
-    # The source's offsets are approximate, since records need not be in the order of their times.
-    if since is not None:
+    # The source's offsets are approximate, since records need not be in the order of their times. Which record is the
+    # last of its key does not depend on times.
+    if since is not None and not compacted:
         records = records.where(at_ms >= since)
     if until is not None:
         records = records.where(at_ms < until)
@@ -68,6 +69,8 @@ def hashed_records(
     last = records.groupBy(topic.alias("topic"), "partition", "key", alone).agg(
         f.max_by(f.struct(f.col("value").isNull().alias("is_deleted"), *hashed), "offset").alias("last")
     )
+    if since is not None:
+        last = last.where(f.col("last.place.at_ms") >= since)
     return last.where("not last.is_deleted or key is null").select("topic", "last.first", "last.second", "last.place")
 
 

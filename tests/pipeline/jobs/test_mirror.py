@@ -160,6 +160,17 @@ class TestTopics:
         assert {each.topic: (each.source, each.mirror) for each in done.topics} == {one: (10, 10), two: (20, 20)}
         assert {(each.source_partitions, each.mirror_partitions) for each in done.topics} == {(2, 3)}
 
+    def test_two_topics_that_would_be_one_copy(self, spark: SparkSession, broker: Broker, copy: Broker) -> None:
+        """What a pattern finds beside the renamed copy is not taken for a part of it."""
+        base = _name()
+        make(broker, 1, f"{base}-a")
+        make(copy, 1, f"{base}-a", f"{base}-b")
+        _write(broker, f"{base}-a", [_record()])
+        _write(copy, f"{base}-a", [_record()])
+        given = [{"kafka.bootstrap.servers": each.bootstrap, "subscribePattern": base} for each in (broker, copy)]
+        with pytest.raises(OptionError, match=f"the mirror has a topic '{base}-a' as well"):
+            run(spark, MirrorOptions(source=given[0], mirror=given[1], rename={f"{base}-a": f"{base}-b"}))
+
     def test_topic_missing_on_one_side(self, spark: SparkSession, broker: Broker, copy: Broker) -> None:
         """Named, it is an error that says which side; of a pattern it is a difference, although it is empty."""
         base = _name()
@@ -223,6 +234,17 @@ class TestTopics:
         assert found.is_same
         assert found.source == 2
         assert _check(spark, broker, copy, topic, since_ms=BASE + 5).missing == 2
+
+    def test_last_of_a_key_is_older(self, spark: SparkSession, broker: Broker, copy: Broker) -> None:
+        """Which record of a key is the last one is known by its offset: that one is older than what is compared."""
+        topic = _name()
+        for each in (broker, copy):
+            make(each, 1, topic)
+        last = _record(1, key=b"key", at=BASE)
+        _write(broker, topic, [_record(0, key=b"key", at=BASE + 10), last, _record(2, at=BASE + 20)])
+        _write(copy, topic, [last, _record(2, at=BASE + 20)])
+        found = _check(spark, broker, copy, topic, since_ms=BASE + 5, compacted=True)
+        assert (found.source, found.mirror, found.missing) == (1, 1, 0)
 
 
 class TestStopping:
