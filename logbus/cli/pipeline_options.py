@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -291,14 +291,17 @@ def source_of(settings: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def outputs_of(given: Mapping[str, Any], kafka: Mapping[str, str], key: Sequence[str]) -> list[Output]:
+def outputs_of(
+    given: Mapping[str, Any], kafka: Mapping[str, str], key: Sequence[str], topics: Collection[str]
+) -> list[Output]:
     """
     Return the outputs that the options describe.
 
     :param given: the values of :func:`query_options`, by parameter.
     :param kafka: the options of the source; those about connections are the sink's as well.
     :param key: columns that form the records' keys.
-    :raise click.UsageError: there is no output, or an option belongs to a missing one.
+    :param topics: those that the job reads.
+    :raise click.UsageError: there is no output, it is read by the job itself, or an option belongs to a missing one.
     """
     from logbus.pipeline.jobs.outputs import ToTable, ToTopic
     from logbus.pipeline.sink.options import connection_options
@@ -306,6 +309,11 @@ def outputs_of(given: Mapping[str, Any], kafka: Mapping[str, str], key: Sequence
     sink = parse_pairs(given["sink"], "--sink", "kafka.compression.type=zstd")
     found: list[Output] = []
     if given["to_topic"]:
+        if given["to_topic"] in topics and not any(name.lower().endswith("bootstrap.servers") for name in sink):
+            raise click.BadParameter(
+                f"the job reads {given['to_topic']!r}, so that it would read what it writes; give another topic",
+                param_hint="--to-topic",
+            )
         options = {"topic": given["to_topic"], **connection_options(kafka), **sink}
         found.append(ToTopic(options, key, given["tasks"]))
     elif sink or given["tasks"] > 1:

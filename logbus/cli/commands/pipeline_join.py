@@ -150,7 +150,7 @@ def join(
         after=after,
         as_of=as_of,
         kind=kind,
-        outputs=outputs_of(given, kafka, key),
+        outputs=outputs_of(given, kafka, key, (left, right)),
         running=QuerySettings(checkpoint, every, max_late_share, close_open),
     )
     done = job.run(lambda spark, watch: run(spark, options, watch), options.check)

@@ -86,7 +86,7 @@ def windows(
         window=window,
         by=groups,
         aggregates=parse_named(aggregates, "--aggregate", "paid=sum(price)"),
-        outputs=outputs_of(given, kafka, ["window_start", *groups]),
+        outputs=outputs_of(given, kafka, ["window_start", *groups], topics),
         running=QuerySettings(checkpoint, every, max_late_share, close_open),
     )
     done = job.run(lambda spark, watch: run(spark, options, watch), options.check)

@@ -231,6 +231,11 @@ class CommandTests(TestCase):
         self.refused("--sink and --tasks are for --to-topic", *tabled, "--sink", "includeHeaders=true")
         self.refused("--sink and --tasks are for --to-topic", *tabled, "--tasks", "2")
         self.refused("option 'kafka.acks': deliveryGuarantee exactly-once needs", *sized, "--sink", "kafka.acks=1")
+        itself = ("windows", "views", "hourly", "--checkpoint", "c", "--to-topic", "hourly", "--size", "1 hour")
+        reads = "--to-topic: the job reads 'hourly', so that it would read what it writes; give another topic"
+        self.refused(reads, *itself)
+        # The topic of other brokers is another one.
+        self.refused("--by: 'n' is of nothing", *itself, "--sink", "kafka.bootstrap.servers=h:1", "--by", "n=")
         self.refused("say where the result goes", "windows", "views", "--checkpoint", "c", "--size", "1 hour")
 
     def test_joins(self) -> None:
@@ -241,6 +246,7 @@ class CommandTests(TestCase):
         self.refused("--on: 'key' is there twice", *two, "--on", "key=id")
         self.refused("--select: 'user' is there twice", *two, "--select", "user=r.id")
         self.refused("--key name: there is no such --select; there are user", *two, "--key", "name")
+        self.refused("--to-topic: the job reads 'users'", *two[:6], "users", *two[7:])
         self.refused("--left-time at needs --left-schema, with a field of this name", *two, "--left-time", "at")
         self.refused("after is 'soon'", *two, "--after", "soon")
         self.refused("'outer' is not one of 'inner', 'left', 'right', 'full'", *two, "--kind", "outer")
