@@ -113,12 +113,10 @@ def make_snapshot(
     properties: Any = None,
 ) -> int:
     """
-    Commit a snapshot.
+    Commit a snapshot; the table's metadata are then those with it, and no later one.
 
     :param properties: a function of the snapshot's id and sequence number: properties of the table that are set with
         it.
-    The table's metadata are then those with this snapshot, and no later one.
-
     :returns: its id.
     :raise Overtaken: another commit was faster.
     :raise LakeError: it is not known whether it was made, or the catalog refuses it.
@@ -176,9 +174,13 @@ def _is_made(table: Table, snapshot: int, error: Exception) -> bool:
 
     :raise LakeError: the catalog does not answer, or another commit has come after it.
     """
+    from pyiceberg.exceptions import NoSuchTableError
+
     said = first_line(error)
     try:
         metadata = table.refresh().metadata
+    except NoSuchTableError:
+        return False
     except Exception as e:
         raise LakeError(f"{name_of(table)}: a commit has failed, and the catalog does not answer: {said}") from e
     if current_of(metadata) == snapshot:
