@@ -7,7 +7,7 @@ to the log's end, from the leader only, whose view of their logs it updates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from threading import get_ident
 
 from attrs import define, field, frozen
@@ -21,6 +21,7 @@ from logbus.model import NO_EPOCH
 from logbus.records.file_slice import FileSlice, HasFileno
 from logbus.storage.filesystem.cached_only import CachedOnly
 from logbus.storage.istorage import NotCached
+from logbus.storage.log import Log
 
 
 @frozen
@@ -203,28 +204,31 @@ class PartitionReader:
         left = limits.bytes
         try:
             self.read_for_consumer(result, replica, size, fetch_params, get_ident(), min_one=True)
-            reads: Sequence[tuple[FileSlice, int]] = ()
-            if result.data is not None:
-                reads = [(result.data, result.read_to)]
+            most = min(limits.reads, -(-left // max(1, size)))
             with CachedOnly(log.disk):
-                while reads:
-                    for data, read_to in reads:
-                        # Since more follows, the least bytes of a fetch are not waited for.
-                        if data.data is not None or (read_to >= result.end and data.length < least_at_end):
-                            return ReadAhead(result, found, end_offset)
-                        files.add(data.file)
-                        if len(files) > limits.files or (committed and log.aborted_transactions(end_offset, read_to)):
-                            return ReadAhead(result, found, end_offset)
-                        found.append(data)
-                        end_offset = read_to
-                        left -= data.length
-                    most = min(limits.reads - len(found), -(-left // max(1, size)))
-                    if most <= 0:
+                for data, read_to in self._reads(result, log, size, most):
+                    # Since more follows, the least bytes of a fetch are not waited for.
+                    if data.data is not None or (read_to >= result.end and data.length < least_at_end):
                         break
-                    reads = log.read_on(end_offset, size, result.end, most)
+                    files.add(data.file)
+                    if len(files) > limits.files or (committed and log.aborted_transactions(end_offset, read_to)):
+                        break
+                    found.append(data)
+                    end_offset = read_to
+                    left -= data.length
+                    if left <= 0 or len(found) == limits.reads:
+                        break
         except (ApiError, StorageError, NotCached):
             pass  # Who fetches so far gets the error, or waits.
         return ReadAhead(result, found, end_offset)
+
+    @staticmethod
+    def _reads(result: PartitionFetchResult, log: Log, max_bytes: int, most: int) -> Iterator[tuple[FileSlice, int]]:
+        """What a first read has given, and what those after it give, so many looked up at a time."""
+        reads: Sequence[tuple[FileSlice, int]] = () if result.data is None else [(result.data, result.read_to)]
+        while reads:
+            yield from reads
+            reads = log.read_on(reads[-1][1], max_bytes, result.end, most)
 
     def _diverges(self, result: PartitionFetchResult, replica: Replica) -> bool:
         """

@@ -187,7 +187,7 @@ def test_plan_of_a_topic_whose_oldest_records_are_gone(broker: Broker, tmp_path:
     put(broker, "shorter", [event("00:10")] * 4)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for deleted in admin.delete_records([TopicPartition("shorter", 0, 3)]).values():
-        deleted.result(30)
+        deleted.result(120)
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"shorter": {"0": 1}}')
     (plan,) = plans_of(file_system_at(None, str(tmp_path)), [stream(broker, "shorter", failOnDataLoss="false")])
