@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import fastavro
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -251,7 +251,7 @@ class ReadableTests(SynchronousTestCase):
         wrong = self.wrong(many("int"), many("string"))
         self.assertTrue(any("too intricate" in each for each in wrong))
 
-    @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+    @settings(max_examples=200)
     @given(st.data())
     def test_accepted_can_be_read(self, data: Any) -> None:
         """fastavro reads what is compatible, and every schema is compatible with itself."""

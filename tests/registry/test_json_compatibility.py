@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import jsonschema
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -145,7 +145,7 @@ class ReadableTests(SynchronousTestCase):
         self.assertEqual(wrong({**items, "items": True}, items), [])
         self.assertNotEqual(wrong(items, {**items, "items": True}), [])
 
-    @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+    @settings(max_examples=150)
     @given(st.data())
     def test_accepted_is_accepted(self, data: Any) -> None:
         """A schema found compatible accepts every value of the other."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from attrs import define, field
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -315,6 +315,4 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
 
 ClassicGroupTests = ClassicGroupMachine.TestCase
-ClassicGroupTests.settings = settings(
-    settings.default, stateful_step_count=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+ClassicGroupTests.settings = settings(settings.default, stateful_step_count=60)

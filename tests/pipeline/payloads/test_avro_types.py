@@ -12,7 +12,7 @@ import fastavro
 import pyarrow as pa
 from attrs import define, field
 from fastavro.schema import SchemaParseException
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StringType, StructType
@@ -125,7 +125,7 @@ def _clashes(name: str, kind: Any) -> bool:
 class TypesTests(TestCase):
     """Schemas become columns."""
 
-    @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
+    @settings(max_examples=60)
     @given(RECORDS, st.data())
     def test_values_survive(self, schema: Any, data: st.DataObject) -> None:
         """What one Avro library writes is in Arrow what the same library reads."""
