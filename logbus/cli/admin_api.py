@@ -7,7 +7,10 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-from collections.abc import Callable, Mapping
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -101,14 +104,17 @@ class AdminApi:
         """
         Send a request; return the status and the JSON object that was answered, or an empty one.
 
-        :param timeout: seconds to wait for it; None: :attr:`timeout`.
+        :param timeout: seconds to wait for all of the answer; None: :attr:`timeout`.
         :raise OSError, http.client.HTTPException, ValueError: see :data:`FAILURES`.
         """
-        connection = self._connect(self.timeout if timeout is None else timeout)
+        timeout = self.timeout if timeout is None else timeout
+        connection = self._connect(timeout)
         try:
-            connection.request(method, path, None if body is None else json.dumps(body), dict(self.headers))
-            response = connection.getresponse()
-            data = response.read()
+            connection.connect()
+            with _ended_after(timeout, connection.sock):
+                connection.request(method, path, None if body is None else json.dumps(body), dict(self.headers))
+                response = connection.getresponse()
+                data = response.read()
             answer = json.loads(data) if data else {}
             return response.status, answer if isinstance(answer, dict) else {}
         finally:
@@ -127,6 +133,35 @@ class AdminApi:
         """Return what to tell of an answer that is an error."""
         why = str(answer.get("detail", status))
         return f"{why} Log in with --user." if status == http.client.UNAUTHORIZED and not self.user else why
+
+
+@contextmanager
+def _ended_after(seconds: float, connection: socket.socket) -> Iterator[None]:
+    """
+    Shut a connection down after a time: its own timeout is that of each read, so an answer of many pieces has more.
+
+    :raise TimeoutError: it was shut down.
+    """
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        with suppress(OSError):
+            # Not that of an SSLSocket, which the other thread is using.
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except FAILURES:
+        if not late.is_set():
+            raise
+    finally:
+        timer.cancel()
+    if late.is_set():
+        raise TimeoutError("timed out")
 
 
 def _trusting(ca: Path | None) -> SSLContext:

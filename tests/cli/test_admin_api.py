@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import socket
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -11,6 +15,8 @@ import pytest
 from logbus.cli.admin_api import AdminApi
 from logbus.cli.backup.backup_format import BackupError
 from logbus.cli.backup.backup_source import READ_SECONDS, BackupSource
+from logbus.cli.commands.cluster_shutdown_broker import shutdown_broker
+from logbus.cli.runner import CommandFailed
 from tests.cli.command_line import run
 
 
@@ -52,3 +58,56 @@ def test_backup_asks_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BackupError), source.snapshots_of((0,)):
         pass
     assert asked == [("GET", READ_SECONDS), ("POST", None)]
+
+
+def test_an_answer_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is that of the whole answer: one whose pieces come one by one does not have it anew for each."""
+    timers: list[tuple[float, Callable[[], None]]] = []
+
+    class Timer(threading.Thread):
+        """What is called when a test says that it is time."""
+
+        def __init__(self, seconds: float, end: Callable[[], None]) -> None:
+            super().__init__()
+            timers.append((seconds, end))
+
+        def cancel(self) -> None:
+            """It is not running."""
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
+            for _, end in timers:
+                end()
+            connection.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = threading.Thread(target=serve)
+        serving.start()
+        monkeypatch.setattr(threading, "Timer", Timer)
+        api = AdminApi.of(f"http://127.0.0.1:{listening.getsockname()[1]}", "", None, None, 300.0)
+        with pytest.raises(TimeoutError, match="timed out"):
+            api.ask("GET", "/", timeout=7.0)
+        serving.join()
+    assert [seconds for seconds, _ in timers] == [7.0]
+
+
+def test_a_shutdown_takes_its_time_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each request of a shutdown takes is not there any more for the next ones."""
+    now, asked = [1000.0], []
+
+    def ask(
+        self: AdminApi, method: str, path: str, body: object = None, timeout: float | None = None
+    ) -> tuple[int, dict[str, int]]:
+        asked.append((method, self.timeout if timeout is None else timeout))
+        now[0] += 25.0
+        return (202 if method == "POST" else 200), {"broker": 1}
+
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(AdminApi, "ask", ask)
+    assert shutdown_broker.callback is not None
+    with pytest.raises(CommandFailed, match="had not stopped after 60 s"):
+        shutdown_broker.callback(2, "http://127.0.0.1:1", "", None, None, False, 60.0)
+    assert asked == [("GET", 60.0), ("POST", 35.0), ("GET", 10.0)]

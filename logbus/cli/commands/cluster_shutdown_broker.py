@@ -39,9 +39,12 @@ def shutdown_broker(
     from logbus.cli.runner import CommandFailed
 
     api = AdminApi.of(admin, user, password_file, ca, timeout)
+    deadline = time.monotonic() + timeout
     try:
         answering = api.ask("GET", "/api/v1/cluster")[1].get("broker", broker)
-        status, answer = api.ask("POST", f"/api/v1/brokers/{broker}/shutdown", {"force": force})
+        status, answer = api.ask(
+            "POST", f"/api/v1/brokers/{broker}/shutdown", {"force": force}, _seconds_until(deadline)
+        )
     except FAILURES as e:
         raise CommandFailed(api.no_answer(e)) from None
     if status != http.client.ACCEPTED:
@@ -50,18 +53,22 @@ def shutdown_broker(
             # The rest of the message is about the REST interface.
             why = f"{why.partition(';')[0]}; --force stops it all the same"
         raise CommandFailed(f"broker {broker} was not stopped: {why}")
-    deadline = time.monotonic() + timeout
-    while _listens(api.host, api.port) if answering == broker else _is_alive(api, broker):
+    while _listens(api.host, api.port) if answering == broker else _is_alive(api, broker, deadline):
         if time.monotonic() > deadline:
             raise CommandFailed(f"broker {broker} is stopping, and had not stopped after {timeout:g} s")
         time.sleep(PAUSE_SECONDS)
     click.echo(f"broker {broker} has stopped")
 
 
-def _is_alive(api: AdminApi, broker: int) -> bool:
+def _seconds_until(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0.001)
+
+
+def _is_alive(api: AdminApi, broker: int, deadline: float) -> bool:
     """Ask another broker; while it does not say, the broker counts as alive."""
     try:
-        return api.ask("GET", f"/api/v1/brokers/{broker}")[0] != http.client.NOT_FOUND
+        path = f"/api/v1/brokers/{broker}"
+        return api.ask("GET", path, timeout=_seconds_until(deadline))[0] != http.client.NOT_FOUND
     except FAILURES:
         return True
 
