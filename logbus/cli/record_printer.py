@@ -34,10 +34,14 @@ class RecordPrinter:
         if self._progress is not None:
             self._progress.show(f"{quantity(self._count)} records")
 
-    def close(self) -> None:
+    def clear_progress(self) -> None:
         """Remove the number of records from the terminal."""
         if self._progress is not None:
             self._progress.clear()
+
+    def close(self) -> None:
+        """Remove the number of records."""
+        self.clear_progress()
 
 
 def record_format(

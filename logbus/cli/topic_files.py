@@ -58,9 +58,12 @@ class _FileOutput:
         self.count += len(records)
         self._progress.show(f"{quantity(self.count)} records, {quantity(self.file.tell())}B")
 
+    def clear_progress(self) -> None:
+        self._progress.clear()
+
     def close(self) -> None:
         self._writer.close()
-        self._progress.clear()
+        self.clear_progress()
 
 
 async def export_topic(

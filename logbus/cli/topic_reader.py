@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import frozen
 from twisted.internet.defer import CancelledError
 
+from logbus.cli.outage_lines import outage_lines
 from logbus.cli.record_filter import RecordFilter
 from logbus.cli.record_selection import Selection
 from logbus.client.cluster.cluster import Cluster
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
 
 
 class RecordOutput(Protocol):
-    """Where records go."""
+    """Where records go, with a progress line on the terminal."""
 
     def show(self, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
         """Print or write records of a partition."""
+
+    def clear_progress(self) -> None:
+        """Another line is printed."""
 
     def close(self) -> None:
         """There are no more."""
@@ -79,23 +83,24 @@ async def consume_topic(cluster: Cluster, options: ReadOptions, output: RecordOu
     select = Selection(options.wanted, values)
     exit_at_end = options.exit_at_end or options.until_ms is not None
     try:
-        if options.group is None:
-            return await _consume_partitions(cluster, starts, ends, exit_at_end, options, select, output.show)
-        else:
-            from logbus.cli.group_reader import consume_for_group  # half as many modules again
+        with outage_lines(output.clear_progress):
+            if options.group is None:
+                return await _consume_partitions(cluster, starts, ends, exit_at_end, options, select, output.show)
+            else:
+                from logbus.cli.group_reader import consume_for_group  # half as many modules again
 
-            return await consume_for_group(
-                cluster,
-                options.group,
-                options.topic,
-                list(ends) if options.partitions else [],
-                "earliest" if options.from_beginning else "latest",
-                options.isolation,
-                ends if exit_at_end else None,
-                options.limit,
-                output.show,
-                select,
-            )
+                return await consume_for_group(
+                    cluster,
+                    options.group,
+                    options.topic,
+                    list(ends) if options.partitions else [],
+                    "earliest" if options.from_beginning else "latest",
+                    options.isolation,
+                    ends if exit_at_end else None,
+                    options.limit,
+                    output.show,
+                    select,
+                )
     finally:
         output.close()
         if values is not None:
