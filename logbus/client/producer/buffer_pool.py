@@ -102,6 +102,7 @@ class BufferPool:
         Append a record to a batch as soon as possible.
 
         :raises BufferFull: too many records wait already.
+        :raises TypeError: its size cannot be known, since a part of it is wrong; likewise ValueError.
         """
         pending = _PendingRecord(record, sent)
         if self.buffered < self._buffer_bytes and not self._pending:
@@ -109,9 +110,9 @@ class BufferPool:
             return
         if self._pending_bytes >= self._buffer_bytes:
             raise BufferFull(f"{len(self._pending)} records wait for room in the buffer; wait for them, or for room()")
-        self._metrics.waits += 1
-        self._pending[sent] = pending
         self._pending_bytes += pending.charge
+        self._pending[sent] = pending
+        self._metrics.waits += 1
 
     def withdraw(self, sent: object) -> None:
         """Remove a record whose sender has cancelled it; a record in a batch stays."""

@@ -254,7 +254,10 @@ class Producer:
             check.text("the topic", topic)
             record = self._record_builder.on_send(record)
             self._check_open()
-            self._buffer_pool.take(record, sent)
+            try:
+                self._buffer_pool.take(record, sent)
+            except (TypeError, ValueError) as e:
+                raise diagnosed(e, record.value, record.key, record.partition, record.timestamp, record.headers) from e
         except Exception as e:
             self._refuse(record, sent, e)
         else:

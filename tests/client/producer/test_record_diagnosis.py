@@ -48,6 +48,35 @@ class DiagnosisTests(SynchronousTestCase):
         self.assertIs(diagnosed(error, **GOOD), error)
         self.assertIs(diagnosed(error, None, None, None, -1, ()), error)
 
+    def test_sent_first(self) -> None:
+        """Whoever sends such a record as the first one of a topic is told."""
+        brokers = MemoryCluster.started()
+        self.addCleanup(brokers.close)
+        brokers[0].create("t", 1)
+        for wrong, words in WRONG:
+            producer = Producer(brokers.client())
+            error = self.assertRaises(InvalidOption, brokers.result, producer.send("t", **{"value": b"v", **wrong}))
+            self.assertTrue(str(error).startswith(words), error)
+            brokers.result(producer.send("t", b"right"))
+            self.assertEqual(producer.buffered, 0)
+            brokers.result(producer.close())
+
+    def test_sent_while_the_buffer_is_full(self) -> None:
+        """Whoever sends such a record when there is no room is told; records that wait for room are sent."""
+        brokers = MemoryCluster.started()
+        self.addCleanup(brokers.close)
+        brokers[0].create("t", 1)
+        for wrong, words in WRONG:
+            producer = Producer(brokers.client(), buffer_bytes=2000)
+            sent = [producer.send("t", b"x" * 1000) for _ in range(2)]
+            error = self.assertRaises(InvalidOption, brokers.result, producer.send("t", **{"value": b"v", **wrong}))
+            self.assertTrue(str(error).startswith(words), error)
+            sent.append(producer.send("t", b"right"))
+            for each in sent:
+                brokers.result(each)
+            self.assertEqual(producer.buffered, 0)
+            brokers.result(producer.close())
+
     def test_sent(self) -> None:
         """Whoever sends such a record is told, for the first record of a topic and for others."""
         brokers = MemoryCluster.started()
