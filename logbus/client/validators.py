@@ -67,6 +67,21 @@ def text(name: str, value: object, *, optional: bool = False) -> None:
     raise InvalidOption(f"{name} is {shown(value)}; it is a text that is not empty{', or None' if optional else ''}")
 
 
+def texts(name: str, values: object) -> list[str]:
+    """
+    A sequence of names; a single text is none, though it can be iterated over.
+
+    :raises InvalidOption: it is not a sequence of strings.
+    """
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidOption(f"{name} is {shown(values)}; it is a list of texts")
+    found = list(values)
+    for each in found:
+        if not isinstance(each, str):
+            raise InvalidOption(f"{name} has {shown(each)}; it is a list of texts")
+    return found
+
+
 def function(name: str, value: object, *, optional: bool = True) -> None:
     """
     :raises InvalidOption: it is not callable, or a class instead of an instance.

@@ -176,6 +176,29 @@ class OptionTests(SynchronousTestCase):
         self.refused("replication_factor is '1'", NewTopic, "t", replication_factor="1")
         self.refused("give NewTopic", AdminClient(self.cluster).create_topics, ["t"])
 
+    def test_lists_of_names(self) -> None:
+        """A single name is no list of names: it would be one of its letters."""
+        admin = AdminClient(self.cluster)
+        for wrong, said in (
+            ("orders", "is 'orders'; it is a list of texts"),
+            ([3], "has 3; it is a list"),
+            (5, "is 5"),
+        ):
+            self.refused(f"names {said}", admin.delete_topics, wrong)
+            for name, call in (
+                ("names", admin.describe_topics),
+                ("names", admin.describe_scram_users),
+                ("group_ids", admin.describe_groups),
+                ("group_ids", admin.list_group_offsets),
+                ("group_ids", admin.delete_groups),
+                ("transactional_ids", admin.describe_transactions),
+                ("states", lambda states: admin.list_transactions(states=states)),
+                ("states", lambda states: admin.list_groups(states=states)),
+                ("types", lambda types: admin.list_groups(types=types)),
+            ):
+                error = self.failureResultOf(call(wrong), ConfigError)
+                self.assertIn(f"{name} {said}", str(error.value))
+
     def test_records(self) -> None:
         """An invalid record fails its Deferred, with advice, and others are sent."""
         self.memory.add("t")

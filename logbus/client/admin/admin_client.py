@@ -36,7 +36,7 @@ from logbus.client.admin.user_admin import UserAdmin
 from logbus.client.cluster.cluster import Cluster, Node, TopicMetadata
 from logbus.client.list_offsets import list_offsets
 from logbus.client.retry import api_error
-from logbus.client.validators import InvalidOption, checked, integer, seconds, shown, text
+from logbus.client.validators import InvalidOption, checked, integer, seconds, shown, text, texts
 from logbus.client.validators import cluster as is_cluster
 from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
@@ -154,7 +154,7 @@ class AdminClient(
 
     def delete_topics(self, names: Iterable[str]) -> Deferred[dict[str, ApiError | None]]:
         """Delete topics."""
-        wanted = list(names)
+        wanted = texts("names", names)
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name) for name in wanted], topic_names=wanted, timeout_ms=self._timeout_ms
         )
@@ -246,7 +246,7 @@ class AdminClient(
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicMetadata | ApiError]:
         """Topics by name, with fresh metadata."""
         answers: dict[str, TopicMetadata | ApiError] = {}
-        for name, error in (await self._cluster.refresh_topics(dict.fromkeys(names))).items():
+        for name, error in (await self._cluster.refresh_topics(dict.fromkeys(texts("names", names)))).items():
             if error is not None:
                 # A broker may not have heard yet of a topic that another one has created; the only one has.
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and len(self._cluster.nodes) == 1:

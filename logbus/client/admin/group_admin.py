@@ -13,6 +13,7 @@ from attrs import frozen
 
 from logbus.client.cluster.cluster import Cluster, Node
 from logbus.client.group_metadata import CommittedOffset
+from logbus.client.validators import texts
 from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError
 from logbus.model import TopicPartition
@@ -112,7 +113,7 @@ class GroupAdmin:
         """
         from logbus.client.admin.group_requests import list_groups
 
-        return await list_groups(self._cluster, self._timeout, list(states), list(types))
+        return await list_groups(self._cluster, self._timeout, texts("states", states), texts("types", types))
 
     @returns_deferred
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | ApiError]:
@@ -124,7 +125,7 @@ class GroupAdmin:
         from logbus.client.admin.group_description import describe_at
         from logbus.client.cluster.coordinators import Coordinators
 
-        return await Coordinators(self._cluster, self._timeout).ask(group_ids, describe_at)
+        return await Coordinators(self._cluster, self._timeout).ask(texts("group_ids", group_ids), describe_at)
 
     @returns_deferred
     async def list_group_offsets(
@@ -134,7 +135,7 @@ class GroupAdmin:
         from logbus.client.admin.group_requests import fetch_offsets
         from logbus.client.cluster.coordinators import Coordinators
 
-        return await Coordinators(self._cluster, self._timeout).ask(group_ids, fetch_offsets)
+        return await Coordinators(self._cluster, self._timeout).ask(texts("group_ids", group_ids), fetch_offsets)
 
     @returns_deferred
     async def alter_group_offsets(
@@ -174,4 +175,4 @@ class GroupAdmin:
         from logbus.client.admin.group_requests import delete_groups
         from logbus.client.cluster.coordinators import Coordinators
 
-        return await Coordinators(self._cluster, self._timeout).ask(group_ids, delete_groups)
+        return await Coordinators(self._cluster, self._timeout).ask(texts("group_ids", group_ids), delete_groups)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from attrs import frozen
 
 from logbus.client.cluster.cluster import Cluster, Node
+from logbus.client.validators import texts
 from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError
 from logbus.model import TopicPartition
@@ -104,7 +105,7 @@ class TransactionAdmin:
         from logbus.wire.messages.transaction_admin import ListTransactionsRequest
 
         request = ListTransactionsRequest(
-            state_filters=list(states),
+            state_filters=texts("states", states),
             producer_id_filters=list(producer_ids),
             duration_filter=-1 if longer_than_ms is None else longer_than_ms,
             transactional_id_pattern=pattern,
@@ -124,7 +125,7 @@ class TransactionAdmin:
         from logbus.client.cluster.coordinators import TRANSACTIONS, Coordinators
 
         coordinators = Coordinators(self._cluster, self._timeout, TRANSACTIONS)
-        return await coordinators.ask(transactional_ids, describe_at)
+        return await coordinators.ask(texts("transactional_ids", transactional_ids), describe_at)
 
     @returns_deferred
     async def describe_producers(

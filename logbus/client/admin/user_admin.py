@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from logbus.client.admin.config_admin import response_error
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.validators import InvalidOption
+from logbus.client.validators import InvalidOption, texts
 from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError
 from logbus.security.sasl.scram_credential import MIN_ITERATIONS, salt_text, salted_password
@@ -56,7 +56,7 @@ class UserAdmin:
 
         :param names: none: all users that have any.
         """
-        users = [UserName(name=name) for name in names]
+        users = [UserName(name=name) for name in texts("names", names)]
         channel = await self._cluster.any_channel()
         request = DescribeUserScramCredentialsRequest(users=users or None)
         response: DescribeUserScramCredentialsResponse = await channel.request(request)
