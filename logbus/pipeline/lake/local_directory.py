@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 from logbus.pipeline.errors import LakeError
@@ -36,8 +37,13 @@ def _check(url: str, place: Path, *, is_it: bool) -> None:
     if not place.is_dir():
         raise LakeError(f"{url}: {place} is a file, and has to be a directory")
     if os.access(place, os.W_OK | os.X_OK):
-        return
-    why = "this user has no right to, or its file system is read-only"
+        try:
+            os.rmdir(tempfile.mkdtemp(prefix=".logbus-", dir=place))  # Root has all rights, also in /proc.
+            return
+        except OSError as e:
+            why = f"a new directory in {place} is refused ({e.strerror})"
+    else:
+        why = "this user has no right to, or its file system is read-only"
     if is_it:
         raise LakeError(f"{url}: the directory cannot be written to: {why}")
     raise LakeError(f"{url}: the directory is not there, and cannot be created in {place}: {why}")

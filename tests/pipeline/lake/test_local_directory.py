@@ -59,6 +59,15 @@ def test_no_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_writable(str(tmp_path / "open"))
 
 
+def test_a_file_system_that_refuses() -> None:
+    """Root has all rights in /proc, which nevertheless takes no new directory."""
+    for url, place in (("/proc/x", "/proc"), ("/proc/x/y", "/proc"), ("/proc/self", "/proc/self")):
+        with pytest.raises(
+            LakeError, match=rf"^{url}: the directory .*: (this user has no|a new directory in {place} )"
+        ):
+            check_writable(url)
+
+
 def test_nothing_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A path that may be of Spark's default file system, which another one than this machine's may be."""
     monkeypatch.setattr(os, "access", lambda *_: False)
