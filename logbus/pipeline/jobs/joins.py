@@ -43,6 +43,7 @@ from logbus.pipeline.jobs.outputs import Output
 from logbus.pipeline.jobs.query_checkpoint import RESULT, check_before_spark
 from logbus.pipeline.jobs.sql_check import Columns, check_expressions, known_functions
 from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, QuerySettings, run_query
+from logbus.pipeline.jobs.time_buckets import TimeBuckets
 from logbus.pipeline.payloads.payload import Payload, RawPayload
 from logbus.pipeline.source.offset_reader import OffsetReader
 from logbus.pipeline.source.options import read_source_options as read_options
@@ -60,6 +61,8 @@ KINDS = {"inner": "inner", "left": "left_outer", "right": "right_outer", "full":
 """The kinds of joins, as Spark names them."""
 
 _FOR_TABLES = ("inner", "left")
+
+_BUCKET = "_bucket"
 
 
 @frozen(kw_only=True)
@@ -239,12 +242,31 @@ def joined(left: DataFrame, right: DataFrame, options: JoinOptions) -> DataFrame
             condition = condition & f.expr(
                 f"{theirs} >= {mine} - INTERVAL {before} AND {theirs} <= {mine} + INTERVAL {after}"
             )
+            if options.kind != "full":
+                left, right = _in_buckets(left, right, options)
+                condition = condition & (f.col(f"{LEFT}.{_BUCKET}") == f.col(f"{RIGHT}.{_BUCKET}"))
         both = left.alias(LEFT).join(right.alias(RIGHT), condition, KINDS[options.kind])
         if options.as_of:
             both = _latest_matches(both)
         return both.select(*(f.expr(text).alias(name) for name, text in options.select.items()))
     except PySparkException as e:
         raise OptionError(f"the join cannot be computed: {short_message(str(e))}") from e
+
+
+def _in_buckets(left: DataFrame, right: DataFrame, options: JoinOptions) -> tuple[DataFrame, DataFrame]:
+    """
+    Both sides with the column ``_bucket``: an event of a side whose events without a match are kept is there once.
+
+    With those of both sides kept, no event can be in two buckets.
+    """
+    from pyspark.sql import functions as f
+
+    time = f"unix_micros({EVENT_TIME})"
+    before, after = options.interval
+    buckets = TimeBuckets(after, before) if options.kind == "right" else TimeBuckets(before, after)
+    own, reached = f.expr(buckets.own(time)), f.explode(f.expr(buckets.reached(time)))
+    mine, theirs = (reached, own) if options.kind == "right" else (own, reached)
+    return left.select("*", mine.alias(_BUCKET)), right.select("*", theirs.alias(_BUCKET))
 
 
 def _has_null(keys: Iterable[str]) -> Any:
