@@ -94,7 +94,7 @@ def read_range(
                         full = columns.rows >= batch_rows or columns.nbytes >= batch_bytes
                         if columns.rows and (full or pos == before):
                             yield FetchedRows(columns.take(), stamped)
-                        elif pos == before:
+                        elif pos == before and offset < end:
                             raise DecodeError("there is no whole batch")
                 if in_place and columns.rows:
                     yield FetchedRows(columns.take(), stamped)

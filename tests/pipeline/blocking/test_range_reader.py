@@ -197,6 +197,18 @@ class FetchingTests(SynchronousTestCase):
         found = values_of(read_range(self.client(cluster), PLACE, 0, 12, QUICK))
         self.assertEqual(found, [(1, b"0-1"), (6, b"2-0"), (7, b"2-1"), (8, b"2-2"), (11, b"3-2")])
 
+    def test_range_that_compaction_emptied(self) -> None:
+        """It has no rows, where the first batch that is left begins at its end, or behind it."""
+        cluster = SocketCluster()
+        log = cluster.add("t", 1)[0]
+        for number in range(4):
+            log.put(*[b"%d-%d" % (number, each) for each in range(3)])
+        del log.batches[1:3]
+        self.enterContext(cluster)
+        brokers = self.client(cluster)
+        for start, end, rows in ((3, 6, []), (4, 9, []), (2, 8, [(2, b"0-2")]), (5, 10, [(9, b"3-0")])):
+            self.assertEqual(values_of(read_range(brokers, PLACE, start, end, QUICK)), rows)
+
     def test_lies(self) -> None:
         """Whatever a broker answers, late or half or garbled: rows are right, or it is an error; never wrong."""
         for misbehavior in MISBEHAVIORS:
