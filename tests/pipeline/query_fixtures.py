@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import importlib.util
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 SCHEMA = "user STRING, page STRING, price INT, at TIMESTAMP"
+TIME_ZONE = "spark.sql.session.timeZone"
 SECONDS = 120
 DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
@@ -56,6 +58,18 @@ def at(clock: str) -> str:
 def event(clock: str, **fields: Any) -> bytes:
     """An event as it is in a topic."""
     return json.dumps({**fields, "at": at(clock)}).encode()
+
+
+@contextmanager
+def time_zone(spark: SparkSession, zone: str) -> Iterator[None]:
+    """The session's time zone is another one for a while."""
+    before = spark.conf.get(TIME_ZONE)
+    assert before is not None
+    spark.conf.set(TIME_ZONE, zone)
+    try:
+        yield
+    finally:
+        spark.conf.set(TIME_ZONE, before)
 
 
 def put(broker: Broker, topic: str, records: Iterable[bytes | tuple[str, bytes | None]]) -> None:

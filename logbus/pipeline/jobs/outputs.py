@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from logbus.pipeline.lake.target import LoadTarget
 
-_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC"}
 
 
 class Output(Protocol):

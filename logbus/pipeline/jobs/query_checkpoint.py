@@ -30,6 +30,9 @@ IDENTITY_FILE = "logbus.json"
 RESULT = "result"
 """The setting with the types of the result."""
 
+_ZONE, _UTC = "time zone", "UTC"
+"""The setting with the time zone of the expressions, and its default."""
+
 LATE_FILE = "logbus-late.json"
 """A file in a checkpoint: the last run failed, since too many events were late."""
 
@@ -41,13 +44,13 @@ def check_before_spark(name: str, identity: Mapping[str, str], checkpoint: str) 
     """
     Check a local checkpoint before Spark is started; another one is left to :func:`check_identity`.
 
-    :param identity: of the query, without its ``result``, which only Spark knows.
+    :param identity: of the query, without its ``result`` and time zone, which only Spark knows.
     :raise OptionError: the checkpoint belongs to another query.
     :raise PipelineError: the checkpoint is damaged.
     """
     path = local_path(checkpoint)
     if path is not None and path.is_dir():
-        _check(LocalFileSystem(path), {"job": name, **identity}, checkpoint, {RESULT})
+        _check(LocalFileSystem(path), {"job": name, **identity}, checkpoint, {RESULT, _ZONE})
 
 
 def check_identity(spark: SparkSession, query: QueryDefinition, checkpoint: str) -> None:
@@ -59,6 +62,9 @@ def check_identity(spark: SparkSession, query: QueryDefinition, checkpoint: str)
     """
     files = file_system_at(spark, checkpoint)
     mine = {"job": query.name, **query.identity}
+    zone = spark.conf.get("spark.sql.session.timeZone") or _UTC
+    if query.open_state is not None and zone != _UTC:
+        mine[_ZONE] = zone  # Expressions are computed in it. It is not there for UTC, as in checkpoints before it was.
     known = _check(files, mine, checkpoint)
     if known != mine:
         if known is not None:
@@ -86,10 +92,11 @@ def _check(
     if not files.names("offsets"):
         return known  # A mistyped setting may be corrected.
     for name in {**known, **mine}:
+        without_it = _UTC if name == _ZONE else None
         if name not in without and known.get(name) != mine.get(name):
             raise OptionError(
-                f"{other}: its {name} is {known.get(name)!r}, and now it is {mine.get(name)!r}; give this one a "
-                "directory of its own"
+                f"{other}: its {name} is {known.get(name, without_it)!r}, and now it is "
+                f"{mine.get(name, without_it)!r}; give this one a directory of its own"
             )
     return known
 

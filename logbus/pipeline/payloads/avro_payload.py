@@ -22,7 +22,16 @@ from logbus.pipeline.arrow_types import arrow_type
 from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClient, RegistryFailed
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.payloads.avro_types import known_logical_types, spark_schema, type_conflict
-from logbus.pipeline.payloads.payload import EVENT, REASON, TIME, check_names, event_columns, quoted_path, table_fields
+from logbus.pipeline.payloads.payload import (
+    EVENT,
+    REASON,
+    TIME,
+    check_names,
+    event_columns,
+    instant,
+    quoted_path,
+    table_fields,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -90,7 +99,7 @@ class AvroPayload:
         decode: Any = arrow_udf(_decoder(self.registry, self.schema, answer), answer)  # type: ignore[call-overload]
         rows = rows.withColumn("_read", decode(f.col("topic"), f.col("value"))).withColumn(EVENT, f.col("_read.event"))
         at = f.col(f"{EVENT}.{quoted_path(self.event_time)}") if self.event_time else f.col("timestamp")
-        rows = rows.withColumn(TIME, at.cast("timestamp"))
+        rows = rows.withColumn(TIME, instant(at, self.columns_schema, self.event_time))
         no_time = f.when(f.col(TIME).isNull(), f"there is no time in {self.event_time!r}")
         return rows.withColumn(REASON, f.coalesce(f.col("_read.reason"), no_time)).drop("_read")
 

@@ -28,12 +28,14 @@ from logbus.pipeline.payloads.record_metadata import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 REASON = "_reason"
 EVENT = "_event"
 TIME = "_time"
 _CORRUPT = "_corrupt"
+_DAY = 86_400_000_000
+"""Microseconds."""
 
 
 class Payload(Protocol):
@@ -175,14 +177,16 @@ class JsonPayload:
             "columnNameOfCorruptRecord": _CORRUPT,
             "allowSingleQuotes": "false",
             "allowNonNumericNumbers": "false",
+            "timeZone": "UTC",
         }
         event = f.from_json(text, wide, options)
         rows = rows.withColumn("_read", event)
         names = [f.col(f"_read.{quoted_name(name)}").alias(name) for name in kind.names]
         time = f.col(f"_read.{quoted_path(self.event_time)}") if self.event_time else f.col("timestamp")
+        time = instant(time, kind.jsonValue(), self.event_time)
         return (
             rows.withColumn(EVENT, f.struct(*names))
-            .withColumn(TIME, time.cast("timestamp"))
+            .withColumn(TIME, time)
             .withColumn(
                 REASON,
                 f.when(f.col("value").isNull(), "there is no value")
@@ -258,6 +262,26 @@ def table_fields(
     return [*own, *([{"name": into, "type": {"type": "struct", "fields": fields}}] if into else fields)]
 
 
+def instant(time: Column, schema: Mapping[str, Any], event_time: str) -> Column:
+    """
+    The event's time as a timestamp. A date, or a time without a zone, is UTC, whatever the session's time zone is; null
+    if it is out of the range of timestamps.
+
+    :param schema: of the event, as Spark's JSON, which has the field.
+    :param event_time: its path; "": the record's time.
+    """
+    from pyspark.sql import functions as f
+
+    kind = field_type(schema, event_time) if event_time else "timestamp"
+    if kind == "timestamp":
+        return time
+    micros = f.try_multiply(f.unix_date(time.cast("date")).cast("long"), f.lit(_DAY))
+    if kind == "timestamp_ntz":
+        seconds = f.hour(time) * 3600 + f.minute(time) * 60
+        micros += seconds.cast("long") * 1_000_000 + (f.date_part(f.lit("SECOND"), time) * 1_000_000).cast("long")
+    return f.timestamp_micros(micros)
+
+
 def raw_columns(rows: DataFrame) -> list[Any]:
     """The columns of a quarantined record, with the reason."""
     from pyspark.sql import functions as f
@@ -309,11 +333,23 @@ def check_names(schema: Mapping[str, Any], event_time: str, into: str, metadata:
         )
     if not event_time:
         return
+    kind = field_type(schema, event_time)
+    if kind is None:
+        raise OptionError(f"the schema has no field {event_time!r} for the event's time")
+    if kind not in ("timestamp", "timestamp_ntz", "date"):
+        raise OptionError(f"the event's time {event_time!r} is of type {kind}; it must be a timestamp")
+
+
+def field_type(schema: Mapping[str, Any], path: str) -> Any:
+    """
+    The type of a field, as in Spark's JSON; None: there is no such field.
+
+    :param path: of fields, such as ``page.time``.
+    """
     inner: Any = schema
-    for name in event_time.split("."):
+    for name in path.split("."):
         known = {each["name"]: each["type"] for each in inner.get("fields", ())} if isinstance(inner, dict) else {}
         if name not in known:
-            raise OptionError(f"the schema has no field {event_time!r} for the event's time")
+            return None
         inner = known[name]
-    if inner not in ("timestamp", "timestamp_ntz", "date"):
-        raise OptionError(f"the event's time {event_time!r} is of type {inner}; it must be a timestamp")
+    return inner

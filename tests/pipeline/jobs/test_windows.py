@@ -28,7 +28,19 @@ from logbus.pipeline.jobs.streaming_query import QueryReport, QuerySettings
 from logbus.pipeline.jobs.windows import SessionWindow, SlidingWindow, TumblingWindow, WindowsOptions, run
 from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker
-from tests.pipeline.query_fixtures import SCHEMA, Seen, at, event, in_table, put, stream, to_topic, topics, written
+from tests.pipeline.query_fixtures import (
+    SCHEMA,
+    Seen,
+    at,
+    event,
+    in_table,
+    put,
+    stream,
+    time_zone,
+    to_topic,
+    topics,
+    written,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,7 +95,8 @@ def test_hours_to_a_topic_and_a_table(spark: SparkSession, broker: Broker, tmp_p
             event("01:15", user="cid", page=None, price=2),
         ],
     )
-    assert did(run(spark, asked)) == (6, 2, 1, 0)
+    with time_zone(spark, "America/New_York"):
+        assert did(run(spark, asked)) == (6, 2, 1, 0)
     first = [
         row("00:00", "01:00", page="/cake", views=1, paid=1),
         row("00:00", "01:00", page="/tea", views=2, paid=3),
@@ -95,7 +108,10 @@ def test_hours_to_a_topic_and_a_table(spark: SparkSession, broker: Broker, tmp_p
         "views",
         [event("00:59", page="/tea"), event("01:05", page="/tea", price=5), event("04:00", page="/end"), b"{"],
     )
-    again = run(spark, asked)
+    with pytest.raises(OptionError, match="its time zone is 'America/New_York', and now it is 'UTC'"):
+        run(spark, asked)
+    with time_zone(spark, "America/New_York"):
+        again = run(spark, asked)
     assert did(again) == (4, 2, 1, 1)
     assert (again.open_before, again.readable, again.counted, again.still_open) == (2, 3, 3, 1)
     both = [
@@ -108,7 +124,8 @@ def test_hours_to_a_topic_and_a_table(spark: SparkSession, broker: Broker, tmp_p
         [{**{k: v for k, v in each.items() if k != "page"}, "page": each["page"]} for each in both], key=repr
     )
     # Nothing is new.
-    idle = run(spark, asked)
+    with time_zone(spark, "America/New_York"):
+        idle = run(spark, asked)
     assert (*did(idle), idle.counted, idle.still_open) == (0, 0, 0, 0, 0, 1)
     assert len(written(broker, "hourly")) == 4
 
