@@ -47,7 +47,7 @@ class Side:
         own = [each.replace("OWN", self.own) for each in arguments]
         # Behind the words, as some of Kafka's commands want it, or before them.
         at = ["--bootstrap-server", self.bootstrap]
-        given = [*at, *own] if command == "kafka-features" else [*own, *at]
+        given = [*at, *own] if command in ("kafka-features", "kafka-transactions") else [*own, *at]
         if self.kafka is not None:
             found = self.kafka.run(command, *given, stdin=stdin)
         else:
