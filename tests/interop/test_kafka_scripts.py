@@ -449,7 +449,8 @@ def test_transactions(sides: tuple[Side, Side]) -> None:
         producer = confluent_kafka.Producer({"bootstrap.servers": sides[0].bootstrap, "transactional.id": name})
         producer.init_transactions(60)
         producer.begin_transaction()
-        producer.produce("x", b"value", partition=0)
+        # With a key, since an earlier test may have had the topic compacted.
+        producer.produce("x", b"value", b"key", partition=0)
         producer.flush(60)
     assert "Ongoing" in same(sides, command, "list", "--transactional-id-pattern", "b.*").out
     assert "\tx-0 " in same(sides, command, "describe", "--transactional-id", "billing").out
