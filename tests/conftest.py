@@ -15,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from twisted.logger import globalLogBeginner
 
+from logbus.registry import protobuf_compiler
+
 # The machines of a build are slow and uneven: a slow example says nothing about the product.
 # What a busy machine or an unlucky seed decides is no failure.
 _CHANCES = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -22,6 +24,9 @@ settings.register_profile("ci", max_examples=50, deadline=None, suppress_health_
 settings.register_profile("more", settings.get_profile("ci"), max_examples=400)
 settings.register_profile("long", settings.get_profile("ci"), max_examples=2000)
 settings.load_profile(os.environ.get("LOGBUS_HYPOTHESIS_PROFILE", "ci"))
+
+# protoc's limit is real time, which a machine that is busy with all of the tests does not keep.
+protobuf_compiler.SECONDS = 300.0
 
 # Until an application begins to log, Twisted remembers the last events, and with each of them what has logged it.
 globalLogBeginner._initialBuffer._buffer = deque(maxlen=0)

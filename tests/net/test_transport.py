@@ -508,14 +508,16 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, used + 20))
 for sock in peers:
     sock.setblocking(False)
     sock.connect_ex(("127.0.0.1", number))
+loop.until(lambda: factory.metrics.connections_open >= 5)
 loop.turns(200)
 served = factory.metrics.connections_open
-assert 5 <= served < 40, served
+assert served < 40, served
 first = Peer(peers[0])
 first.sock.send(question)
-loop.turns(20)
-first.read()
-assert client.tags(first.frames()) == [-1]
+def answers():
+    first.read()
+    return client.tags(first.frames())
+loop.until(lambda: answers() == [-1])
 for sock in peers:
     sock.close()
 loop.until(lambda: factory.metrics.connections_open == 0)
@@ -531,5 +533,5 @@ print("survived", served)
         if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 100:
             raise SkipTest("this process may not even have a hundred descriptors")
         program = self.PROGRAM.format(path=[str(Path(__file__).parents[2])])
-        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
         self.assertTrue(ran.stdout.startswith("survived"), ran.stderr)
