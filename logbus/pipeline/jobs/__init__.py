@@ -24,6 +24,7 @@ Windows and joins, from ``event_source`` through ``streaming_query`` to ``output
 * ``windows``: the windows job
 * ``joins``: the join job
 * ``time_buckets``: buckets of time, so that a join compares events near each other only
+* ``join_keys``: checks the types of a join's keys
 * ``join_estimate``: estimates the rows of a join from samples
 * ``event_stream``: a topic as a stream of events with a watermark
 * ``event_source``: the data source of such streams

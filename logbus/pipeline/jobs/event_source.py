@@ -2,8 +2,8 @@
 The data source of event streams: ``format("logbus")`` with two more columns.
 
 ``_late_watermark`` is the watermark by which late events are counted (:mod:`~logbus.pipeline.jobs.late_watermark`).
-``_punctuation`` is set in rows that only advance the watermark (:mod:`~logbus.pipeline.jobs.punctuation`). The time of
-the last one is in the stream's offsets, so that Spark's checkpoint has it, and a repeated batch has it again.
+``_logbus_punctuation`` is set in rows that only advance the watermark (:mod:`~logbus.pipeline.jobs.punctuation`). The
+time of the last one is in the stream's offsets, so that Spark's checkpoint has it, and a repeated batch has it again.
 """
 
 from __future__ import annotations

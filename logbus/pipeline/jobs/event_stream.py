@@ -11,7 +11,7 @@ from logbus.pipeline.errors import OptionError
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.durations import MAX_DURATION, duration_micros, spark_duration
 from logbus.pipeline.jobs.late_watermark import LATE_WATERMARK, LateWatermark
-from logbus.pipeline.jobs.punctuation import PUNCTUATION
+from logbus.pipeline.jobs.punctuation import OWN, PUNCTUATION
 from logbus.pipeline.payloads.payload import Payload, RawPayload, quoted_name
 from logbus.pipeline.source.offset_reader import OffsetReader, topic_ids
 from logbus.pipeline.source.offsets_json import PartitionOffsets
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EVENT_TIME = "event_time"
 
-PLACE = "_place"
+PLACE = f"{OWN}place"
 """The column with the topic, partition and offset of an event's record, for joins that tell events apart."""
 
 _TOPICS = ("subscribe", "subscribepattern", "assign")
@@ -67,7 +67,7 @@ class EventStream:
         object.__setattr__(self, "source", {**missing, **self.source})
         read_options(self.source, streaming=True)
         duration_micros("the watermark", self.watermark, least=0)
-        time_column(self.payload, self.payload.own_columns)
+        check_columns(self.payload, self.payload.own_columns)
 
     @property
     def topics(self) -> str:
@@ -191,6 +191,20 @@ def columns_of(payload: Payload) -> Sequence[str] | None:
     return None if fields is None else [*(str(each["name"]) for each in fields), EVENT_TIME]
 
 
+def check_columns(payload: Payload, names: Iterable[str]) -> None:
+    """
+    Check that no column of a payload has the name of one of a job's.
+
+    :raise OptionError: one has.
+    """
+    time_column(payload, names)
+    if own := [name for name in names if name.lower().startswith(OWN)]:
+        raise OptionError(
+            f"the column {own[0]!r} has the name of a job's own ({OWN}...): put the event into a column of its own, "
+            "such as --into event (of joins --left-into, --right-into)"
+        )
+
+
 def time_column(payload: Payload, names: Iterable[str]) -> str:
     """
     The name of the payload's column ``event_time``, in its own case, if that is the event's time; "": there is none.
@@ -218,6 +232,7 @@ def with_time(payload: Payload, readable: DataFrame, others: Sequence[Column] = 
 
     columns: list[Any] = payload.columns(readable)
     events = readable.select(*columns)
+    check_columns(payload, events.columns)
     if taken := time_column(payload, events.columns):
         columns = [f.col(f"_all.{quoted_name(name)}").alias(name) for name in events.columns if name != taken]
         readable = readable.withColumn("_all", f.struct(*payload.columns(readable)))

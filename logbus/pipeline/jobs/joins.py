@@ -29,17 +29,19 @@ from logbus.pipeline.jobs.event_stream import (
     EVENT_TIME,
     PLACE,
     EventStream,
+    check_columns,
     columns_of,
     expression,
-    time_column,
     topics_of,
     with_time,
 )
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.join_estimate import LEAST_PAIRS, range_options, sample_of, sample_ranges, warning
+from logbus.pipeline.jobs.join_keys import check_key, type_of, types_of
 from logbus.pipeline.jobs.late_watermark import LateWatermark
 from logbus.pipeline.jobs.open_state import waiting_events
 from logbus.pipeline.jobs.outputs import Output
+from logbus.pipeline.jobs.punctuation import OWN
 from logbus.pipeline.jobs.query_checkpoint import RESULT, check_before_spark
 from logbus.pipeline.jobs.sql_check import Columns, check_expressions, known_functions
 from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, QuerySettings, run_query
@@ -62,7 +64,7 @@ KINDS = {"inner": "inner", "left": "left_outer", "right": "right_outer", "full":
 
 _FOR_TABLES = ("inner", "left")
 
-_BUCKET = "_bucket"
+_BUCKET = f"{OWN}bucket"
 
 
 @frozen(kw_only=True)
@@ -86,7 +88,7 @@ class TableTopic:
         if "kafka.isolation.level" not in given:
             object.__setattr__(self, "source", {"kafka.isolation.level": "read_committed", **self.source})
         read_options(self.source, streaming=False)
-        time_column(self.payload, self.payload.own_columns)
+        check_columns(self.payload, self.payload.own_columns)
 
     def check(self, tell: Callable[[str], None]) -> None:
         """See :func:`.check_topics`."""
@@ -171,13 +173,16 @@ class JoinOptions:
         """
         Check expressions, topics and offsets without Spark; see :func:`.check_topics`.
 
-        :raise OptionError: an expression is certainly wrong, or the checkpoint belongs to another query.
+        :raise OptionError: an expression or a key is certainly wrong, or the checkpoint belongs to another query.
         :raise PipelineError: the checkpoint is damaged.
         """
         functions = known_functions()
         sides = {LEFT: columns_of(self.left.payload), RIGHT: columns_of(self.right.payload)}
         for what, side, keys in (("left", LEFT, self.on), ("right", RIGHT, self.on.values())):
             check_expressions(f"the {what} key", {key: key for key in keys}, Columns(sides[side]), functions)
+        types = [types_of(side.payload) for side in (self.left, self.right)]
+        for mine, theirs in self.on.items():
+            check_key(mine, type_of(mine, types[0]), theirs, type_of(theirs, types[1]))
         known = [each for each in sides.values() if each is not None]
         either = list(dict.fromkeys(chain(*known))) if len(known) == len(sides) else None
         check_expressions("the column", self.select, Columns(either, sides), functions)
@@ -216,7 +221,7 @@ def joined(left: DataFrame, right: DataFrame, options: JoinOptions) -> DataFrame
     """
     The join of two streams, or of a stream (or one of its batches) and a table.
 
-    :raise OptionError: an expression is wrong.
+    :raise OptionError: an expression is wrong, or a key is text on one side only.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
@@ -224,17 +229,19 @@ def joined(left: DataFrame, right: DataFrame, options: JoinOptions) -> DataFrame
     try:
         condition: Any = f.lit(True)
         if options.kind == "full":
+            null_of = f"{OWN}null_of"
             # Spark looks up waiting events by equal bytes of keys, and null is equal to null there. Other kinds leave
             # out null keys of a side before.
             left, right = (
-                side.select("*", f.when(_has_null(keys), f.lit(name)).otherwise(f.lit("")).alias("_null_of"))
+                side.select("*", f.when(_has_null(keys), f.lit(name)).otherwise(f.lit("")).alias(null_of))
                 for side, name, keys in ((left, LEFT, options.on.keys()), (right, RIGHT, options.on.values()))
             )
-            condition = f.col(f"{LEFT}._null_of") == f.col(f"{RIGHT}._null_of")
+            condition = f.col(f"{LEFT}.{null_of}") == f.col(f"{RIGHT}.{null_of}")
         for number, (mine, theirs) in enumerate(options.on.items()):
-            key = f"_key{number}"
+            key = f"{OWN}key{number}"
             left = left.select("*", expression(left, mine, key))
             right = right.select("*", expression(right, theirs, key))
+            check_key(mine, left.schema[key].dataType.jsonValue(), theirs, right.schema[key].dataType.jsonValue())
             condition = condition & (f.col(f"{LEFT}.{key}") == f.col(f"{RIGHT}.{key}"))
         if isinstance(options.right, EventStream):
             before, after = map(spark_duration, options.interval)
@@ -255,7 +262,7 @@ def joined(left: DataFrame, right: DataFrame, options: JoinOptions) -> DataFrame
 
 def _in_buckets(left: DataFrame, right: DataFrame, options: JoinOptions) -> tuple[DataFrame, DataFrame]:
     """
-    Both sides with the column ``_bucket``: an event of a side whose events without a match are kept is there once.
+    Both sides with the bucket of the time: an event of a side whose events without a match are kept is there once.
 
     With those of both sides kept, no event can be in two buckets.
     """

@@ -15,7 +15,10 @@ from pathlib import Path
 
 from attrs import frozen
 
-PUNCTUATION = "_punctuation"
+OWN = "_logbus_"
+"""What the names of columns that jobs add to those of events begin with, so that an event's can have any other."""
+
+PUNCTUATION = f"{OWN}punctuation"
 """The column with the time of a punctuation in microseconds since 1970; null in rows of records."""
 
 NO_TOPIC = ""

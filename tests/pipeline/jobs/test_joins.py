@@ -173,26 +173,31 @@ def test_as_of(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch:
 
 
 def test_fields_named_as_a_records(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    """An event may have fields called topic, partition and offset: which event it is, its record says."""
+    """An event may have fields called topic, offset, or as columns of a job: which event it is, its record says."""
     topics(broker, "moves", "states")
-    own: dict[str, Any] = {"partition": 1, "offset": 1, "key": "a"}
+    own: dict[str, Any] = {"partition": 1, "offset": 1, "key": "a", "_place": 1, "_bucket": 1}
     put(
         broker, "moves", [event("01:00", topic=topic, user=user, **own) for topic, user in [(None, "ann"), ("", "ben")]]
     )
     put(broker, "states", [event("00:50", topic=None, offset=offset, key="a") for offset in (2, 1)])
     seen = Seen({})
     asked = JoinOptions(
-        left=stream(broker, "moves", "topic STRING, partition INT, offset INT, key STRING, user STRING, at TIMESTAMP"),
-        right=stream(broker, "states", "topic STRING, offset INT, key STRING, at TIMESTAMP"),
+        left=stream(
+            broker,
+            "moves",
+            "topic STRING, partition INT, offset INT, key STRING, user STRING, at TIMESTAMP, _place INT, _bucket INT, "
+            "_key0 INT, _punctuation INT",
+        ),
+        right=stream(broker, "states", "topic STRING, offset INT, key STRING, at TIMESTAMP, _place INT"),
         on={"key": "key"},
         as_of="1 hour",
-        select={"user": "l.user", "offset": "r.offset", "of": "l.kafka.offset"},
+        select={"user": "l.user", "offset": "r.offset", "of": "l.kafka.offset", "place": "l._place"},
         outputs=[seen],
         running=QuerySettings(str(tmp_path / "checkpoint"), close_open=True),
     )
     run(spark, asked)
     # Of two at the same time it is the one behind in the topic.
-    assert sorted(row for rows in seen.batches.values() for row in rows) == [("ann", 1, 0), ("ben", 1, 1)]
+    assert sorted(row for rows in seen.batches.values() for row in rows) == [("ann", 1, 0, 1), ("ben", 1, 1, 1)]
 
 
 def test_changing_table(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
@@ -262,4 +267,6 @@ def test_invalid_expressions(spark: SparkSession, broker: Broker, tmp_path: Path
     refused("`l`.`price` cannot be resolved", select={"price": "l.price"})
     refused("`at` is ambiguous", select={"at": "at"})
     refused("PARSE_SYNTAX_ERROR", on={"user": "who ="})
+    with pytest.raises(OptionError, match=r"the key upper\(user\)=price: upper\(user\) is STRING, and price INT"):
+        run(spark, streams(broker, "one", "two", tmp_path, outputs=[Seen({})], on={"upper(user)": "price"}))
     assert not list(tmp_path.iterdir())

@@ -191,6 +191,6 @@ class WatermarkTests(TestCase):
         """It has the column, and refuses the options that the other one refuses."""
         given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", LATE_OPTION: "/x", PUNCTUATION_OPTION: "/y"}
         source = EventSource(given)
-        self.assertEqual(source.schema().fieldNames()[-3:], ["timestampType", "_late_watermark", "_punctuation"])
+        self.assertEqual(source.schema().fieldNames()[-3:], ["timestampType", "_late_watermark", "_logbus_punctuation"])
         wrong = EventSource({**given, "endingOffsets": "latest"})
         self.assertIsInstance(wrong.streamReader(source.schema()), FailingStreamReader)

@@ -46,7 +46,7 @@ class ReaderTests(TestCase):
             (rows,) = reader.read(part)
         (row,) = rows.to_pylist()
         self.assertEqual(
-            (row["topic"], row["value"], row["_late_watermark"], row["_punctuation"]), ("", None, 5000, 3000)
+            (row["topic"], row["value"], row["_late_watermark"], row["_logbus_punctuation"]), ("", None, 5000, 3000)
         )
         self.assertEqual(stream_offset(end).offsets, {TopicPartition("t", 0): 7})
 

@@ -24,6 +24,7 @@ from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.durations import MAX_DURATION, duration_micros, readable_duration, spark_duration
 from logbus.pipeline.jobs.event_stream import EventStream
 from logbus.pipeline.jobs.job_control import JobControl
+from logbus.pipeline.jobs.join_keys import check_key, type_of, types_of
 from logbus.pipeline.jobs.joins import JoinOptions, TableTopic
 from logbus.pipeline.jobs.outputs import ToTopic
 from logbus.pipeline.jobs.progress import offset_lines, plan_line, rates, report_progress, tasks_done
@@ -175,6 +176,50 @@ class OptionTests(TestCase):
         self.assertNotEqual(join(select={"a": "l.key"}, **both).identity, join(**both).identity)
         self.assertNotEqual(join(after="2 hours", **both).identity, join(**both).identity)
 
+    def test_keys_of_different_types(self) -> None:
+        """Text is no number, though Spark would take it for one; names of columns are those of the schemas."""
+
+        def keys(mine: str, theirs: str, into: str = "") -> None:
+            schema = "user STRING, id INT, b BINARY, v VARCHAR(9), at TIMESTAMP, `a b` BIGINT, d DECIMAL(9, 2), "
+            schema += "s STRUCT<n: INT>"
+            side = EventStream(source=SOURCE, payload=JsonPayload(schema=schema, event_time="at", into=into))
+            types = types_of(side.payload)
+            check_key(mine, type_of(mine, types), theirs, type_of(theirs, types))
+
+        for mine, theirs in (
+            ("id", "`a b`"),
+            ("user", "b"),
+            ("user", "V"),
+            ("id", "s.n"),
+            ("user", "d"),
+            ("cast(id AS STRING)", "user"),
+        ):
+            keys(mine, theirs)
+        self.refused(
+            "the key user=ID: user is STRING, and ID INT. Spark would read the text as INT, and fail at the first that "
+            "is none. Compare texts (--on 'user=cast(ID AS STRING)') or values (--on 'try_cast(user AS INT)=ID', where "
+            "other text matches nothing)",
+            lambda: keys("user", "ID"),
+        )
+        self.refused("`a b` is BIGINT, and v VARCHAR. Spark", lambda: keys("`a b`", "v"))
+        self.refused(
+            "(--on 'cast(at AS STRING)=user') or values (--on 'at=try_cast(user AS ", lambda: keys("at", "user")
+        )
+        self.refused("s.n is INT, and user STRING", lambda: keys("s.n", "user"))
+        self.refused("=try_cast(b AS DECIMAL(9,2))", lambda: check_key("a", "decimal(9,2)", "b", "string"))
+        self.refused("event_time is TIMESTAMP, and e.user STRING", lambda: keys("event_time", "e.user", "e"))
+        self.refused("offset is BIGINT, and user STRING", lambda: keys("offset", "user"))
+
+    def test_names_of_jobs(self) -> None:
+        """A few names are of the jobs' own columns."""
+        for name in ("_logbus_place", "_LOGBUS_x"):
+            payload = JsonPayload(schema=f"{name} STRING")
+            for side in (EventStream, TableTopic):
+                self.refused(
+                    f"the column {name!r} has the name of a job's own (_logbus_...): put the event into a column of",
+                    lambda side=side, payload=payload: side(source=SOURCE, payload=payload),
+                )
+
     def test_outputs_and_running(self) -> None:
         """A topic, tasks, a checkpoint, seconds."""
         self.refused("an output to a topic needs the option 'topic'", lambda: ToTopic(KAFKA))
@@ -251,6 +296,8 @@ class CommandTests(TestCase):
         self.refused("after is 'soon'", *two, "--after", "soon")
         self.refused("'outer' is not one of 'inner', 'left', 'right', 'full'", *two, "--kind", "outer")
         self.refused("it takes no --before and --after", *two, "--as-of", "1 hour", "--after", "1 hour")
+        schemas = ("--left-schema", "key STRING, n INT", "--right-schema", "key INT")
+        self.refused("the key key=key: key is STRING, and key INT. Spark would read the text as INT", *two, *schemas)
 
     def test_schemas(self) -> None:
         """Types that there are not, and names that are taken: with what would be right."""
