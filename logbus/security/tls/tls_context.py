@@ -23,6 +23,8 @@ _VERIFY = {
     "requested": SSL.VERIFY_PEER,
     "required": SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT,
 }
+_NOT_NOW = {9: "certificate is not yet valid", 10: "certificate has expired"}
+"""OpenSSL's numbers (X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED) and words."""
 
 
 @frozen
@@ -87,8 +89,19 @@ def make_client_context(settings: TlsSettings, material: TlsMaterial) -> SSL.Con
         _use_pair(context, settings, material.pair)
     _restrict(context, settings)
     _trust(context, material)
-    context.set_verify(SSL.VERIFY_PEER)
+    context.set_verify(SSL.VERIFY_PEER, _verify)
     return context
+
+
+def _verify(connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, is_valid: int) -> bool:
+    """
+    Return whether a certificate is valid, as OpenSSL has found.
+
+    :raises SSL.Error: it is not, now. OpenSSL says no more than that it has failed, as of an unknown authority.
+    """
+    if not is_valid and error in _NOT_NOW:
+        raise SSL.Error([("SSL routines", "", f"certificate verify failed: {_NOT_NOW[error]}")])
+    return bool(is_valid)
 
 
 def make_context(settings: TlsSettings, material: TlsMaterial) -> SSL.Context:
