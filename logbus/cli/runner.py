@@ -17,10 +17,12 @@ from logbus.cli.app import exit_by_signal
 from logbus.cli.client_security import client_security
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.retry import Unreachable
+from logbus.client.retry import NoBroker, Unreachable
 from logbus.errors import ApiError, Disconnected, ErrorCode, LogbusError, RequestTimedOut
 
 T = TypeVar("T")
+
+_OTHER_LISTENER = "does its listener ask for TLS or a login? --command-config and -X say how to connect"
 
 
 class CommandFailed(LogbusError):
@@ -98,14 +100,16 @@ def with_cluster(bootstrap: str, timeout: float, work: Callable[[Cluster], Corou
         )
         try:
             return await work(cluster)
+        except NoBroker as e:
+            hint = _OTHER_LISTENER if security is None else "is this the listener for this security.protocol?"
+            raise CommandFailed(f"{e}; {hint}") from None
         except Unreachable as e:
             hint = "is a broker running there? 'logbus start' starts one; --bootstrap names another address"
             raise CommandFailed(f"{e}; {hint}") from None
         except Disconnected as e:
             if isinstance(e, RequestTimedOut) or (security is not None and security.login is not None):
                 raise
-            hint = "does its listener ask for TLS or a login? --command-config and -X say how to connect"
-            raise CommandFailed(f"{e}; {hint}") from None
+            raise CommandFailed(f"{e}; {_OTHER_LISTENER}") from None
         finally:
             await cluster.close()
 

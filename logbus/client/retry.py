@@ -11,6 +11,10 @@ class Unreachable(LogbusError):
     """No broker could be connected to; the message has the addresses and the reasons."""
 
 
+class NoBroker(Unreachable):
+    """Something listens at an address, but does not answer as a broker does to a client that connects as this one."""
+
+
 def is_retriable(error: BaseException) -> bool:
     """Whether the same request may succeed later, perhaps with newer metadata or on another connection."""
     if isinstance(error, ApiError):

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 
 from logbus.client.cluster.broker_outages import BrokerOutages
 from logbus.client.cluster.cluster_metrics import ClusterMetrics
-from logbus.client.retry import Unreachable
+from logbus.client.retry import NoBroker, Unreachable
 from logbus.errors import ApiError, ErrorCode, LogbusError, RequestTimedOut
 from logbus.net.channel import Channel
 from logbus.net.connect import connect, negotiate
@@ -135,7 +135,9 @@ class BrokerConnections:
                 error = result.value
                 if late or isinstance(error, RequestTimedOut):
                     error = RequestTimedOut(f"no answer in {min(self._connect_timeout, self._timeout):g} s")
-                known = refusal(host, port, error) or Unreachable(why_unreachable(host, port, error))
+                is_heard = isinstance(error, LogbusError) and not isinstance(error, RequestTimedOut)
+                kind = NoBroker if is_heard else Unreachable
+                known = refusal(host, port, error) or kind(why_unreachable(host, port, error))
                 self._note_outage(host, port, known)
                 self.metrics.failed_connects += 1
                 problem = Failure(known)
@@ -215,8 +217,11 @@ def refusal(host: str, port: int, error: BaseException | None) -> ApiError | Non
         why = str(cause)
         if isinstance(cause, Exception):
             why = reason(cause)
-            # An alert is what the other side says about our certificate.
-            why += f"; see {'ssl.keystore.location' if 'alert' in why else 'ssl.truststore.location'}"
+            if "alert" in why:
+                # What the other side says about our certificate.
+                why += "; see ssl.keystore.location"
+            elif not why.startswith("certificate verify failed:"):
+                why += "; see ssl.truststore.location"
     return ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"no TLS with {where}: {why}")
 
 

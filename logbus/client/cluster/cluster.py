@@ -18,7 +18,7 @@ from logbus.client.cluster.broker_connections import BrokerConnections
 from logbus.client.cluster.cluster_metrics import ClusterMetrics
 from logbus.client.cluster.metadata_cache import MetadataCache
 from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata
-from logbus.client.retry import Backoff, Unreachable, api_error
+from logbus.client.retry import Backoff, NoBroker, Unreachable, api_error
 from logbus.client.validators import InvalidOption, function, seconds, shown, text
 from logbus.coroutines import returns_deferred, sleep
 from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut
@@ -214,13 +214,14 @@ class Cluster(MetadataCache):
         if channel is not None:
             return channel
         known = [(node.host, node.port) for node in self.nodes.values()]
-        problems = []
+        problems: list[Unreachable] = []
         for host, port in dict.fromkeys([*known, *self.bootstrap]):
             try:
                 return await self._connections.channel(host, port)
             except Unreachable as e:
-                problems.append(str(e))
-        raise Unreachable("; ".join(problems))
+                problems.append(e)
+        is_heard = any(isinstance(each, NoBroker) for each in problems)
+        raise (NoBroker if is_heard else Unreachable)("; ".join(map(str, problems)))
 
     def channel(self, node_id: int, lane: str = "", *, lends: bool = False) -> Deferred[Channel]:
         """

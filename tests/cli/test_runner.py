@@ -1,0 +1,45 @@
+"""What commands say when there is no broker where they connect."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.cli.command_line import PATIENCE, run
+
+
+def _hang_up(listening: socket.socket) -> None:
+    """What a listener with TLS does with a client that begins without."""
+    connection, _ = listening.accept()
+    with connection:
+        connection.recv(1 << 16)
+
+
+class HintTests(SynchronousTestCase):
+    def hint(self, *options: str) -> str:
+        """The advice at a listener that hangs up."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.settimeout(PATIENCE)
+            serving = Thread(target=_hang_up, args=(listening,), daemon=True)
+            serving.start()
+            address = f"127.0.0.1:{listening.getsockname()[1]}"
+            done = run("topics", "list", "--bootstrap", address, *options)
+        self.assertEqual((done.status, done.out), (1, ""))
+        self.assertTrue(done.err.startswith(f"logbus: no Kafka broker at {address}: "), done.err)
+        return done.err.rpartition("; ")[2]
+
+    def test_hung_up(self) -> None:
+        """A listener that hangs up may ask for TLS: a broker runs there, so that is not the advice."""
+        self.assertEqual(
+            self.hint(), "does its listener ask for TLS or a login? --command-config and -X say how to connect\n"
+        )
+
+    def test_hung_up_on_a_login(self) -> None:
+        """One who says how to connect is asked whether it is right."""
+        file = Path(self.enterContext(TemporaryDirectory())) / "client.properties"
+        file.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=a\nsasl.password=b\n")
+        self.assertEqual(self.hint("--command-config", str(file)), "is this the listener for this security.protocol?\n")
