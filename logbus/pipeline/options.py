@@ -218,5 +218,6 @@ def check_names(
         if near:
             hint = f"did you mean {' or '.join(spelled[each] for each in near)}?"
         else:
-            hint = f"there are {', '.join(each.name for each in table)}"
+            mine = [name for name in spelled.values() if name.startswith(prefix) is lower.startswith(prefix)]
+            hint = f"there are {', '.join(mine)}"
         raise OptionError(f"option {name!r} is not known; {hint}")

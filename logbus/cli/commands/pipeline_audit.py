@@ -67,6 +67,9 @@ def audit(
     from logbus.pipeline.jobs.audit import AuditOptions, run
     from logbus.pipeline.jobs.audit_page import page as page_of
 
+    for option, value, needs in (("--catalog", catalog, iceberg_tables), ("--store-option", store_settings, tables)):
+        if value and not needs:
+            raise click.UsageError(f"{option} is for {'--iceberg' if option == '--catalog' else '--table'}")
     options = AuditOptions(
         source={"subscribe": query.topic, **kafka},
         tables=parse_named(tables, "--table", "lake=lake/orders"),

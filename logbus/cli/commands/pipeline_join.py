@@ -15,6 +15,9 @@ from logbus.cli.pipeline_options import outputs_of, parse_named, query_options, 
 if TYPE_CHECKING:
     from logbus.pipeline.payloads.payload import Payload
 
+_OF_STREAMS = ("before", "after", "watermark", "close_open", "max_late_share")
+"""Options without an effect where the right side is a table."""
+
 
 @click.command()
 @click.argument("left")
@@ -122,6 +125,10 @@ def join(
     """
     if as_of and {"before", "after"} & _given():
         raise click.UsageError("--as-of says how much earlier RIGHT may be; it takes no --before and --after")
+    if is_table and (useless := [each for each in _OF_STREAMS if each in _given()]):
+        raise click.UsageError(
+            f"--{useless[0].replace('_', '-')} is for two streams: with --table no event waits, and none is late"
+        )
     from logbus.pipeline.jobs.event_stream import EventStream
     from logbus.pipeline.jobs.joins import JoinOptions, TableTopic, run
     from logbus.pipeline.jobs.streaming_query import QuerySettings

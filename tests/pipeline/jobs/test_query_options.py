@@ -295,6 +295,12 @@ class CommandTests(TestCase):
         self.refused("--left-time at needs --left-schema, with a field of this name", *two, "--left-time", "at")
         self.refused("after is 'soon'", *two, "--after", "soon")
         self.refused("'outer' is not one of 'inner', 'left', 'right', 'full'", *two, "--kind", "outer")
+        for useless in (("--after", "1 hour"), ("--watermark", "1 hour"), ("--close-open",), ("--max-late-share", "1")):
+            self.refused(f"{useless[0]} is for two streams: with --table no event waits", *two, "--table", *useless)
+        self.refused(
+            "--to-topic: it is empty; name the topic, or leave it out", *two, "--to-table", "t", "--to-topic", ""
+        )
+        self.refused("--to-table: it is empty; name the table, or leave it out", *two, "--to-table", "")
         self.refused("it takes no --before and --after", *two, "--as-of", "1 hour", "--after", "1 hour")
         schemas = ("--left-schema", "key STRING, n INT", "--right-schema", "key INT")
         self.refused("the key key=key: key is STRING, and key INT. Spark would read the text as INT", *two, *schemas)
@@ -359,6 +365,8 @@ class CommandTests(TestCase):
         twice = ("--table", "lake=a", "--table", "lake=b")
         self.refused("--table: 'lake' is there twice", "audit", *twice)
         self.refused("--iceberg: 'x' is not NAME=VALUE, such as lake=shop.orders", "audit", "--iceberg", "x")
+        self.refused("--catalog is for --iceberg", "audit", "--table", "lake=a", "--catalog", "demo")
+        self.refused("--store-option is for --table", "audit", "--store-option", "AWS_REGION=eu-north-1")
         one = ("mirror-check", "orders", "--mirror", "127.0.0.1:1")
         self.refused("--mirror-kafka: 'x' is not NAME=VALUE, such as security", *one, "--mirror-kafka", "x")
         self.refused("--rename: 'x' is not NAME=VALUE, such as orders=here.orders", *one, "--rename", "x")

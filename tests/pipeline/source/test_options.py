@@ -112,6 +112,7 @@ class OptionTests(SynchronousTestCase):
         self.refused("option 'startingOffset' is not known", "startingOffsets", startingOffset="earliest")
         self.refused("did you mean kafka.isolation.level", kafka__isolation_level="read_committed")
         self.refused("option 'zzz' is not known; there are subscribe, subscribePattern", zzz="1")
+        self.refused("option 'kafka.zzz' is not known; there are kafka.bootstrap.servers, kafka.", kafka__zzz="1")
 
     def test_names_in_errors(self) -> None:
         """An error has the name as it is documented."""
