@@ -76,7 +76,7 @@ def windows(
     window: Window = (
         SessionWindow(session) if session else SlidingWindow(str(size), slide) if slide else TumblingWindow(str(size))
     )
-    groups = parse_named([each if "=" in each else f"{each}=`{each}`" for each in by], "--by", "page or day=date(at)")
+    groups = parse_named([each if "=" in each else _as_column(each) for each in by], "--by", "page or day=date(at)")
     options = WindowsOptions(
         stream=EventStream(
             source={"subscribe": ",".join(topics), **kafka, **source_of(source_settings)},
@@ -91,3 +91,9 @@ def windows(
     )
     done = job.run(lambda spark, watch: run(spark, options, watch), options.check)
     print_json(done.as_json())
+
+
+def _as_column(name: str) -> str:
+    """A column as an expression, named as the column is."""
+    quoted = name.replace("`", "``")
+    return f"{name}=`{quoted}`"

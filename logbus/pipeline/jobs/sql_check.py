@@ -87,7 +87,9 @@ def check_expressions(what: str, expressions: Mapping[str, str], columns: Column
     """
     for name, text in expressions.items():
         if problem := _problem(_tokens(text), columns, functions):
-            raise OptionError(f"{what} {name!r} is {text!r}: {problem}")
+            # One that has no expression is the column of its name, in quotation marks of SQL.
+            said = "" if [_name(*each) for each in _tokens(text)] == [name] else f" is {text!r}"
+            raise OptionError(f"{what} {name!r}{said}: {problem}")
         if columns.names is not None:
             # Spark knows it in those behind it.
             columns = evolve(columns, names=[*columns.names, name])

@@ -79,6 +79,14 @@ def test_wrong(text: str) -> None:
     assert str(raised.value).startswith(f"the group 'name' is {text!r}: {WRONG[text]}")
 
 
+def test_columns_in_quotation_marks() -> None:
+    """A column that is an expression by its name alone is named once, without the quotation marks of SQL."""
+    for name, text in {"usr id": "`usr id`", "a`b": "`a``b`", "usr": "usr"}.items():
+        with pytest.raises(OptionError) as raised:
+            check_expressions("the group", {name: text}, EVENT, FUNCTIONS)
+        assert str(raised.value).startswith(f"the group {name!r}: there is no column {name!r}")
+
+
 def test_sides_of_joins() -> None:
     """Each side has its own columns; a side of unknown columns has any."""
     for text in ("l.delay + r.wind", "wind", "l.*", "l"):
