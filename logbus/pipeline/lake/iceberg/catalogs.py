@@ -71,12 +71,12 @@ def catalog(name: str = "") -> Catalog:
     name = check_catalog(name)
 
     from logbus.pipeline.lake.iceberg import file_io, s3_retries
+    from logbus.pipeline.lake.iceberg.snapshots import first_line
 
     try:
         found = _opened(name)
     except Exception as e:  # Each kind of catalog has its own.
-        said = str(e).partition("\n")[0]
-        raise LakeError(f"catalog {name!r} cannot be opened: {said or type(e).__name__}") from e
+        raise LakeError(f"catalog {name!r} cannot be opened: {first_line(e)}") from e
     found.properties.setdefault("py-io-impl", f"{file_io.__name__}.{file_io.LakeFileIO.__name__}")
     found.properties.setdefault("s3.retry-strategy-impl", f"{s3_retries.__name__}.{s3_retries.RetryStrategy.__name__}")
     return found

@@ -52,10 +52,15 @@ class IcebergStore:
         return Path(path) if scheme == "file" else None
 
 
+def io_properties(table: Table) -> dict[str, str]:
+    """The properties by which a table's files are reached, for other processes: without the client's login."""
+    return {name: value for name, value in table.io.properties.items() if isinstance(value, str)}
+
+
 def store_of(table: Table) -> IcebergStore:
     """Where a table's data files are."""
     base = table.properties.get("write.data.path") or f"{table.location().rstrip('/')}/data"
-    return IcebergStore(base.rstrip("/"), dict(table.io.properties))
+    return IcebergStore(base.rstrip("/"), io_properties(table))
 
 
 def data_file(metadata: TableMetadata, base: str, part: PartFile, partition: Any) -> DataFile:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 
 from logbus.pipeline.arrow_types import arrow_schema
+from logbus.pipeline.lake.iceberg.files import io_properties
 from logbus.pipeline.lake.part_files import PartFile, PartWriter, write_parts
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Rewriter:
 
 def reader_of(table: Table, kinds: Any) -> FileReader:
     """Of a table as it is now."""
-    return FileReader(table.metadata.model_dump_json(), dict(table.io.properties), kinds)
+    return FileReader(table.metadata.model_dump_json(), io_properties(table), kinds)
 
 
 def read(spark: SparkSession, table: Table, snapshot: int | None) -> DataFrame:

@@ -7,6 +7,7 @@ has claimed the table. So each commit here is tried once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ ATTEMPTS = 20
 
 _ONCE = {"commit.retry.num-retries": "0"}
 
+_INVALID = re.compile(r"\d+ validation errors? for (\w+)\n(.*?) \[type=", re.DOTALL)
+"""How pydantic begins to tell that an answer, or a file, is not what PyIceberg wanted: what, and its first mistake."""
+
 
 class Overtaken(Exception):
     """The table has changed since it was looked at; nothing has happened."""
@@ -30,6 +34,8 @@ class Overtaken(Exception):
 
 def first_line(error: BaseException | None) -> str:
     """What an error says, without its details; its kind, if it says nothing."""
+    if invalid := _INVALID.match(str(error)):
+        return f"what came is no {invalid[1]}: {' '.join(invalid[2].split())}"
     return str(error).partition("\n")[0] or type(error).__name__
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -15,9 +18,15 @@ import pytest
 
 pytest.importorskip("pyiceberg")
 pytest.importorskip("pyspark")
+from pydantic import ValidationError
+from pyiceberg.catalog.rest.auth import OAuth2TokenProvider
+from pyiceberg.table import CommitTableResponse
+from requests import Response, Session, Timeout
+
 from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.iceberg import rest_catalog
 from logbus.pipeline.lake.iceberg.files import store_of
+from logbus.pipeline.lake.iceberg.snapshots import first_line
 from logbus.pipeline.lake.iceberg.table import IcebergTable
 from tests.pipeline.lake.iceberg.fixtures import NAME, SCHEMA, catalog_in, change, rows
 from tests.pipeline.lake.iceberg.kills import REST_STEPS, run
@@ -108,6 +117,72 @@ def test_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert said == [f"catalog 'test' has not answered at {at} for 5 s; still waiting"]
 
 
+@pytest.mark.parametrize("way", ["credential", "oauth2"])
+def test_silent_tokens(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """A server of tokens that takes connections and does not answer: that is said, and the job ends."""
+    said: list[str] = []
+
+    def telling(sentence: str) -> AbstractContextManager[None]:
+        said.append(sentence)
+        return nullcontext()
+
+    monkeypatch.setattr(rest_catalog, "telling", telling)
+    monkeypatch.setattr(rest_catalog, "ANSWER_SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        at = f"127.0.0.1:{server.getsockname()[1]}"
+        url = f"http://{at}/tokens"
+        settings = {"client_id": "a", "client_secret": "b", "token_url": url}
+        given: dict[str, Any] = (
+            {"credential": "a:b", "oauth2-server-uri": url}
+            if way == "credential"
+            else {"auth": {"type": "oauth2", "oauth2": settings}}
+        )
+        with pytest.raises(Timeout):
+            rest_catalog.LimitedRestCatalog("test", uri="http://127.0.0.1:9", **given)
+    assert said == [f"catalog 'test' has not answered at {at} for 5 s; still waiting"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"access_token": "ours", "expires_in": 3600}, ""),
+        ({"access_token": "ours"}, "the answer has no expires_in"),
+        ({"error": "x"}, "the answer has no access_token"),
+        ([], "the answer has no access_token"),
+    ],
+)
+def test_tokens(monkeypatch: pytest.MonkeyPatch, answer: Any, words: str) -> None:
+    """Tokens are requested as PyIceberg does; what is no token is said with the URL."""
+    response = Response()
+    response.status_code, response._content = 200, json.dumps(answer).encode()
+    asked: list[Any] = []
+
+    def send(session: Session, request: Any, **_: Any) -> Response:
+        asked.append((request.url, request.body, request.headers["Authorization"]))
+        return response
+
+    monkeypatch.setattr(Session, "send", send)
+    plain = OAuth2TokenProvider("a", "b", "http://tokens/", scope="lake")
+    tokens = rest_catalog._LimitedTokens("test", plain)
+    if words:
+        with pytest.raises(ValueError, match=f"http://tokens/: {words}"):
+            tokens.get_token()
+    else:
+        assert [tokens.get_token(), tokens.get_token()] == ["ours"] * 2
+    assert asked == [("http://tokens/", "grant_type=client_credentials&scope=lake", "Basic YTpi")]
+
+
+def test_garbage() -> None:
+    """An answer that is none of a catalog's is said in one line: what it should be, and what it lacks."""
+    for text, words in {
+        "<html>": "what came is no CommitTableResponse: Invalid JSON: expected value at line 1 column 1",
+        "{}": "what came is no CommitTableResponse: metadata Field required",
+    }.items():
+        with pytest.raises(ValidationError) as caught:
+            CommitTableResponse.model_validate_json(text)
+        assert first_line(caught.value) == words
+
+
 def test_others(tmp_path: Path, port: int) -> None:
     """Another program appends by the same catalog, and the load goes on after it; two loaders fence each other."""
     with catalog_in(tmp_path, **options(port)):
@@ -117,6 +192,9 @@ def test_others(tmp_path: Path, port: int) -> None:
         table.commit(change(0, 10))
         plain = table.catalog.load_table(NAME)
         assert store_of(plain).properties.items() >= GIVEN.items(), "where Spark's tasks write"
+        plain.io.properties["auth.manager"] = threading.Lock()  # Some have one, which does not go to Spark's tasks.
+        assert pickle.loads(pickle.dumps(store_of(plain))).properties.items() >= GIVEN.items()
+        del plain.io.properties["auth.manager"]
         plain.append(plain.scan().to_arrow().slice(0, 1))
         table.stage(rows(10, 20))  # type: ignore[arg-type]
         assert table.commit(change(10, 20)).notes
