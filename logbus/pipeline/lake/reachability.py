@@ -98,7 +98,19 @@ def check_endpoint(
     if name is None:
         _check_host(url, *_usual_host(url, options))
         return
-    given = options[name]
+    check_address(url, name, options[name], tell)
+
+
+def check_address(url: str, name: str, given: str, tell: Callable[[str], None] = warn) -> None:
+    """
+    Check that a store takes connections at an address.
+
+    :param url: whose store it is, for messages.
+    :param name: of the setting that has the address.
+    :param given: the setting: a URL, or a host and a port.
+    :param tell: see :func:`check_namenode`.
+    :raise LakeError: it does not, or there is no such host or port.
+    """
     parts = urlsplit(given if "://" in given else f"//{given}")
     try:
         port = parts.port or _PORTS.get(parts.scheme, 443)

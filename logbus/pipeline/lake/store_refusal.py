@@ -8,11 +8,19 @@ from collections.abc import Mapping
 
 from logbus.pipeline.lake.object_store import GCS_SCHEMES, S3_SCHEMES, split_scheme
 
-_REFUSED = re.compile(r"ACCESS_DENIED|PERMISSION_DENIED|UNAUTHENTICATED|(?:HTTP status|Azure Error: \[\w*\]) 40[13]\b")
+_REFUSED = re.compile(
+    r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|REQUEST_TIME_TOO_SKEWED|PERMISSION_DENIED|"
+    r"UNAUTHENTICATED|(?:HTTP status|Azure Error: \[\w*\]) 40[13]\b"
+)
 """In an error of Arrow's: the store has answered with the status 401 or 403."""
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN")
 _SIGNATURE = re.compile(r"""\bsig=[^&\s'"]*""")
 _BY = "in the environment or by --store-option"
+
+
+def is_refusal(error: str) -> bool:
+    """Whether an error of Arrow's says that a store has refused access."""
+    return _REFUSED.search(error) is not None
 
 
 def store_problem(url: str, options: Mapping[str, str], error: str, environ: Mapping[str, str] = os.environ) -> str:
@@ -23,7 +31,7 @@ def store_problem(url: str, options: Mapping[str, str], error: str, environ: Map
     :param error: Arrow's.
     :param environ: has what Google's client takes, which is no option.
     """
-    if _REFUSED.search(error):
+    if is_refusal(error):
         used, advice = _credentials(url, options, environ)
         return f"{url}: {_place(options)} refuses access with {used}; {advice}"
     # Google's client adds all of it once more, for programs; Azure's, an empty line and a number.

@@ -15,6 +15,7 @@ Spark's tasks write the data files; the driver commits them. No Java library of 
 * ``file_io``: how PyIceberg reaches files, with Azure's URLs
 * ``optimization``: small files rewritten as large ones
 * ``expiry``: old snapshots expire, and files go that no snapshot has
+* ``store_access``: what is said of a store of S3 that cannot be reached, or refuses access
 * ``s3_retries``: how often PyIceberg repeats a request to S3
 * ``scans``: reads and rewrites data files by Spark's tasks
 """

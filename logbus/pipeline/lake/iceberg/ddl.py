@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.iceberg import schemas
 from logbus.pipeline.lake.iceberg.snapshots import ATTEMPTS, first_line
+from logbus.pipeline.lake.iceberg.store_access import with_advice
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -60,7 +61,17 @@ def create_table(
             return
         except Exception as e:  # Each catalog has its own for what another job has just created.
             problem = e
-    raise LakeError(f"{identifier} cannot be created: {first_line(problem)}") from problem
+            if _is_repeated(e):
+                break
+    said = with_advice(first_line(problem), catalog.properties)
+    raise LakeError(f"{identifier} cannot be created: {said}") from problem
+
+
+def _is_repeated(error: Exception) -> bool:
+    """Whether an error comes of a request that was made again and again, or waited for long: S3's, and a catalog's."""
+    from requests import RequestException
+
+    return isinstance(error, RequestException) or "AWS Error" in str(error)
 
 
 def add_columns(table: Table, url: str, schema: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """
-PyIceberg's way to files by Arrow, which of Azure's stores understands the URLs that other engines write, too:
-``abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH``.
+PyIceberg's way to files by Arrow, which says of a store that it is silent, and of Azure's understands the URLs that
+other engines write, too: ``abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH``.
 """
 
 from __future__ import annotations
@@ -9,10 +9,32 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyiceberg.io import ADLS_ACCOUNT_NAME
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT
 
+from logbus.pipeline.blocking.patience import PATIENCE, telling
 from logbus.pipeline.lake.object_store import AZURE_SCHEMES
+
+
+class _StoreFile(PyArrowFile):
+    """A file of a store that may be silent: Arrow makes a request ten times, which takes minutes."""
+
+    def _telling(self) -> Any:
+        return telling(f"{self.location}: its store has not answered for {PATIENCE:g} s; still trying")
+
+    def _file_info(self) -> Any:
+        with self._telling():
+            return super()._file_info()
+
+    def open(self, seekable: bool = True) -> Any:
+        with self._telling():
+            return super().open(seekable)
+
+    def create(self, overwrite: bool = False) -> Any:
+        if not overwrite and self.exists():
+            raise FileExistsError(f"{self.location} is there already")
+        with self._telling():
+            return super().create(overwrite=True)
 
 
 class LakeFileIO(PyArrowFileIO):
@@ -29,6 +51,19 @@ class LakeFileIO(PyArrowFileIO):
         if scheme in AZURE_SCHEMES and "@" in host:
             path = host.partition("@")[0] + path.removeprefix(host)
         return scheme, host, path
+
+    def new_input(self, location: str) -> PyArrowFile:
+        """A file to read."""
+        return self._told(super().new_input(location))
+
+    def new_output(self, location: str) -> PyArrowFile:
+        """A file to write."""
+        return self._told(super().new_output(location))
+
+    def _told(self, file: PyArrowFile) -> PyArrowFile:
+        if self.parse_location(file.location, self.properties)[0] == "file":
+            return file
+        return _StoreFile(file.location, file._path, file._filesystem, file._buffer_size)
 
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> Any:
         account = (netloc or "").partition("@")[2].partition(".")[0]

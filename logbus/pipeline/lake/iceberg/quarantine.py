@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.iceberg.commits import COMMIT, COMPACTION, WRITER, Ancestor, ancestors
-from logbus.pipeline.lake.iceberg.snapshots import Overtaken, current_of, make_snapshot, name_of, snapshots_of
+from logbus.pipeline.lake.iceberg.snapshots import (
+    Overtaken,
+    current_of,
+    first_line,
+    make_snapshot,
+    name_of,
+    snapshots_of,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -33,7 +40,7 @@ def quarantine_of(catalog: Catalog, table: Table) -> Table | None:
     """
     The quarantine of a table; None: there is none.
 
-    :raise LakeError: a table that is not of this load has the name.
+    :raise LakeError: a table that is not of this load has the name; or it cannot be read.
     """
     from pyiceberg.exceptions import NoSuchTableError
 
@@ -42,6 +49,8 @@ def quarantine_of(catalog: Catalog, table: Table) -> Table | None:
         found = catalog.load_table((*namespace, name + SUFFIX))
     except NoSuchTableError:
         return None
+    except Exception as e:  # Each catalog and store has its own.
+        raise LakeError(f"{name_of(table)}{SUFFIX} cannot be read: {first_line(e)}") from e
     if found.properties.get(OF) != str(table.metadata.table_uuid):
         raise LakeError(
             f"{name_of(found)} is not the quarantine of {name_of(table)}, and has its name: rename or drop one of them"
@@ -59,10 +68,13 @@ def reconcile(quarantine: Table, named: int | None, check_claim: Callable[[], No
 
     :param named: the snapshot that the last commit names; None: none.
     :param check_claim: raises an error if the claim is lost.
-    :raise LakeError: another program has changed them since.
+    :raise LakeError: another program has changed them since; or the catalog or the store does not answer.
     """
     for _ in range(_ATTEMPTS):
-        metadata = quarantine.refresh().metadata
+        try:
+            metadata = quarantine.refresh().metadata
+        except Exception as e:  # Each catalog and store has its own.
+            raise LakeError(f"{name_of(quarantine)} cannot be read: {first_line(e)}") from e
         check_claim()
         line, _ = ancestors(current_of(metadata), snapshots_of(metadata))
         named = _compacted(line, named)
@@ -115,6 +127,8 @@ def _roll_back(quarantine: Table, target: int) -> None:
         quarantine.manage_snapshots().rollback_to_snapshot(target).commit()
     except CommitFailedException as e:
         raise Overtaken(str(e)) from e
+    except Exception as e:  # Each catalog and store has its own.
+        raise LakeError(f"{name_of(quarantine)} cannot be rolled back: {first_line(e)}") from e
 
 
 def add(quarantine: Table, writer: str, files: Sequence[DataFile]) -> int:

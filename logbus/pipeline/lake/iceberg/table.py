@@ -27,6 +27,7 @@ from logbus.pipeline.lake.iceberg.snapshots import (
     rows_of,
     snapshots_of,
 )
+from logbus.pipeline.lake.iceberg.store_access import check_warehouse, with_advice
 from logbus.pipeline.lake.load_state import LoadChange, LoadState
 from logbus.pipeline.lake.part_files import PartFile, PartWriter, delete_parts, write_parts
 from logbus.pipeline.lake.target import CommitReport, CompactionReport, VacuumReport
@@ -66,12 +67,20 @@ class IcebergTable:
 
         :param catalog_name: in PyIceberg's configuration; "": its default.
         :raise OptionError: the name lacks a namespace.
-        :raise LakeError: there is no such catalog, or the table is not one of loads.
+        :raise LakeError: there is no such catalog, or the table is not one of loads; or, if there is no Spark yet, the
+            catalog's store cannot be reached.
         """
         check_identifier(identifier)
         found = cls(spark, catalog(catalog_name), identifier)
+        if spark is None:
+            found._check_warehouse()
         found.refresh()
         return found
+
+    def _check_warehouse(self) -> None:
+        properties = {name: value for name, value in self.catalog.properties.items() if isinstance(value, str)}
+        warehouse = IcebergStore(properties.get("warehouse", ""), properties)
+        check_warehouse(self.url, properties, warehouse.file_system)
 
     @property
     def url(self) -> str:
@@ -113,7 +122,8 @@ class IcebergTable:
             self._table, self._known, self._notes = None, TableState(), ()
             return self.state
         except Exception as e:
-            raise LakeError(f"{self.url} cannot be read: {first_line(e)}") from e
+            said = with_advice(first_line(e), self.catalog.properties)
+            raise LakeError(f"{self.url} cannot be read: {said}") from e
         metadata = self._table.metadata
         if metadata.format_version < 2:
             raise LakeError(
