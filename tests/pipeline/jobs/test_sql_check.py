@@ -139,7 +139,10 @@ def test_before_spark(tmp_path: Path) -> None:
         (lambda: windows(by={"o": "orign"}), r"the group 'o' is 'orign': .* did you mean origin\?"),
         (lambda: windows(aggregates={"n": "max(offst)"}), r"the aggregate 'n' is .* did you mean offset\?"),
         (lambda: windows(aggregates={"n": "origin"}), r"'origin' has a value for each event"),
-        (lambda: join(on={"origin": "orign"}), r"the right key 'orign' is .* did you mean origin\?"),
+        (
+            lambda: join(on={"origin": "orign"}),
+            r"the right key 'orign': there is no column 'orign'; did you mean origin\?",
+        ),
         (lambda: join(select={"w": "r.wind"}), r"the column 'w' is 'r.wind': there is no column 'wind' in r"),
     ):
         with pytest.raises(OptionError, match=problem):
