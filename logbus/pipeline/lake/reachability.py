@@ -92,13 +92,18 @@ def check_endpoint(
     :param tell: see :func:`check_namenode`.
     :raise LakeError: it does not, or there is no such host or port.
     """
-    if _PROXIES.intersection(each.lower() for each in environ):
+    if has_proxy(environ):
         return
     name = next((each for each in _ENDPOINTS if options.get(each)), None)
     if name is None:
         _check_host(url, *_usual_host(url, options))
         return
     check_address(url, name, options[name], tell)
+
+
+def has_proxy(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a proxy is given: then addresses need not be reached directly."""
+    return not _PROXIES.isdisjoint(each.lower() for each in environ)
 
 
 def check_address(url: str, name: str, given: str, tell: Callable[[str], None] = warn) -> None:

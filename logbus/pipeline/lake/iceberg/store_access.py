@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from logbus.pipeline.blocking.patience import PATIENCE, telling, warn
 from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.object_store import S3_SCHEMES, split_scheme
-from logbus.pipeline.lake.reachability import check_address
+from logbus.pipeline.lake.reachability import check_address, has_proxy
 from logbus.pipeline.lake.store_refusal import is_refusal
 
 ENDPOINT = "s3.endpoint"
+_PROXY = "s3.proxy-uri"
 _KEYS = ("s3.access-key-id", "client.access-key-id")
 
 
@@ -35,7 +36,8 @@ def check_warehouse(
     warehouse = properties.get("warehouse", "")
     scheme, rest = split_scheme(warehouse)
     endpoint = properties.get(ENDPOINT)
-    if endpoint and (scheme in S3_SCHEMES or ":" not in warehouse):
+    is_direct = not (properties.get(_PROXY) or has_proxy())
+    if endpoint and is_direct and (scheme in S3_SCHEMES or ":" not in warehouse):
         check_address(table, ENDPOINT, endpoint, tell)
     if scheme not in S3_SCHEMES:
         return

@@ -20,7 +20,7 @@ from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.iceberg import file_io
 from logbus.pipeline.lake.iceberg.file_io import LakeFileIO
 from logbus.pipeline.lake.iceberg.quarantine import quarantine_of
-from logbus.pipeline.lake.iceberg.store_access import with_advice
+from logbus.pipeline.lake.iceberg.store_access import check_warehouse, with_advice
 from logbus.pipeline.lake.iceberg.table import IcebergTable
 from tests.pipeline.lake.iceberg.fixtures import NAME, SCHEMA, catalog_in
 
@@ -71,6 +71,14 @@ def test_away(tmp_path: Path) -> None:
         words = rf"^lake\.views: no store \(s3\.endpoint\) can be reached at 127\.0\.0\.1:{port}"
         with store_at(tmp_path, port) as name, pytest.raises(LakeError, match=words):
             IcebergTable.at(None, NAME, name)
+
+
+def test_behind_a_proxy() -> None:
+    """An endpoint need not be reached directly then."""
+    given = {"s3.endpoint": "https://store.invalid", "warehouse": "lake"}
+    with pytest.raises(LakeError, match="no store"):
+        check_warehouse(NAME, given, object)
+    check_warehouse(NAME, {**given, "s3.proxy-uri": "http://proxy:8080"}, object)
 
 
 def test_no_bucket(tmp_path: Path) -> None:
