@@ -18,6 +18,9 @@ DELTA_SPARK, ICEBERG_SPARK, HADOOP, GCS_CONNECTOR, GOOGLE_CLOUD_STORAGE = "4.4.0
 #: The newest release of Spark's connector for Kafka that is there, and of a part of it that is published apart.
 SPARK_KAFKA_VERSION, SPARK_TOKEN_VERSION = "4.2.0", "4.0.0"
 
+#: Of what Kafka Streams writes JSON with.
+JACKSON = {"annotations": "2.21", "core": "2.21.2", "databind": "2.21.2"}
+
 #: Of YARN's servers.
 BOUNCY_CASTLE = "1.82"
 
@@ -56,6 +59,18 @@ def client_jars(version: str, cache: Path) -> Path:
     return _jars(cache / f"kafka-clients-{version}", [("org.apache.kafka", "kafka-clients", version), logging])
 
 
+def streams_jars(version: str, cache: Path) -> Path:
+    """
+    The jars of Kafka Streams, which need those of :func:`client_jars` beside them; without RocksDB, which is large.
+
+    :raise RuntimeError: as :func:`kafka_jars`.
+    """
+    json = [("com.fasterxml.jackson.core", f"jackson-{name}", number) for name, number in JACKSON.items()]
+    return _jars(
+        cache / f"kafka-streams-{version}", [("org.apache.kafka", "kafka-streams", version), *json], alone=True
+    )
+
+
 def tools_jars(version: str, cache: Path) -> Path:
     """
     The same of Kafka's command line tools, the broker's among them.
@@ -75,6 +90,15 @@ def mirror_jars(version: str, cache: Path) -> Path:
     names = ("connect-mirror", "connect-mirror-client")
     wanted = [("org.apache.kafka", name, version) for name in names]
     return _jars(cache / f"kafka-mirror-{version}", wanted, alone=True)
+
+
+def connect_file_jars(version: str, cache: Path) -> Path:
+    """
+    Kafka Connect's connectors to files, which need those of :func:`mirror_maker_jars` beside them.
+
+    :raise RuntimeError: as :func:`kafka_jars`.
+    """
+    return _jars(cache / f"connect-file-{version}", [("org.apache.kafka", "connect-file", version)], alone=True)
 
 
 def mirror_maker_jars(version: str, cache: Path) -> Path:

@@ -88,6 +88,8 @@ CLIENT_KEYS = {
     "group.version",
     "transaction.version",
     "group.instance.id",
+    "consumer.override.isolation.level",
+    "producer.transaction.timeout.ms",
     "group.protocol",
     "group.remote.assignor",
     "linger.ms",
