@@ -95,12 +95,12 @@ def test_rows_without_a_partner(spark: SparkSession, broker: Broker, tmp_path: P
     fill(broker, "left-views", "left-buys")
     topics(broker, "joined")
     asked = streams(
-        broker, "left-views", "left-buys", tmp_path, outputs=[to_topic(broker, "joined", "user")], kind="left"
+        broker, "left-views", "left-buys", tmp_path, outputs=[to_topic(broker, "joined", "user")], kind="right"
     )
     run(spark, asked)
-    alone = [bought("cid", None), {"user": None, "price": None}]
+    alone = [{"user": None, "price": price} for price in (3, 5, 6, 7)]
     assert written(broker, "joined") == sorted([*FOUND, *alone], key=repr)
-    with pytest.raises(OptionError, match="another query: its kind is 'left', and now it is 'inner'"):
+    with pytest.raises(OptionError, match="another query: its kind is 'right', and now it is 'inner'"):
         run(spark, streams(broker, "left-views", "left-buys", tmp_path, outputs=asked.outputs))
     # Of both sides, of which each is read in several batches.
     seen, full = Seen({}), tmp_path / "full"
