@@ -15,10 +15,14 @@ from urllib.parse import quote, urlsplit
 
 from attrs import field, frozen
 
+from logbus.pipeline.blocking.patience import PATIENCE, telling
 from logbus.pipeline.errors import OptionError, PipelineError
 
 _ACCEPT = "application/vnd.schemaregistry.v1+json"
 _LONGEST = 8 << 20
+_SHOWN = 60
+"""Bytes of an answer that is no registry's, in its error."""
+
 _ATTEMPTS = 5
 _NOT_FOUND = range(40400, 40500)
 _FORMATS = {"PROTOBUF": "?format=serialized"}
@@ -178,21 +182,22 @@ class RegistryClient:
         for attempt in range(_ATTEMPTS):
             if attempt:
                 time.sleep(0.1 * 2**attempt)  # between attempts, not for an event
-            request = urllib.request.Request(urls[attempt % len(urls)] + path, data, headers)
+            url = urls[attempt % len(urls)]
+            request = urllib.request.Request(url + path, data, headers)
             try:
-                with urllib.request.urlopen(request, timeout=self.timeout, context=context) as answer:
+                with (
+                    telling(f"the schema registry at {url} has not answered for {PATIENCE:g} s; still waiting"),
+                    urllib.request.urlopen(request, timeout=self.timeout, context=context) as answer,
+                ):
                     text = answer.read(_LONGEST + 1)
-                found = json.loads(text)
-                if not isinstance(found, dict):
-                    raise ValueError("it is no object")
-                return found
+                return _object_of(text)
             except urllib.error.HTTPError as e:
                 said, is_of_registry = _message(e)
                 if e.code == 404 and is_of_registry:
                     raise NoSuchSchema(f"{request.full_url}: {said}") from None
                 if e.code == 404:
                     raise RegistryFailed(
-                        f"{urls[attempt % len(urls)]} is no schema registry ({request.full_url}: {said}); that of a "
+                        f"{url} is no schema registry ({request.full_url}: {said}); that of a "
                         "logbus broker is at http://HOST:PORT/registry"
                     ) from None
                 if e.code < 500 and e.code != 429:
@@ -201,6 +206,21 @@ class RegistryClient:
             except (OSError, ValueError, http.client.HTTPException) as e:
                 problem = str(getattr(e, "reason", e)).strip() or type(e).__name__
         raise RegistryFailed(f"{request.full_url}: {problem}")
+
+
+def _object_of(text: bytes) -> dict[str, Any]:
+    """
+    The JSON object that an answer is.
+
+    :raise ValueError: it is none.
+    """
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"the answer is no JSON object: {text[:_SHOWN].decode(errors='replace')!r}")
+    return found
 
 
 def _registered(found: Mapping[str, Any], schema_type: str, what: str) -> RegisteredSchema:
@@ -212,7 +232,9 @@ def _registered(found: Mapping[str, Any], schema_type: str, what: str) -> Regist
             SchemaReference(str(each["name"]), str(each["subject"]), int(each["version"]))
             for each in found.get("references") or ()
         )
-        return RegisteredSchema(int(found["id"]), given, str(found["schema"]), references)
+        if not isinstance(text := found["schema"], str):
+            raise TypeError(f"its schema is {text!r}")
+        return RegisteredSchema(int(found["id"]), given, text, references)
     except (KeyError, TypeError, ValueError) as e:
         raise RegistryFailed(f"{what}: the registry's answer is no schema: {e!r}") from None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -15,15 +17,23 @@ from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClien
 class Answers(BaseHTTPRequestHandler):
     """Answers each request with the server's ``body``, as not found."""
 
+    status = 404
+
     def do_GET(self) -> None:
         body: bytes = self.server.body  # type: ignore[attr-defined]
-        self.send_response(404)
+        self.send_response(self.status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
+
+
+class Found(Answers):
+    """Answers each request with the server's ``body``."""
+
+    status = 200
 
 
 class Greeting(BaseHTTPRequestHandler):
@@ -75,3 +85,29 @@ class NotFoundTests(SynchronousTestCase):
         self.patch(schema_registry, "_ATTEMPTS", 1)
         failure = self.assertRaises(RegistryFailed, RegistryClient(self.url).schema, 7)
         self.assertEqual(str(failure), f"{self.url}/schemas/ids/7: SSH-2.0-server")
+
+    def test_no_schema(self) -> None:
+        """What is no schema is not taken for one: all records would be unreadable by it."""
+        self.server.RequestHandlerClass = Found
+        self.patch(schema_registry, "_ATTEMPTS", 1)
+        for body, words in (
+            (b'{"schema": null}', "schema 7: the registry's answer is no schema: TypeError('its schema is None')"),
+            (b'{"schema": 12}', "its schema is 12"),
+            (b"<html>Welcome</html>", "/schemas/ids/7: the answer is no JSON object: '<html>Welcome</html>'"),
+            (b"[1]", "the answer is no JSON object: '[1]'"),
+        ):
+            self.assertIn(words, str(self.failure(body)))
+
+    def test_silent(self) -> None:
+        """That a registry does not answer is said while it is waited for."""
+        self.patch(schema_registry, "PATIENCE", 0.0)
+        told: list[str] = []
+
+        @contextmanager
+        def telling(what: str) -> Iterator[None]:
+            told.append(what)
+            yield
+
+        self.patch(schema_registry, "telling", telling)
+        self.failure(b"[]")
+        self.assertEqual(told, [f"the schema registry at {self.url} has not answered for 0 s; still waiting"])
