@@ -230,14 +230,12 @@ def with_time(payload: Payload, readable: DataFrame, others: Sequence[Column] = 
     """
     from pyspark.sql import functions as f
 
-    # Raw records have all columns of the source, also those that it has for jobs.
-    records = readable.drop(PUNCTUATION, LATE_WATERMARK)
-    columns: list[Any] = payload.columns(records)
-    events = records.select(*columns)
+    columns: list[Any] = payload.columns(readable)
+    events = readable.select(*columns)
     check_columns(payload, events.columns)
     if taken := time_column(payload, events.columns):
         columns = [f.col(f"_all.{quoted_name(name)}").alias(name) for name in events.columns if name != taken]
-        readable = readable.withColumn("_all", f.struct(*payload.columns(records)))
+        readable = readable.withColumn("_all", f.struct(*payload.columns(readable)))
     return readable.select(*columns, f.col(payload.time).alias(EVENT_TIME), *others)
 
 

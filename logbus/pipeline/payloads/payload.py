@@ -117,8 +117,9 @@ class RawPayload:
         return rows.withColumn(REASON, f.lit(None).cast("string"))
 
     def columns(self, rows: DataFrame) -> list[Any]:
-        """The columns of the source."""
-        return [name for name in rows.columns if name != REASON]
+        """The record's columns, without those that the source of a job has besides."""
+        own = {each["name"] for each in self.table_fields(headers=True)}
+        return [name for name in rows.columns if name in own]
 
 
 @frozen(kw_only=True)
