@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.compare.jars import KAFKA_VERSION, connect_file_jars, mirror_maker_jars
 from benchmarks.compare.systems import free_port
 from logbus.testing import Broker
 from logbus.testing.waiting import wait_until
 from tests.interop.clients import SECONDS
+from tests.interop.committed_records import committed_records
 from tests.interop.java_client import CACHE, SMALL_JVM
 from tests.interop.test_offsets import create
 
@@ -95,24 +95,6 @@ def workers(broker: Broker, home: Path) -> Iterator[list[Worker]]:
         yield started
 
 
-def lines_of(broker: Broker, topic: str, count: int) -> Counter[bytes]:
-    """The first committed records of a topic, so many."""
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "isolation.level": "read_committed"}
-    )
-    found: Counter[bytes] = Counter()
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        while found.total() < count:
-            message = consumer.poll(SECONDS)
-            assert message is not None, f"only {found.total()} records came"
-            assert message.error() is None, message.error()
-            found[message.value()] += 1
-    finally:
-        consumer.close()
-    return found
-
-
 def test_exactly_once(tmp_path: Path) -> None:
     """Each line is in the topic once, whichever worker is killed while it writes."""
     source = tmp_path / "lines"
@@ -133,15 +115,15 @@ def test_exactly_once(tmp_path: Path) -> None:
             with source.open("a") as file:
                 file.writelines(f"line {number}\n" for number in range(written, written + 20 * AT_ONCE))
             written += 20 * AT_ONCE
-            lines_of(broker, "lines", written - 15 * AT_ONCE)
+            committed_records(broker, "lines", 1, written - 15 * AT_ONCE)
             if turn < 2:
                 number = owner(alive)
                 alive[number].kill()
                 alive[number] = Worker(broker, tmp_path / str(number))
                 stack.callback(alive[number].kill)
         # What it read last it commits when there is more.
-        expected = Counter(b"line %d" % number for number in range(written - AT_ONCE))
-        assert lines_of(broker, "lines", written - AT_ONCE) == expected
+        records = committed_records(broker, "lines", 1, written - AT_ONCE)
+        assert Counter(line for _, line in records) == Counter(f"line {number}" for number in range(len(records)))
 
 
 def owner(alive: list[Worker]) -> int:

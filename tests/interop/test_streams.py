@@ -8,16 +8,17 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from benchmarks.compare.jars import KAFKA_VERSION, client_jars, streams_jars
 from logbus.testing import Broker
 from tests.interop.clients import SECONDS
+from tests.interop.committed_records import committed_records
 from tests.interop.java_client import CACHE, SMALL_JVM
 from tests.interop.test_offsets import create
 
@@ -110,33 +111,14 @@ class Writer:
         assert self.producer.flush(SECONDS) == 0
 
 
-def read_until(broker: Broker, topic: str, is_all: Callable[[list[tuple[str, str]]], bool]) -> list[tuple[str, str]]:
-    """The committed records of a topic, once these are all."""
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "isolation.level": "read_committed"}
-    )
-    found: list[tuple[str, str]] = []
-    try:
-        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-        while not is_all(found):
-            message = consumer.poll(SECONDS)
-            assert message is not None, f"only {len(found)} records came of {topic}"
-            assert message.error() is None, message.error()
-            found.append((message.key().decode(), message.value().decode()))
-    finally:
-        consumer.close()
-    return found
-
-
 def check_results(broker: Broker, writer: Writer) -> None:
     """Each line has been counted and signed once."""
-    words = sum(writer.words.values())
-    counts = read_until(broker, "counts", lambda found: len(found) >= words)
+    counts = committed_records(broker, "counts", PARTITIONS, writer.words.total())
     # Every count of every word is there, once.
     assert Counter(counts) == Counter(
         (word, str(each)) for word, count in writer.words.items() for each in range(1, count + 1)
     )
-    signed = read_until(broker, "signed", lambda found: len(found) >= writer.signed.total())
+    signed = committed_records(broker, "signed", PARTITIONS, writer.signed.total())
     assert Counter(line for _, line in signed) == writer.signed
 
 
