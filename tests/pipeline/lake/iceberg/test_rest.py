@@ -97,49 +97,50 @@ def test_repeated(tmp_path: Path, port: int) -> None:
         assert offsets(table) == list(range(20))
 
 
-def test_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A catalog that takes connections and does not answer: that is said, and the job ends."""
-    said: list[str] = []
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Where a server is that takes connections and does not answer."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is said while an answer is waited for, which is not for long."""
+    sentences: list[str] = []
 
     def telling(sentence: str) -> AbstractContextManager[None]:
-        said.append(sentence)
+        sentences.append(sentence)
         return nullcontext()
 
     monkeypatch.setattr(rest_catalog, "telling", telling)
     monkeypatch.setattr(rest_catalog, "ANSWER_SECONDS", 0.01)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        at = f"127.0.0.1:{server.getsockname()[1]}"
-        with (
-            catalog_in(tmp_path, uri=f"http://{at}"),
-            pytest.raises(LakeError, match=r"catalog 'test' cannot be opened: .*timed out"),
-        ):
-            IcebergTable.at(None, NAME, "test")
-    assert said == [f"catalog 'test' has not answered at {at} for 5 s; still waiting"]
+    return sentences
+
+
+def test_silent(tmp_path: Path, silent: str, said: list[str]) -> None:
+    """A catalog that takes connections and does not answer: that is said, and the job ends."""
+    with (
+        catalog_in(tmp_path, uri=f"http://{silent}"),
+        pytest.raises(LakeError, match=r"catalog 'test' cannot be opened: .*timed out"),
+    ):
+        IcebergTable.at(None, NAME, "test")
+    assert said == [f"catalog 'test' has not answered at {silent} for 5 s; still waiting"]
 
 
 @pytest.mark.parametrize("way", ["credential", "oauth2"])
-def test_silent_tokens(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_silent_tokens(silent: str, said: list[str], way: str) -> None:
     """A server of tokens that takes connections and does not answer: that is said, and the job ends."""
-    said: list[str] = []
-
-    def telling(sentence: str) -> AbstractContextManager[None]:
-        said.append(sentence)
-        return nullcontext()
-
-    monkeypatch.setattr(rest_catalog, "telling", telling)
-    monkeypatch.setattr(rest_catalog, "ANSWER_SECONDS", 0.01)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        at = f"127.0.0.1:{server.getsockname()[1]}"
-        url = f"http://{at}/tokens"
-        settings = {"client_id": "a", "client_secret": "b", "token_url": url}
-        given: dict[str, Any] = (
-            {"credential": "a:b", "oauth2-server-uri": url}
-            if way == "credential"
-            else {"auth": {"type": "oauth2", "oauth2": settings}}
-        )
-        with pytest.raises(Timeout):
-            rest_catalog.LimitedRestCatalog("test", uri="http://127.0.0.1:9", **given)
-    assert said == [f"catalog 'test' has not answered at {at} for 5 s; still waiting"]
+    url = f"http://{silent}/tokens"
+    settings = {"client_id": "a", "client_secret": "b", "token_url": url}
+    given: dict[str, Any] = (
+        {"credential": "a:b", "oauth2-server-uri": url}
+        if way == "credential"
+        else {"auth": {"type": "oauth2", "oauth2": settings}}
+    )
+    with pytest.raises(Timeout):
+        rest_catalog.LimitedRestCatalog("test", uri="http://127.0.0.1:9", **given)
+    assert said == [f"catalog 'test' has not answered at {silent} for 5 s; still waiting"]
 
 
 @pytest.mark.parametrize(
