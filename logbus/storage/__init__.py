@@ -24,6 +24,7 @@ The logs of one broker on disk, in Kafka's formats (Kafka: storage).
 * ``log_worker``: background work on one log at a time, paused where logs are about to change
 * ``log_mover``: moves logs between log directories (KIP-113)
 * ``future_log``: the copy that a move fills
+* ``move_recovery``: completes or undoes moves that a crash interrupted
 * ``log_linker``: LogLinker: hands logs to other workers of the machine by hard links
 * ``log_snapshots``: LogSnapshots: the files of all logs at one moment, for backups
 * ``housekeeping``: periodic work on all logs, on one timer

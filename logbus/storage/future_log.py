@@ -13,6 +13,7 @@ from logbus.storage.auxiliary_state import begin_with, state_of, write_files
 from logbus.storage.istorage import IDisk
 from logbus.storage.log import Log
 from logbus.storage.log_directory import plugin_files
+from logbus.storage.segments.segment import Segment
 from logbus.storage.truncation import truncate_to
 
 
@@ -72,6 +73,29 @@ def copy_small_files(current: Log, future: Log) -> None:
     write_files(future.disk, future.directory, evolve(state_of(future), epochs=()), is_synced=True)
     for name, data in plugin_files(current).items():
         future.disk.replace(f"{future.directory}/{name}", data)
+
+
+def take_over(log: Log, current: Log, future: Log) -> None:
+    """
+    Give a new log the segments and the state of a future log, which is complete and closed, and all that only the
+    current one has.
+
+    :param log: of the partition, in the directory that the future log's was renamed to.
+    """
+    segments = []
+    for old in future.segments:
+        segment = Segment(future.disk, future.files, log.directory, old.base_offset, old.created_ms)
+        segment.size, segment.first_timestamp = old.size, old.first_timestamp
+        segment.max_timestamp, segment.max_timestamp_offset = old.max_timestamp, old.max_timestamp_offset
+        segments.append(segment)
+    log.config, log.topic_id, log.topic_id_saved = current.config, future.topic_id, future.topic_id_saved
+    log.restored(tuple(segments), future.log_start_offset, future.log_end_offset, future.flushed_end_offset)
+    if current.config.remote_storage_enable:
+        # It begins in remote storage, which has been checkpointed.
+        log.log_start_offset, log.is_start_saved, log.remote = future.log_start_offset, True, current.remote
+    log.saved_start_offset = current.saved_start_offset
+    log.epochs, log.producers = future.epochs, future.producers
+    log.high_watermark, log.leader_epoch = current.high_watermark, current.leader_epoch
 
 
 def _begin(current: Log, future: Log) -> None:

@@ -34,10 +34,11 @@ from logbus.storage.log import Log
 from logbus.storage.log_creator import LogCreator
 from logbus.storage.log_directory import LogDirectory, rename_for_good
 from logbus.storage.log_linker import LogLinker
-from logbus.storage.log_mover import LogMover, Swap, settle_moves
+from logbus.storage.log_mover import LogMover, Swap
 from logbus.storage.log_snapshots import LogSnapshots
 from logbus.storage.log_truncator import LogTruncator
 from logbus.storage.log_user import LogUser, NoLogUser
+from logbus.storage.move_recovery import recover_moves
 from logbus.storage.repair.damage import DamageReports
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.repair.log_scrubber import LogScrubber
@@ -243,7 +244,7 @@ class LogManager:
         except ConfigError:
             await self._close_directories()
             raise
-        settle_moves(self.directories, lambda what: self._log.error("{what}", what=what))
+        recover_moves(self.directories, lambda what: self._log.error("{what}", what=what))
         opening = [Deferred.fromCoroutine(directory.open()) for directory in self.directories]
         errors: list[StorageError] = []
         bug: Exception | None = None

@@ -6,11 +6,12 @@ up, the current log takes no more appends for some milliseconds; the future log 
 
 A crash loses nothing, because both logs are equal and on stable storage during the swap:
 
-1. ``moved`` is written into the current log's directory, durably. A start that finds it there, and the partition in
-another directory, too, uses the other one. 2. The future log's directory gets the partition's name, durably. 3. The
-broker uses the future log. The old log's files are removed after ``file.delete.delay.ms``.
+1. ``moved`` is written into the current log's directory, durably.
+2. The future log's directory gets the partition's name, durably.
+3. The broker uses the future log. The old log's files are removed after ``file.delete.delay.ms``.
 
-A start that finds a future log removes it and begins the move again.
+A start after a crash between these steps is the subject of :mod:`logbus.storage.move_recovery`. A start that finds
+a future log removes it and begins the move again.
 """
 
 from __future__ import annotations
@@ -29,12 +30,11 @@ from logbus.model import TopicPartition
 from logbus.storage import file_names
 from logbus.storage.appends.append_as_follower import append_as_follower
 from logbus.storage.cleaner.log_cleaner import LogCleaner
-from logbus.storage.future_log import align, copy_small_files, future_of
+from logbus.storage.future_log import align, copy_small_files, future_of, take_over
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_directory import LogDirectory, rename_for_good
 from logbus.storage.repair.log_repairer import LogRepairer
-from logbus.storage.segments.segment import Segment
 from logbus.storage.throttler import Throttler
 from logbus.timers import Timers
 
@@ -314,7 +314,8 @@ class LogMover:
                 current.reopen()
                 await self._take_back(origin, current)
                 raise
-            log = self._adopted(move, future, name)
+            log = self._new_log(partition, destination.disk, name)
+            take_over(log, current, future)
         del origin.logs[partition], destination.futures[partition]
         destination.logs[partition] = log
         move.future, move.is_over = None, True
@@ -352,58 +353,6 @@ class LogMover:
                 await origin.disk.submit(IOPool.BACKGROUND, origin.disk.unlink, _moved(current))
             except StorageError:
                 pass  # The directory is offline now, as it has said.
-
-    def _adopted(self, move: LogMove, future: Log, name: str) -> Log:
-        """The future log under its final name."""
-        current = move.current
-        log = self._new_log(move.partition, future.disk, name)
-        segments = []
-        for old in future.segments:
-            segment = Segment(future.disk, future.files, name, old.base_offset, old.created_ms)
-            segment.size, segment.first_timestamp = old.size, old.first_timestamp
-            segment.max_timestamp, segment.max_timestamp_offset = old.max_timestamp, old.max_timestamp_offset
-            segments.append(segment)
-        log.config, log.topic_id, log.topic_id_saved = current.config, future.topic_id, future.topic_id_saved
-        log.restored(tuple(segments), future.log_start_offset, future.log_end_offset, future.flushed_end_offset)
-        if current.config.remote_storage_enable:
-            # It begins in remote storage, which has been checkpointed.
-            log.log_start_offset, log.is_start_saved, log.remote = future.log_start_offset, True, current.remote
-        log.saved_start_offset = current.saved_start_offset
-        log.epochs, log.producers = future.epochs, future.producers
-        log.high_watermark, log.leader_epoch = current.high_watermark, current.leader_epoch
-        return log
-
-
-def settle_moves(directories: Sequence[LogDirectory], warn: Callable[[str], None]) -> None:
-    """
-    Complete or undo interrupted moves at a start, before logs are opened: see the three steps above.
-
-    :param warn: logs a message.
-    """
-    online = [directory for directory in directories if directory.is_online]
-    moved: list[tuple[LogDirectory, TopicPartition, str]] = []
-    elsewhere: set[TopicPartition] = set()
-    for directory in online:
-        for name in directory.disk.names(""):
-            partition = file_names.partition_of(name)
-            if partition is None:
-                continue
-            if directory.disk.exists(f"{name}/{file_names.MOVED}"):
-                moved.append((directory, partition, name))
-            else:
-                elsewhere.add(partition)
-    for directory, partition, name in moved:
-        if partition in elsewhere:
-            directory.ignored.add(name)
-            directory.leftovers.append(name)
-        elif len(online) == len(directories):
-            directory.disk.unlink(f"{name}/{file_names.MOVED}")
-        else:
-            directory.ignored.add(name)
-            warn(
-                f"{directory.disk.root}/{name} is not used: {partition} was being moved to another log directory, and "
-                "not all of them work"
-            )
 
 
 def _moved(log: Log) -> str:
