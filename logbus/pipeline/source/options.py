@@ -137,7 +137,7 @@ SOURCE_OPTIONS = OptionTable(
             "fetchOffset.numRetries",
             integer(0, 1000),
             3,
-            "How often to request the end of a partition again if it is before the offset read so far.",
+            "How often to request the end of a partition again if it is before the offset read so far, or missing.",
         ),
         Option("fetchOffset.retryIntervalMs", milliseconds(0), 1.0, "The wait before that."),
     ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from logbus.client.cluster.topic_metadata import TopicMetadata
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 from logbus.pipeline.error_text import without_traceback
@@ -97,8 +98,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         :raises DataLossFound: offsets are gone, and ``failOnDataLoss`` is set.
         """
         begun, stop = StreamOffset.read(start), StreamOffset.read(end)
-        topics = self._offset_reader.brokers.metadata({each.topic for each in stop.offsets})
-        there = {TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions}
+        topics, there = self._described(stop.offsets.keys())
         first = self._offset_reader.earliest(sorted(there & stop.offsets.keys()), allow_deleted=True)
         offsets, sentences = resume_offsets(begun, stop, topic_ids(topics), first)
         report_data_loss(self._options, sentences)
@@ -127,7 +127,8 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _latest_offsets(self, begun: StreamOffset) -> StreamOffset:
         """
         The latest offsets of the selected partitions. One that is before the offset read so far may come from a stale
-        leader, so it is requested again a few times.
+        leader, and a partition that is gone may not be known yet to a broker that has just started, so these are
+        requested again a few times.
         """
         known = {each.topic for each in begun.offsets} if self._options.fail_on_data_loss else None
         for attempt in range(self._options.end_retries + 1):
@@ -141,10 +142,21 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for each, offset in ends.offsets.items()
                 if offset < begun.offsets.get(each, 0) and ends.ids.get(each.topic) == begun.ids.get(each.topic)
             ]
-            if not back or attempt == self._options.end_retries:
+            if not (back or begun.offsets.keys() - ends.offsets.keys()) or attempt == self._options.end_retries:
                 break
             time.sleep(self._options.end_retry_interval)
         return ends
+
+    def _described(self, wanted: Collection[TopicPartition]) -> tuple[dict[str, TopicMetadata], set[TopicPartition]]:
+        """The topics of partitions, and all partitions of these; if one is missing, they are requested again."""
+        names = {each.topic for each in wanted}
+        for attempt in range(self._options.end_retries + 1):
+            topics = self._offset_reader.brokers.metadata(names)
+            there = {TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions}
+            if there.issuperset(wanted) or attempt == self._options.end_retries:
+                break
+            time.sleep(self._options.end_retry_interval)
+        return topics, there
 
     def _batch_end(self, begun: StreamOffset, end: StreamOffset, limit: ReadLimit) -> PartitionOffsets | None:
         """The end offsets of the next batch; None: there is none yet."""

@@ -164,6 +164,38 @@ class StreamTests(SynchronousTestCase):
         now.prepareForTriggerAvailableNow()
         self.assertEqual(self.next(now, start)["t"], {"0": 11, "1": 10})
 
+    def test_brokers_that_do_not_know_a_topic_yet(self) -> None:
+        """They have just started: the topic is not taken for deleted, and is read from where it was."""
+        self.cluster.add("u", 1)[0].put(b"a", b"b")
+        known = self.cluster.topics["u"]
+        asked: list[Any] = []
+
+        def metadata(node: int, message: Any) -> Any:
+            asked.append(message)
+            if len(asked) % 3:
+                self.cluster.topics.pop("u", None)
+            else:
+                self.cluster.topics["u"] = known
+
+        for selection in ({"subscribe": "t,u"}, {"subscribePattern": "^[tu]$"}, {"assign": '{"t": [0], "u": [0]}'}):
+            for fails in ("true", "false"):
+                given = {"kafka.bootstrap.servers": self.cluster.bootstrap, "startingOffsets": "earliest", **QUICK}
+                reader = LogbusStreamReader(
+                    options.read_source_options({**given, **selection, "failOnDataLoss": fails}, streaming=True)
+                )
+                self.addCleanup(reader.stop)
+                start = self.next(reader, reader.initialOffset())
+                self.logs[0].put(b"x")
+                self.cluster.answers[3] = metadata
+                end = self.next(reader, start)
+                self.assertEqual(end["u"], {"0": 2})
+                self.assertEqual(len(self.ranges(reader, start, end)), 1)
+                self.assertEqual(len(asked), 6)
+                # Nothing of it is read again.
+                del self.cluster.answers[3]
+                self.assertEqual(self.next(reader, end), end)
+                asked.clear()
+
     def test_topic_deleted_between_requests(self) -> None:
         """Between two requests: it is told as if it had gone before, and soon."""
         reader = self.reader(subscribe="t,u", **{"kafka.default.api.timeout.ms": "60000"})
