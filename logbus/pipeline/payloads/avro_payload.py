@@ -236,10 +236,17 @@ class AvroValueReader:
         if now - asked < _MISSING_FOR:
             raise NoSuchSchema(problem)
         try:
-            decoded = json.loads(self.registry.schema(schema_id))
-            if problem := type_conflict(decoded, self._types):
+            text = self.registry.schema(schema_id)
+            try:
+                decoded = json.loads(text)
+                parsed = fastavro.parse_schema(known_logical_types(decoded))
+                problem = type_conflict(decoded, self._types)
+            except Exception as e:
+                # fastavro raises all kinds of exceptions; one that is not remembered has each record ask again.
+                raise NoSuchSchema(f"not an Avro schema, or it refers to others: {e!r:.200}") from None
+            if problem:
                 raise NoSuchSchema(problem)
-            self._writers[schema_id] = fastavro.parse_schema(known_logical_types(decoded))
+            self._writers[schema_id] = parsed
         except NoSuchSchema as e:
             if len(self._missing) >= _MOST_MISSING:
                 self._missing.clear()

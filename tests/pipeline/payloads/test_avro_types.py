@@ -313,6 +313,23 @@ class ReaderTests(TestCase):
         with self.assertRaisesRegex(RegistryFailed, "does not answer"):
             reader.read("t", frame(3, b""))
 
+    def test_schemas_that_cannot_be_used_are_asked_for_once(self) -> None:
+        """Such as one that refers to another: not with each record, and the reason says which it is."""
+        unusable = [
+            record(a="int", b="com.example.Other"),
+            {"type": "nothing"},
+            None,
+            {**record(a="int"), "name": 1},
+        ]
+        registry = Schemas(dict(enumerate(unusable)))
+        reader = AvroValueReader(registry, json.dumps(record(a="int")))  # type: ignore[arg-type]
+        for number in range(len(unusable)):
+            for _ in range(3):
+                read = reader.read("t", frame(number, b"\x02"))
+                self.assertIsNone(read["event"])
+                self.assertRegex(read["reason"], rf"schema {number}\b")
+        self.assertEqual(registry.asked, list(range(len(unusable))))
+
     def test_values_are_checked_by_arrow(self) -> None:
         """Values that fit are not looked at one by one."""
         kind = pa.struct([("event", pa.int32()), ("reason", pa.string())])
