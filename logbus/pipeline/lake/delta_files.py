@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from attrs import frozen
 
+from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.delta_actions import STATES, Position
 from logbus.pipeline.lake.file_system import LocalFileSystem
 from logbus.pipeline.lake.object_store import ArrowStore
@@ -42,19 +44,43 @@ class DeltaFiles:
             yield {**(infos[0] if infos else {}), "version": version}
 
     def read(self, path: str) -> bytes:
-        """All of a file; its path is relative to the table's directory."""
-        with self.store.file_system().open_input_stream(f"{self.store.root()}/{path}") as file:
+        """
+        All of a file; its path is relative to the table's directory.
+
+        :raise FileNotFoundError: there is none.
+        :raise LakeError: it cannot be read.
+        """
+        with (
+            self._naming(path, "read"),
+            self.store.file_system().open_input_stream(f"{self.store.root()}/{path}") as file,
+        ):
             return bytes(file.read())
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a file, and flush a local one to disk."""
+        """
+        Write a file, and flush a local one to disk.
+
+        :raise LakeError: it cannot be written.
+        """
         files, target = self.store.file_system(), f"{self.store.root()}/{path}"
-        if self.store.local_root() is not None:
-            files.create_dir(target.rpartition("/")[0])
-        with files.open_output_stream(target) as file:
-            file.write(content)
-        if (root := self.store.local_root()) is not None:
-            LocalFileSystem(root).sync([path])
+        with self._naming(path, "written"):
+            if self.store.local_root() is not None:
+                files.create_dir(target.rpartition("/")[0])
+            with files.open_output_stream(target) as file:
+                file.write(content)
+            if (root := self.store.local_root()) is not None:
+                LocalFileSystem(root).sync([path])
+
+    @contextmanager
+    def _naming(self, path: str, done: str) -> Iterator[None]:
+        """A context whose errors name the table's file, except that there is none."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as e:
+            why = " ".join((e.strerror or str(e)).split())
+            raise LakeError(f"{self.store.url}/{path} cannot be {done}: {why}") from e
 
     def sync(self, version: int) -> None:
         """Flush a version of a local table to disk."""

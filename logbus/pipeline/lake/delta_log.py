@@ -169,10 +169,10 @@ class DeltaLog:
         except TableNotFoundError as e:
             if table is None:
                 return
-            raise LakeError(f"{self.url}: its log cannot be read: {failure_text(e)}") from e
+            raise delta_writes.unreadable(self.url, e) from e
         except failures() as e:
-            raise LakeError(f"{self.url}: its log cannot be read: {failure_text(e)}") from e
-        if table.transaction_version(CLAIM_ID) is None and table.file_uris():
+            raise delta_writes.unreadable(self.url, e) from e
+        if delta_writes.transaction(self.url, table, CLAIM_ID) is None and table.file_uris():
             raise LakeError(
                 f"{self.url} is a Delta Lake table that another program made: which offsets are in it is not known; "
                 "load into a table of its own"
@@ -180,11 +180,15 @@ class DeltaLog:
         self._table = table
 
     def _position(self) -> Position:
-        version = None if self._table is None else self._table.transaction_version(STATE_ID)
+        version = self._transaction(STATE_ID)
         return NOWHERE if version is None else Position.of_version(version)
 
     def _claims(self) -> int:
-        return 0 if self._table is None else self._table.transaction_version(CLAIM_ID) or 0
+        return self._transaction(CLAIM_ID) or 0
+
+    def _transaction(self, name: str) -> int | None:
+        """The version of a transaction identifier; None: there is none."""
+        return None if self._table is None else delta_writes.transaction(self.url, self._table, name)
 
     def claim(self, schema: Any = None, directories: Sequence[str] = ()) -> tuple[str, ...]:
         """

@@ -31,7 +31,11 @@ class DeltaQuarantine:
     _settled: Position = field(default=NOWHERE, init=False)
 
     def table(self) -> DeltaTable | None:
-        """The table; None: there is none yet."""
+        """
+        The table; None: there is none yet.
+
+        :raise LakeError: its log cannot be read.
+        """
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
@@ -39,6 +43,8 @@ class DeltaQuarantine:
             return DeltaTable(self.url, storage_options=dict(self.options))
         except TableNotFoundError:
             return None
+        except delta_writes.failures() as e:
+            raise delta_writes.unreadable(self.url, e) from e
 
     def settle(self, odd: Quarantined, position: Position) -> None:
         """Commit the files of the table's commit at a position, unless it is done; it can be repeated, by any job."""
@@ -66,6 +72,10 @@ class DeltaQuarantine:
 
 
 def unsettled(table: DeltaTable | None, odd: Quarantined, position: Position) -> Sequence[AddedFile]:
-    """The files of the table's commit at a position that the quarantine does not have yet."""
-    done = None if table is None else table.transaction_version(STATE_ID)
+    """
+    The files of the table's commit at a position that the quarantine does not have yet.
+
+    :raise LakeError: the quarantine's log cannot be read.
+    """
+    done = None if table is None else delta_writes.transaction(table.table_uri, table, STATE_ID)
     return odd.files if done is None or done < position.version else ()

@@ -118,6 +118,23 @@ def failures() -> tuple[type[Exception], ...]:
     return DeltaError, OSError
 
 
+def transaction(url: str, table: DeltaTable, name: str) -> int | None:
+    """
+    The version of a transaction identifier; None: it has none.
+
+    :raise LakeError: the log cannot be read, which delta-rs does once more for this.
+    """
+    try:
+        return table.transaction_version(name)
+    except failures() as e:
+        raise unreadable(url, e) from e
+
+
+def unreadable(url: str, error: BaseException) -> LakeError:
+    """The error of a table whose log delta-rs could not read."""
+    return LakeError(f"{url}: its log cannot be read: {failure_text(error)}")
+
+
 def failure_text(error: BaseException) -> str:
     """What an error of delta-rs says, on one line, without colours and without the names of its functions."""
     plain = _RUST_FRAMES.sub("", _COLOURS.sub("", str(error))).replace(

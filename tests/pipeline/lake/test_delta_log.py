@@ -6,7 +6,8 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest import TestCase
@@ -428,6 +429,59 @@ class ObjectStoreTests(TestCase):
                 found = delta_rows(place, "offset", options=delta_writes.storage_options(place, server.options))
                 self.assertEqual(sorted(found["offset"].to_pylist()), expected)
             self.assertGreater(server.failed, 3)
+
+
+class Expiring(S3Server):
+    """An S3 server whose credentials expire: after so many more requests it refuses all."""
+
+    left: float = float("inf")
+
+    def _answer(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        self.left -= 1
+        if self.left >= 0:
+            return super()._answer(environ, start)
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        start("403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(EXPIRED)))])
+        return [EXPIRED]
+
+
+EXPIRED = b"<?xml version='1.0'?><Error><Code>ExpiredToken</Code><Message>The token has expired.</Message></Error>"
+
+
+def rows_of(table: DeltaTable | None) -> int:
+    """How many rows a table has, as its log says."""
+    return 0 if table is None else sum(pa.table(table.get_add_actions(flatten=True))["num_records"].to_pylist())
+
+
+def test_refused_in_the_middle() -> None:
+    """
+    Whenever in the middle of a commit a store begins to refuse, the error is one line, which names the table. The next
+    job knows whether the commit was made, and makes that to the quarantine.
+    """
+    with Expiring("lake") as server:
+        for granted in count(step=4):  # Requests.
+            url = f"s3://lake/t{granted}"
+            log = DeltaLog(url, server.options)
+            log.claim(SCHEMA, ["page"])
+            quarantine = ArrowStore(f"{url}/_quarantine", server.options)
+            odd = Quarantined(schema=SCHEMA, directories=["page"], files=written_to(quarantine, [1]))
+            good = written_to(log.store, [0])
+            server.left, problem = granted, ""
+            try:
+                log.commit(LoadChange(offsets=offsets(0, 2), schema=SCHEMA), good, odd)
+            except LakeError as e:
+                problem = str(e)
+            server.left = float("inf")
+            later = DeltaLog(url, server.options)
+            later.claim(SCHEMA, ["page"])
+            rows = later.load_state().held("t", 0).end // 2
+            assert (rows_of(later.table), rows_of(later.quarantine())) == (rows, rows)
+            if not problem:
+                break
+            assert problem.startswith(url)
+            assert problem.isprintable()
+        assert rows == 1
+        assert granted > 10
 
 
 def test_vacuum(tmp_path: Path) -> None:
