@@ -272,6 +272,8 @@ class _Load:
         sentences = [*plan.losses]
         if plan.no_match:
             sentences.append(f"{plan.no_match}; waiting for one")
+        if plan.gone:
+            sentences.append(plan.gone)
         for sentence in sentences:
             if sentence not in self.reported:
                 self.watch.tell(sentence)

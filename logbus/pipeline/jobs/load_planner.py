@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from attrs import define, field, frozen
 
@@ -13,8 +14,11 @@ from logbus.pipeline.errors import DataLossFound, LakeError
 from logbus.pipeline.jobs.wanted_offsets import WantedOffsets
 from logbus.pipeline.lake.load_state import LoadState
 from logbus.pipeline.source.offset_reader import OffsetReader, topic_ids
-from logbus.pipeline.source.options import SourceOptions
+from logbus.pipeline.source.options import SourceOptions, SubscribePattern
 from logbus.pipeline.source.positions import LATEST, AtOffsets, AtTimes, Position
+
+_NAMED = 10
+"""Topics that a message names."""
 
 
 @frozen
@@ -26,12 +30,14 @@ class LoadPlan:
     :ivar ids: the ids of topics; empty for brokers without topic ids.
     :ivar losses: sentences about data loss.
     :ivar no_match: the message that no topic matches the pattern; "": one does, or topics are named.
+    :ivar gone: the message that topics of the pattern, of which the table has records, are not there; "": all are.
     """
 
     wanted: Mapping[TopicPartition, WantedOffsets]
     ids: Mapping[str, str]
     losses: Sequence[str]
     no_match: str = ""
+    gone: str = ""
 
 
 @define
@@ -93,17 +99,35 @@ class LoadPlanner:
                 f"data are lost: {'; '.join(losses[:10])}{more}; with failOnDataLoss=false (--allow-data-loss) the "
                 "rest is loaded"
             )
-        return LoadPlan(wanted, ids, losses, "" if wanted else self._offset_reader.no_match())
+        no_match = "" if wanted else self._offset_reader.no_match()
+        return LoadPlan(wanted, ids, losses, no_match, self._gone(state.offsets.keys() - topics.keys()))
 
     def check_ids(self, before: Mapping[str, str]) -> None:
         """
         Check that topics still have the same ids.
 
-        :raise LakeError: one was deleted and created again.
+        :raise LakeError: one was deleted, or deleted and created again.
         """
-        now = topic_ids(self._offset_reader.topics())
+        topics = self._offset_reader.topics()
+        now = topic_ids(topics)
         for name, topic_id in before.items():
+            if name not in topics:
+                raise LakeError(
+                    f"{self.url}: topic {name!r} was deleted while a batch of it was read; nothing of the batch was "
+                    "committed"
+                )
             self._check_id(name, topic_id, str(now.get(name, "")))
+
+    def _gone(self, names: Iterable[str]) -> str:
+        """The message that of these topics those of the pattern are gone; "": there are none."""
+        selection = self.reading.selection
+        if not isinstance(selection, SubscribePattern):
+            return ""  # That a named topic is missing is an error.
+        gone = sorted(name for name in names if re.search(selection.pattern, name))
+        if not gone:
+            return ""
+        named = f"{', '.join(gone[:_NAMED])}{f', and {more} more' if (more := len(gone) - _NAMED) > 0 else ''}"
+        return f"not there any more: {named}; what the table lacks of {'them' if gone[1:] else 'it'} cannot be loaded"
 
     def _check_id(self, name: str, before: str, now: str) -> None:
         if now != before:
