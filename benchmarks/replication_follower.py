@@ -147,7 +147,7 @@ def measure(directory: str, batch_records: int, record_bytes: int, most: int, to
             name = TopicPartition("t", n)
             log = await logs.create(name, TOPIC, TopicConfig(flush_before_ack=False))
             replica = Replica(Partition(name, 2), TOPIC, log)
-            replica.take(LeaderAndIsr(1, 0, (1, 2)), (1, 2))
+            replica.take_role(LeaderAndIsr(1, 0, (1, 2)), (1, 2))
             replicas.append(replica)
         size = len(_batch(batch_records, record_bytes))
         begun, wall = time.process_time(), time.monotonic()

@@ -99,7 +99,7 @@ def connection(log: Log, reactor: Any) -> tuple[ServerTransport, EndlessSocket]:
     """A connection to a broker that has nothing but this log."""
     replicas: Any = ReplicaManager(0, None, lambda overrides: log.config)  # type: ignore[arg-type]
     replica = Replica(Partition(log.partition, 0), uuid.uuid4(), log)
-    replica.take(LeaderAndIsr(leader=0, leader_epoch=0, isr=(0,)))
+    replica.take_role(LeaderAndIsr(leader=0, leader_epoch=0, isr=(0,)))
     replicas._by_partition[log.partition] = replica
     router = RequestRouter()
     # No batch is transactional.

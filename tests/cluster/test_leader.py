@@ -356,7 +356,7 @@ class FetchTests(LeaderCase):
         for other in (1, 2):
             self.cluster.cut(0, other)
         self.produce(acks=1)
-        self.replica(0).take(LeaderAndIsr(0, 1, (0, 1, 2), version=9), (0, 1, 2))
+        self.replica(0).take_role(LeaderAndIsr(0, 1, (0, 1, 2), version=9), (0, 1, 2))
         self.produce(acks=1)
         for other in (1, 2):
             client = self.client(0)
@@ -399,7 +399,7 @@ class FetchTests(LeaderCase):
             self.cluster.cut(0, other)
             self.cluster.cut(other, 3 - other)
         partition = self.replica(1).partition
-        self.replica(1).take(LeaderAndIsr(1, 7, (0, 1, 2), version=9), partition.replicas)
+        self.replica(1).take_role(LeaderAndIsr(1, 7, (0, 1, 2), version=9), partition.replicas)
         self.replica(1).partition.high_watermark = 0
         for version, code in ((4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)):
             asked = ListOffsetsPartition(partition_index=0, timestamp=-1)

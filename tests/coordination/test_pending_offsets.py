@@ -39,7 +39,7 @@ class ShardOnDisk:
 
     def __init__(self, log: Log | None = None) -> None:
         self.replica = Replica(Partition(PARTITION, 0), UUID(int=1), log or a_log(config=NOT_SYNCED))
-        self.replica.take(LeaderAndIsr(0, 0, (0,)))
+        self.replica.take_role(LeaderAndIsr(0, 0, (0,)))
         self.clock = Clock()
         slices = SliceScheduler(self.clock)
         state = StateLog(self.replica, self.clock, lambda: NOW_MS, lambda: Codec.NONE, lambda: 5000, slices)

@@ -44,7 +44,7 @@ class StateLogTests(SynchronousTestCase):
 
     def use(self, log: Log) -> None:
         self.replica = Replica(Partition(PARTITION, 0), UUID(int=1), log)
-        self.replica.take(LeaderAndIsr(0, 0, (0,)))
+        self.replica.take_role(LeaderAndIsr(0, 0, (0,)))
         self.state = StateLog(
             self.replica, self.clock, lambda: NOW_MS, lambda: self.codec, lambda: 5000, SliceScheduler(self.clock)
         )
@@ -267,7 +267,7 @@ class StateLogTests(SynchronousTestCase):
 
     def test_no_longer_the_leader(self) -> None:
         """Another broker coordinates now."""
-        self.replica.take(LeaderAndIsr(1, 1, (1,)))
+        self.replica.take_role(LeaderAndIsr(1, 1, (1,)))
         error = self.assertRaises(ApiError, self.state.append, [(b"k", b"v")], TOO_LARGE)
         self.assertEqual(error.code, ErrorCode.NOT_COORDINATOR)
 

@@ -146,7 +146,7 @@ class SessionCase(SynchronousTestCase):
         for epoch in (1, 2):
             told = self.told(self.ask(session=(session, epoch)))
             self.assertEqual(told, [("t", 0, ErrorCode.UNKNOWN_LEADER_EPOCH, -1)])
-        replica.take(LeaderAndIsr(leader=0, leader_epoch=2, isr=(0,)))
+        replica.take_role(LeaderAndIsr(leader=0, leader_epoch=2, isr=(0,)))
         self.assertEqual(self.told(self.ask(session=(session, 3))), [("t", 0, 0, 0)])
         self.assertEqual(self.told(self.ask(session=(session, 4))), [])
 

@@ -43,7 +43,9 @@ class ListOffsetsTests(HandlerCase):
     def test_committed_records_only(self) -> None:
         """A lookup by time does not find records that another in-sync replica lacks."""
         self.client.produce()
-        self.server.broker.replication.replicas.get("t", 0).take(LeaderAndIsr(leader=0, leader_epoch=1, isr=(0, 1)))
+        self.server.broker.replication.replicas.get("t", 0).take_role(
+            LeaderAndIsr(leader=0, leader_epoch=1, isr=(0, 1))
+        )
         self.client.produce(a_batch(timestamp=NOW_MS + 500))
         self.assertEqual([self.ask(at, 7).offset for at in (-1, NOW_MS, NOW_MS + 1, -3)], [1, 0, -1, -1])
 

@@ -95,7 +95,7 @@ class FetchTests(CommittedCase):
         self.end(False)
         self.write(b"b", sequence=1)
         replica = self.server.broker.replication.replicas.get("t", 0)
-        replica.take(LeaderAndIsr(leader=9, leader_epoch=replica.partition.leader_epoch + 1, isr=(0, 9)))
+        replica.take_role(LeaderAndIsr(leader=9, leader_epoch=replica.partition.leader_epoch + 1, isr=(0, 9)))
         for version in (11, 12, 18):
             answer = self.fetch(version=version)
             self.assertEqual((answer.error_code, answer.high_watermark, answer.last_stable_offset), (0, 3, 2))
@@ -180,7 +180,7 @@ class LongPollTests(CommittedCase):
         """A long poll that waits for a transaction ends at once when the leadership does."""
         self.write(b"a")
         self.ask(0)
-        self.server.broker.replication.replicas.get("t", 0).doubt()
+        self.server.broker.replication.replicas.get("t", 0).doubt_leadership()
         self.assertEqual(self.answer().error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 

@@ -225,7 +225,7 @@ BUGS: dict[str, Bug] = {
         test="tests.cluster.test_replication.ThreeBrokersTests.test_flush_before_acknowledgement",
     ),
     "positions of an earlier epoch count": Bug(
-        ((Partition, "_begin", _begin_with_old_positions),),
+        ((Partition, "_begin_leading", _begin_with_old_positions),),
         test=_PARTITION + "HighWatermarkTests.test_moves_only_past_the_start_of_the_epoch",
     ),
     "the high watermark counts the committed ISR only": Bug(

@@ -64,8 +64,8 @@ class FollowerState:
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset
 
-    def look(self, leader_end: int, now: float) -> None:
-        """Called now and then: a follower that has everything is caught up, though it may not fetch."""
+    def check_lag(self, leader_end: int, now: float) -> None:
+        """Periodically: a follower that has everything is caught up, though it may not fetch."""
         if self.log_end_offset == leader_end:
             self.caught_up_at = now
 

@@ -227,7 +227,7 @@ class IsrManager:
         try:
             for replica in replicas:
                 if replica.partition.followers:
-                    replica.look()
+                    replica.check_lag()
                 if time_slice.used():
                     before = self.seconds()
                     await time_slice.next()
@@ -266,9 +266,9 @@ class IsrManager:
                 async for replica in TimeSlice(self._replicas.slices).over(self._replicas):
                     if replica.partition.followers:
                         if lost:
-                            replica.lost(lost)
+                            replica.brokers_lost(lost)
                         if leaving is not None:
-                            replica.shutting_down(leaving)
+                            replica.set_shutting_down(leaving)
         finally:
             self._telling = False
 

@@ -139,7 +139,7 @@ class LeaderFencing:
         )
         self._doubted.update(dict.fromkeys(replicas))
         for replica in replicas:
-            self.replicas.doubt(replica)
+            self.replicas.doubt_leadership(replica)
         self._show(replicas)
 
     def _trust(self, replicas: Collection[Replica]) -> None:
@@ -148,7 +148,7 @@ class LeaderFencing:
         # The others were given another role meanwhile.
         again = [replica for replica in replicas if replica.partition.in_doubt]
         for replica in again:
-            self.replicas.trust(replica)
+            self.replicas.trust_leadership(replica)
         self._show(again)
 
     def _show(self, replicas: Collection[Replica]) -> None:

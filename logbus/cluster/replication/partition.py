@@ -49,7 +49,7 @@ class Partition(Role):
 
     # The role.
 
-    def take(
+    def take_role(
         self, given: LeaderAndIsr, log_end_offset: int, replicas: tuple[int, ...] | None = None, now: float = 0.0
     ) -> bool:
         """
@@ -82,14 +82,14 @@ class Partition(Role):
             self.followers = {}
             self.is_established = False
         elif led:
-            self._go_on(held.isr, now)
+            self._continue_leading(held.isr, now)
         else:
-            self._begin(log_end_offset, now)
+            self._begin_leading(log_end_offset, now)
         self._recount()
         self.advance()
         return True
 
-    def _begin(self, log_end_offset: int, now: float) -> None:
+    def _begin_leading(self, log_end_offset: int, now: float) -> None:
         """
         Lead in a new epoch. Followers' offsets of another epoch do not count (rule 4), and the in-sync replicas get
         some time to fetch.
@@ -100,7 +100,7 @@ class Partition(Role):
         isr = self.leader_and_isr.isr
         self.followers = {n: FollowerState(n, now if n in isr else NEVER) for n in self._others()}
 
-    def _go_on(self, isr_before: Collection[int], now: float) -> None:
+    def _continue_leading(self, isr_before: Collection[int], now: float) -> None:
         """Go on leading in the same epoch, with other replicas or another ISR."""
         known = self.followers
         self.isr_change.restrict(self.leader_and_isr.isr)
@@ -132,7 +132,7 @@ class Partition(Role):
 
     # The high watermark.
 
-    def grown(self, log_end_offset: int) -> bool:
+    def log_grew(self, log_end_offset: int) -> bool:
         """Set the log's end offset; return whether the high watermark moved with it."""
         self.log_end_offset = log_end_offset
         # Otherwise a follower's fetch moves it.
@@ -231,29 +231,29 @@ class Partition(Role):
         """Rule 5: it has every committed record, and has reached the start of this epoch."""
         return follower.log_end_offset >= self.high_watermark and follower.log_end_offset >= self.epoch_start_offset
 
-    def look(self, now: float, max_lag: float) -> bool:
+    def check_lag(self, now: float, max_lag: float) -> bool:
         """
-        Called now and then: find followers that have been behind for more than ``max_lag`` seconds.
+        Periodically: find followers outside the ISR that have been behind for more than ``max_lag`` seconds.
 
         :return: whether the high watermark moved: it does not wait for a follower that will not join.
         """
         gone = False
         for follower in self.followers.values():
-            follower.look(self.log_end_offset, now)
+            follower.check_lag(self.log_end_offset, now)
             joins = follower.is_ready or follower.is_joining
             if joins and follower.lags(self.log_end_offset, now, max_lag):
                 gone = True
                 follower.leave()
         return gone and self._left()
 
-    def lost(self, brokers: Collection[int]) -> bool:
+    def brokers_lost(self, brokers: Collection[int]) -> bool:
         """These brokers are gone: the high watermark does not wait for them to join. Return whether it moved."""
         gone = [f for n in brokers if (f := self.followers.get(n)) is not None]
         for follower in gone:
             follower.leave()
         return bool(gone) and self._left()
 
-    def shutting_down(self, brokers: Collection[int]) -> bool:
+    def set_shutting_down(self, brokers: Collection[int]) -> bool:
         """
         Set the brokers that are shutting down: they cannot join the ISR. Return whether the high watermark moved.
         """
@@ -306,7 +306,7 @@ class Partition(Role):
         if not self.is_leader or given.leader_epoch != self.leader_epoch or not self.isr_change.granted(change):
             return False
         before = self.high_watermark
-        if not self.take(given, self.log_end_offset, self.replicas, now):
+        if not self.take_role(given, self.log_end_offset, self.replicas, now):
             self._left()
         return self.high_watermark != before
 

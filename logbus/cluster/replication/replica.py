@@ -76,10 +76,6 @@ class Replica:
     _syncing: bool = field(default=False, init=False)
     _log = Logger()
 
-    def watchers_for(self, to_log_end: bool) -> dict[Watcher, None]:
-        """The watchers of reads up to the log's end, or up to the high watermark."""
-        return self.log_watchers if to_log_end else self.watchers
-
     @property
     def topic_partition(self) -> TopicPartition:
         """Which partition this is."""
@@ -94,6 +90,8 @@ class Replica:
     def last_stable_offset(self) -> int:
         """The first offset that readers of committed records do not see."""
         return self.log.last_stable_offset(self.partition.high_watermark)
+
+    # Appends, as the leader.
 
     def append(
         self,
@@ -119,10 +117,10 @@ class Replica:
             partition.check_enough_replicas()
         log = self.log
         appended = append_as_leader(log, data, partition.leader_epoch, now_ms, zstd_allowed, from_coordinator)
-        if partition.grown(log.log_end_offset) and self.watchers:
-            self._tell(appended.size)
+        if partition.log_grew(log.log_end_offset) and self.watchers:
+            self._notify_watchers(appended.size)
         if self.log_watchers:
-            self._tell_followers(appended.size)
+            self._notify_log_watchers(appended.size)
         return appended
 
     def append_marker(
@@ -142,10 +140,10 @@ class Replica:
         appended = append_marker(
             log, producer_id, producer_epoch, marker, partition.leader_epoch, now_ms, transaction_version
         )
-        if partition.grown(log.log_end_offset) and self.watchers:
-            self._tell(appended.size)
+        if partition.log_grew(log.log_end_offset) and self.watchers:
+            self._notify_watchers(appended.size)
         if self.log_watchers:
-            self._tell_followers(appended.size)
+            self._notify_log_watchers(appended.size)
         return appended
 
     def append_many(
@@ -166,11 +164,13 @@ class Replica:
         if not partition.is_leader or partition.in_doubt or (all_in_sync and not partition.has_enough_replicas):
             return None
         appended = append_many(log, batches, partition.leader_epoch, now_ms, zstd_allowed, in_transaction)
-        if appended is not None and partition.grown(log.log_end_offset) and self.watchers:
-            self._tell(appended.size)
+        if appended is not None and partition.log_grew(log.log_end_offset) and self.watchers:
+            self._notify_watchers(appended.size)
         if appended is not None and self.log_watchers:
-            self._tell_followers(appended.size)
+            self._notify_log_watchers(appended.size)
         return appended
+
+    # Reads.
 
     def read(self, offset: int, max_bytes: int, *, committed: bool, min_one: bool) -> ReadResult:
         """
@@ -185,6 +185,8 @@ class Replica:
         if offset > self.log.log_end_offset:
             self.partition.check_established()
         return self.log.read(offset, max_bytes, bound, min_one)
+
+    # Replication: the followers' fetches, as the leader; the leader's records, as a follower.
 
     def fetched(self, follower: FollowerState, offset: int, log_start_offset: int) -> None:
         """
@@ -220,6 +222,26 @@ class Replica:
         if len(self._deletions):
             self._deletions.reached(self.low_watermark)
 
+    def follow(self, data: Buffer, leaders_high_watermark: int) -> int:
+        """
+        Append the records of the leader's answer, and take over its high watermark.
+
+        :param data: whole batches with their offsets and epochs, or nothing; neither kept nor changed.
+        :return: the number of offsets that the log grew by.
+        :raise ApiError: CORRUPT_MESSAGE; the records before the damage were appended.
+        :raise StorageError: the disk failed.
+        """
+        log, before = self.log, self.log.log_end_offset
+        try:
+            if data:
+                append_as_follower(log, data, self.partition.leader_epoch, log.config.compacted)
+        finally:
+            if self.partition.learn_high_watermark(leaders_high_watermark, log.log_end_offset) and self.watchers:
+                self._notify_watchers(UNKNOWN_SIZE)
+        return log.log_end_offset - before
+
+    # Syncs of the leader's log, with ``flush.before.ack``.
+
     def _update_synced_end(self) -> None:
         log = self.log
         self.partition.synced_end_offset = log.flushed_end_offset if log.config.flush_before_ack else None
@@ -252,7 +274,9 @@ class Replica:
         self._update_synced_end()
         self._after_recount(self.partition.advance(), before)
 
-    def take(self, given: LeaderAndIsr, replicas: tuple[int, ...] | None = None) -> None:
+    # The role, and the ISR.
+
+    def take_role(self, given: LeaderAndIsr, replicas: tuple[int, ...] | None = None) -> None:
         """
         Take the role the controller gives.
 
@@ -261,21 +285,21 @@ class Replica:
         partition = self.partition
         led, epoch, before = partition.is_leader, partition.leader_epoch, partition.high_watermark
         self._update_synced_end()
-        if not partition.take(given, self.log.log_end_offset, replicas, self.cluster.seconds()):
+        if not partition.take_role(given, self.log.log_end_offset, replicas, self.cluster.seconds()):
             return
         for n, follower in partition.followers.items():
             if follower.broker_epoch == NO_EPOCH:
                 follower.broker_epoch = self.cluster.epoch_of(n)
         if partition.is_leader:
-            partition.shutting_down(self.cluster.shutting_down())
+            partition.set_shutting_down(self.cluster.shutting_down())
             self.log.become_leader(given.leader_epoch)
             self._isr_changed(before)
         elif led:
             self._fail_waiters(self._no_leader())
         if epoch != partition.leader_epoch:
-            self._tell_followers(UNKNOWN_SIZE)
+            self._notify_log_watchers(UNKNOWN_SIZE)
         if not partition.is_leader:
-            self._tell(UNKNOWN_SIZE)
+            self._notify_watchers(UNKNOWN_SIZE)
 
     def replace_log(self, log: Log) -> None:
         """Use another log with the same records: it was moved to another log directory."""
@@ -283,8 +307,8 @@ class Replica:
         self._update_synced_end()
         self._sync_to_followers_end()
         # Waiting fetches wait for records of the old one.
-        self._tell(UNKNOWN_SIZE)
-        self._tell_followers(UNKNOWN_SIZE)
+        self._notify_watchers(UNKNOWN_SIZE)
+        self._notify_log_watchers(UNKNOWN_SIZE)
 
     def configure(self, config: TopicConfig) -> None:
         """Swap the topic's settings."""
@@ -292,24 +316,24 @@ class Replica:
         before = self.partition.high_watermark
         self._after_recount(self.partition.configure(config.min_insync_replicas), before)
 
-    def look(self) -> None:
-        """Called now and then: check whether all in-sync replicas keep up."""
+    def check_lag(self) -> None:
+        """Periodically: check whether all in-sync replicas keep up (Kafka: Partition.maybeShrinkIsr)."""
         partition, now, max_lag = self.partition, self.cluster.seconds(), self.cluster.max_lag
         before = partition.high_watermark
-        self._after_recount(partition.look(now, max_lag), before)
+        self._after_recount(partition.check_lag(now, max_lag), before)
         if partition.desired_isr(now, max_lag) != partition.leader_and_isr.isr:
             self.cluster.request_isr_change(self)
 
-    def lost(self, brokers: Collection[int]) -> None:
-        """These brokers are no longer registered."""
+    def brokers_lost(self, brokers: Collection[int]) -> None:
+        """These brokers are no longer registered: the high watermark does not wait for them to join the ISR."""
         before = self.partition.high_watermark
-        self._after_recount(self.partition.lost(brokers), before)
+        self._after_recount(self.partition.brokers_lost(brokers), before)
         self._wake_followers()
 
-    def shutting_down(self, brokers: Collection[int]) -> None:
-        """Set the brokers that are shutting down."""
+    def set_shutting_down(self, brokers: Collection[int]) -> None:
+        """Set the brokers that are shutting down, which cannot join the ISR."""
         before = self.partition.high_watermark
-        self._after_recount(self.partition.shutting_down(brokers), before)
+        self._after_recount(self.partition.set_shutting_down(brokers), before)
 
     def isr_answered(self, change: IsrChange, answer: LeaderAndIsr | ApiError | None) -> None:
         """
@@ -338,12 +362,20 @@ class Replica:
             except ApiError as e:
                 self._acks.fail(e)
 
-    def _wake_followers(self) -> None:
-        """
-        Have all followers fetch again, even those that are caught up: one that could not join the ISR so far, or has
-        just left it, may join now.
-        """
-        self._tell_followers(0)
+    def doubt_leadership(self) -> None:
+        """Another broker may lead by now: fail the waiting requests, so that their clients look for the leader."""
+        self.partition.in_doubt = True
+        self._fail_waiters(self._no_leader())
+        self._notify_watchers(UNKNOWN_SIZE)
+
+    def retire(self, error: ApiError | None = None) -> None:
+        """The replica was removed from this broker: fail the waiting requests."""
+        self.partition.retire()
+        self._fail_waiters(error or self._no_leader())
+        self._notify_watchers(UNKNOWN_SIZE)
+        self._notify_log_watchers(UNKNOWN_SIZE)
+
+    # The high watermark.
 
     def _after_recount(self, moved: bool, before: int) -> None:
         if moved:
@@ -355,15 +387,10 @@ class Replica:
         """The high watermark moved, but not by an append."""
         partition = self.partition
         if self.log_watchers:
-            self._tell_followers(UNKNOWN_SIZE if self.cluster.followers_serve else 0)
+            self._notify_log_watchers(UNKNOWN_SIZE if self.cluster.followers_serve else 0)
         if self.watchers:
-            self._tell(self._size_between(before, partition.high_watermark))
+            self._notify_watchers(self._size_between(before, partition.high_watermark))
         self._complete_acks()
-
-    def _complete_acks(self) -> None:
-        """Complete the producers whose records are committed, once that is known in this epoch."""
-        if self.partition.is_established:
-            self._acks.reached(self.partition.high_watermark)
 
     def _size_between(self, start: int, end: int) -> int:
         """The bytes of records between two offsets; :data:`UNKNOWN_SIZE` where that cannot be told cheaply."""
@@ -374,23 +401,7 @@ class Replica:
             return UNKNOWN_SIZE
         return len(data) if data is not None else 0
 
-    def follow(self, data: Buffer, leaders_high_watermark: int) -> int:
-        """
-        Append the records of the leader's answer, and take over its high watermark.
-
-        :param data: whole batches with their offsets and epochs, or nothing; neither kept nor changed.
-        :return: the number of offsets that the log grew by.
-        :raise ApiError: CORRUPT_MESSAGE; the records before the damage were appended.
-        :raise StorageError: the disk failed.
-        """
-        log, before = self.log, self.log.log_end_offset
-        try:
-            if data:
-                append_as_follower(log, data, self.partition.leader_epoch, log.config.compacted)
-        finally:
-            if self.partition.heard(leaders_high_watermark, log.log_end_offset) and self.watchers:
-                self._tell(UNKNOWN_SIZE)
-        return log.log_end_offset - before
+    # Requests that wait: of producers, and DeleteRecords.
 
     def durable(self) -> Deferred[None] | None:
         """
@@ -425,6 +436,11 @@ class Replica:
         await flushed
         self.partition.check_enough_replicas(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
+    def _complete_acks(self) -> None:
+        """Complete the producers whose records are committed, once that is known in this epoch."""
+        if self.partition.is_established:
+            self._acks.reached(self.partition.high_watermark)
+
     @property
     def low_watermark(self) -> int:
         """The lowest log start offset of all live replicas."""
@@ -437,7 +453,7 @@ class Replica:
         if self.low_watermark >= start:
             return None
         # They learn the start offset from the answers to their fetches.
-        self._tell_followers(UNKNOWN_SIZE)
+        self._notify_log_watchers(UNKNOWN_SIZE)
         return self._deletions.wait(start)
 
     def deletion_offset(self, before: int) -> int:
@@ -455,13 +471,9 @@ class Replica:
             )
         return offset
 
-    def _tell(self, size: int) -> None:
-        for watcher in list(self.watchers):
-            watcher.moved(self, size)
-
-    def _tell_followers(self, size: int) -> None:
-        for watcher in list(self.log_watchers):
-            watcher.moved(self, size)
+    def _fail_waiters(self, error: ApiError) -> None:
+        self._acks.fail(error)
+        self._deletions.fail(error)
 
     def _no_leader(self) -> ApiError:
         return ApiError(
@@ -469,19 +481,23 @@ class Replica:
             f"broker {self.partition.broker_id} does not lead {self.topic_partition} any more",
         )
 
-    def doubt(self) -> None:
-        """Another broker may lead by now: fail the waiting requests, so that their clients look for the leader."""
-        self.partition.in_doubt = True
-        self._fail_waiters(self._no_leader())
-        self._tell(UNKNOWN_SIZE)
+    # Watchers.
 
-    def _fail_waiters(self, error: ApiError) -> None:
-        self._acks.fail(error)
-        self._deletions.fail(error)
+    def watchers_for(self, to_log_end: bool) -> dict[Watcher, None]:
+        """The watchers of reads up to the log's end, or up to the high watermark."""
+        return self.log_watchers if to_log_end else self.watchers
 
-    def retire(self, error: ApiError | None = None) -> None:
-        """The replica was removed from this broker: fail the waiting requests."""
-        self.partition.retire()
-        self._fail_waiters(error or self._no_leader())
-        self._tell(UNKNOWN_SIZE)
-        self._tell_followers(UNKNOWN_SIZE)
+    def _notify_watchers(self, size: int) -> None:
+        for watcher in list(self.watchers):
+            watcher.moved(self, size)
+
+    def _notify_log_watchers(self, size: int) -> None:
+        for watcher in list(self.log_watchers):
+            watcher.moved(self, size)
+
+    def _wake_followers(self) -> None:
+        """
+        Have all followers fetch again, even those that are caught up: one that could not join the ISR so far, or has
+        just left it, may join now.
+        """
+        self._notify_log_watchers(0)

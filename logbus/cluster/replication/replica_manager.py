@@ -166,7 +166,7 @@ class ReplicaManager:
             if config is None:
                 config = configs[id(state.overrides)] = self._topic_config(state.overrides)
             try:
-                await self._play(state, config)
+                await self._take_role(state, config)
             except (StorageError, ApiError) as e:
                 error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
                 errors[state.topic_partition] = self._failed[state.topic_partition] = error
@@ -174,7 +174,7 @@ class ReplicaManager:
                 self._log.error("{partition} cannot be brought up: {error}", partition=state.topic_partition, error=e)
         return errors
 
-    async def _play(self, state: PartitionState, config: TopicConfig) -> None:
+    async def _take_role(self, state: PartitionState, config: TopicConfig) -> None:
         name = state.topic_partition
         replica = self._by_partition.get(name)
         if replica is None or replica.topic_id != state.topic_id:
@@ -219,7 +219,7 @@ class ReplicaManager:
         if is_new_role:
             # No records of the old leader may be appended after the new role.
             await self.fetcher.unfollow(name)
-        replica.take(given, state.replicas)
+        replica.take_role(given, state.replicas)
         if name not in self._by_partition:
             replica.stats = self.topic_stats.opened(name.topic)
             self.added()
@@ -228,7 +228,7 @@ class ReplicaManager:
         if is_new_role and not partition.is_leader and given.leader >= 0:
             self.fetcher.follow(replica, given.leader)
         if before != (partition.is_leader, partition.leader_epoch):
-            self._tell(replica, led=before[0])
+            self._notify_listeners(replica, led=before[0])
         if given.leader < 0:
             self.leaderless(replica)
 
@@ -258,7 +258,7 @@ class ReplicaManager:
 
         return self._changing.run(run)
 
-    def _tell(self, replica: Replica, *, led: bool) -> None:
+    def _notify_listeners(self, replica: Replica, *, led: bool) -> None:
         """Call the listeners after a change of the role."""
         partition = replica.partition
         for listener in self.listeners:
@@ -267,21 +267,21 @@ class ReplicaManager:
             if partition.is_leader:
                 listener.leads(replica.topic_partition, partition.leader_epoch)
 
-    def doubt(self, replica: Replica) -> None:
-        """Another broker may lead by now: refuse requests for the leader until :meth:`trust`."""
-        replica.doubt()
+    def doubt_leadership(self, replica: Replica) -> None:
+        """Another broker may lead by now: refuse requests for the leader until :meth:`trust_leadership`."""
+        replica.doubt_leadership()
         for listener in self.listeners:
             listener.leads_no_more(replica.topic_partition)
 
-    def trust(self, replica: Replica) -> None:
+    def trust_leadership(self, replica: Replica) -> None:
         """This broker is known to lead again."""
         replica.partition.in_doubt = False
-        self._tell(replica, led=False)
+        self._notify_listeners(replica, led=False)
 
     def _retire(self, replica: Replica, error: ApiError | None = None) -> None:
         led = replica.partition.is_leader
         replica.retire(error)
-        self._tell(replica, led=led)
+        self._notify_listeners(replica, led=led)
 
     def remove(self, topic_partitions: Sequence[TopicPartition]) -> Deferred[PartitionErrors]:
         return self._changing.run(self._remove, topic_partitions)

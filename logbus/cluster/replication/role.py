@@ -56,7 +56,7 @@ class Role:
         """The number of in-sync replicas that the topic demands."""
         return min(self.min_insync_replicas, len(self.replicas))
 
-    def heard(self, leaders_high_watermark: int, log_end_offset: int) -> bool:
+    def learn_high_watermark(self, leaders_high_watermark: int, log_end_offset: int) -> bool:
         """
         As follower: take over the leader's high watermark; the log ends at ``log_end_offset`` now.
 

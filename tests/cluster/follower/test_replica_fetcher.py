@@ -72,7 +72,7 @@ class FetcherCase(SynchronousTestCase):
     def follow(self, replica: Replica, epoch: int = 0, unclean: int = -1) -> None:
         role = LeaderAndIsr(LEADER, epoch, (LEADER, FOLLOWER), unclean_epoch=unclean)
         self.successResultOf(self.fetcher.unfollow(replica.topic_partition))
-        replica.take(role, (LEADER, FOLLOWER))
+        replica.take_role(role, (LEADER, FOLLOWER))
         self.fetcher.follow(replica, LEADER)
 
     def same(self, replica: Replica, led: Led) -> None:

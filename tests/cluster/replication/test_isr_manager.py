@@ -237,7 +237,7 @@ class AskingTests(IsrCase):
         replica.log_watchers[told] = None
         self.lead(0, 1, 2)
         self.assertEqual(told.times, 0)
-        replica.take(LeaderAndIsr(0, 0, (0, 2), version=2), (0, 1, 2))
+        replica.take_role(LeaderAndIsr(0, 0, (0, 2), version=2), (0, 1, 2))
         self.assertEqual(told.times, 1)
         self.alive(0, 2)
         self.assertEqual(told.times, 2)
@@ -291,7 +291,7 @@ class WaitingTests(IsrCase):
         """The records may or may not last: the producer tries again where the leader is."""
         replica = self.lead(0, 1)
         waiting = self.append(replica)
-        replica.take(LeaderAndIsr(1, 1, (0, 1), version=2), (0, 1, 2))
+        replica.take_role(LeaderAndIsr(1, 1, (0, 1), version=2), (0, 1, 2))
         self.assertEqual(self.code(waiting), ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def test_reelected_leader(self) -> None:
@@ -322,7 +322,7 @@ class WaitingTests(IsrCase):
         self.config = evolve(self.config, min_insync_replicas=2)
         replica = self.lead(0, 1)
         waiting = self.append(replica)
-        replica.take(LeaderAndIsr(0, 0, (0,), version=2), (0, 1, 2))
+        replica.take_role(LeaderAndIsr(0, 0, (0,), version=2), (0, 1, 2))
         self.assertEqual(self.code(waiting), ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         error = self.assertRaises(ApiError, replica.append, a_batch(), NOW_MS, all_in_sync=True)
         self.assertEqual(error.code, ErrorCode.NOT_ENOUGH_REPLICAS)

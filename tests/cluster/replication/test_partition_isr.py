@@ -24,7 +24,7 @@ def leader(
 ) -> Partition:
     """Broker 1 leads; brokers 2 and 3 have replicas."""
     partition = Partition(NAME, 1, min_insync_replicas=least)
-    partition.take(LeaderAndIsr(1, 5, isr, version=1), end, replicas, 0.0)
+    partition.take_role(LeaderAndIsr(1, 5, isr, version=1), end, replicas, 0.0)
     return partition
 
 
@@ -53,7 +53,7 @@ class HighWatermarkTests(SynchronousTestCase):
     def test_follows_the_slowest_in_sync_replica(self) -> None:
         """The high watermark is the lowest end of the in-sync replicas."""
         partition = leader()
-        self.assertFalse(partition.grown(10))
+        self.assertFalse(partition.log_grew(10))
         self.assertFalse(fetch(partition, 2, 10))
         self.assertTrue(fetch(partition, 3, 4))
         self.assertEqual(partition.high_watermark, 4)
@@ -63,7 +63,7 @@ class HighWatermarkTests(SynchronousTestCase):
     def test_ignores_replicas_out_of_sync(self) -> None:
         """A replica outside of the ISR does not hold the high watermark back."""
         partition = leader(isr=(1, 2))
-        partition.grown(10)
+        partition.log_grew(10)
         fetch(partition, 3, 2, now=1000.0)
         self.assertTrue(fetch(partition, 2, 10, now=1000.0))
         self.assertEqual(partition.high_watermark, 10)
@@ -71,10 +71,10 @@ class HighWatermarkTests(SynchronousTestCase):
     def test_fetches_of_a_former_epoch_do_not_count(self) -> None:
         """A leader that is elected anew hears from everybody again before it commits anything."""
         partition = leader(isr=(1, 2), replicas=(1, 2))
-        partition.grown(10)
+        partition.log_grew(10)
         fetch(partition, 2, 10)
-        partition.take(LeaderAndIsr(1, 6, (1, 2), version=2), 10, (1, 2), 0.0)
-        self.assertFalse(partition.grown(12))
+        partition.take_role(LeaderAndIsr(1, 6, (1, 2), version=2), 10, (1, 2), 0.0)
+        self.assertFalse(partition.log_grew(12))
         self.assertEqual(partition.high_watermark, 10)
         self.assertTrue(fetch(partition, 2, 12))
         self.assertEqual(partition.high_watermark, 12)
@@ -90,7 +90,7 @@ class HighWatermarkTests(SynchronousTestCase):
     def test_stays_below_min_insync_replicas(self) -> None:
         """With fewer in sync than min.insync.replicas nothing is committed."""
         partition = leader(isr=(1,), least=2)
-        self.assertFalse(partition.grown(10))
+        self.assertFalse(partition.log_grew(10))
         error = self.assertRaises(ApiError, partition.check_enough_replicas)
         self.assertEqual(error.code, ErrorCode.NOT_ENOUGH_REPLICAS)
         fetch(partition, 2, 10)
@@ -104,12 +104,12 @@ class HighWatermarkTests(SynchronousTestCase):
     def test_stays_while_an_eligible_replica_exists(self) -> None:
         """He may lead without what is written now, whatever minimum the leader has heard of."""
         partition = Partition(NAME, 1, min_insync_replicas=1)
-        partition.take(LeaderAndIsr(1, 5, (1,), version=1, eligible=(2,)), 0, (1, 2), 0.0)
-        self.assertFalse(partition.grown(10))
+        partition.take_role(LeaderAndIsr(1, 5, (1,), version=1, eligible=(2,)), 0, (1, 2), 0.0)
+        self.assertFalse(partition.log_grew(10))
         error = self.assertRaises(ApiError, partition.check_enough_replicas)
         self.assertEqual(error.code, ErrorCode.NOT_ENOUGH_REPLICAS)
         self.assertIn("[2] may still lead", error.message)
-        partition.take(LeaderAndIsr(1, 5, (1,), version=2), 10, (1, 2), 0.0)
+        partition.take_role(LeaderAndIsr(1, 5, (1,), version=2), 10, (1, 2), 0.0)
         self.assertEqual(partition.high_watermark, 10)
 
     def test_known_after_fetches_of_all_in_sync_replicas(self) -> None:
@@ -118,25 +118,25 @@ class HighWatermarkTests(SynchronousTestCase):
         epoch.
         """
         partition = Partition(NAME, 1, high_watermark=10)
-        partition.take(LeaderAndIsr(1, 5, (1, 2, 3), version=1), 10, (1, 2, 3), 0.0)
+        partition.take_role(LeaderAndIsr(1, 5, (1, 2, 3), version=1), 10, (1, 2, 3), 0.0)
         self.assertEqual((partition.high_watermark, partition.is_established), (10, False))
         fetch(partition, 2, 10)
         fetch(partition, 3, 9)
         self.assertFalse(partition.is_established)
         fetch(partition, 3, 10)
         self.assertTrue(partition.is_established)
-        partition.take(LeaderAndIsr(1, 6, (1, 2, 3), version=2), 10, (1, 2, 3), 0.0)
+        partition.take_role(LeaderAndIsr(1, 6, (1, 2, 3), version=2), 10, (1, 2, 3), 0.0)
         self.assertFalse(partition.is_established)
-        partition.take(LeaderAndIsr(1, 6, (1,), version=3), 10, (1, 2, 3), 0.0)
+        partition.take_role(LeaderAndIsr(1, 6, (1,), version=3), 10, (1, 2, 3), 0.0)
         self.assertTrue(partition.is_established)
-        partition.take(LeaderAndIsr(2, 7, (1, 2), version=4), 10, (1, 2, 3), 0.0)
+        partition.take_role(LeaderAndIsr(2, 7, (1, 2), version=4), 10, (1, 2, 3), 0.0)
         self.assertFalse(partition.is_established)
 
     def test_leaders_unsynced_records_do_not_count(self) -> None:
         """With flush.before.ack the leader's own log counts as the others' do: as far as it is on stable storage."""
         partition = leader(isr=(1, 2))
         partition.synced_end_offset = 4
-        partition.grown(10)
+        partition.log_grew(10)
         self.assertTrue(fetch(partition, 2, 10))
         self.assertEqual((partition.high_watermark, partition.others_end_offset), (4, 10))
         partition.synced_end_offset = 10
@@ -150,7 +150,7 @@ class HighWatermarkTests(SynchronousTestCase):
         """
         partition = leader(isr=(1, 2), least=2)
         fetch_as(partition, 2, 0, 7)
-        partition.grown(10)
+        partition.log_grew(10)
         self.assertFalse(fetch_as(partition, 2, 10, 9))
         self.assertRaises(ApiError, partition.check_enough_replicas)
         change = partition.prepare_isr_change(0.0, LAG)
@@ -169,12 +169,12 @@ class HighWatermarkTests(SynchronousTestCase):
         """As on the controller's own broker: the answer confirms who came back all the same."""
         partition = leader(isr=(1, 2), least=2)
         fetch_as(partition, 2, 0, 7)
-        partition.grown(10)
+        partition.log_grew(10)
         fetch_as(partition, 2, 10, 9)
         change = partition.prepare_isr_change(0.0, LAG)
         assert change is not None
         stored = evolve(partition.leader_and_isr, version=change.version + 1)
-        partition.take(stored, 10, partition.replicas, 0.0)
+        partition.take_role(stored, 10, partition.replicas, 0.0)
         self.assertTrue(partition.isr_change.needs_confirmation)
         self.assertTrue(partition.granted(change, stored, 0.0))
         self.assertEqual(partition.high_watermark, 10)
@@ -191,39 +191,39 @@ class HighWatermarkTests(SynchronousTestCase):
         grant(partition, change)
         self.assertTrue(partition.isr_change.needs_confirmation)
         state = partition.leader_and_isr
-        partition.take(evolve(state, version=state.version + 1), 0, partition.replicas, 0.0)
+        partition.take_role(evolve(state, version=state.version + 1), 0, partition.replicas, 0.0)
         self.assertTrue(partition.isr_change.needs_confirmation)
 
     def test_fewer_replicas_than_demanded(self) -> None:
         """A partition of one replica is not held to two."""
         partition = leader(isr=(1,), least=2, replicas=(1,))
-        self.assertTrue(partition.grown(10))
+        self.assertTrue(partition.log_grew(10))
         partition.check_enough_replicas()
 
     def test_lower_minimum_commits(self) -> None:
         """When the topic demands fewer in sync, what waited for them is committed."""
         partition = leader(isr=(1,), least=2)
-        partition.grown(10)
+        partition.log_grew(10)
         self.assertTrue(partition.configure(1))
         self.assertEqual(partition.high_watermark, 10)
 
     def test_a_replica_about_to_join_is_waited_for(self) -> None:
         """Else a leader under load would run from it for ever; one that stops fetching is not waited for long."""
         partition = leader(isr=(1,))
-        partition.grown(10)
+        partition.log_grew(10)
         fetch(partition, 2, 10, now=5.0)
-        self.assertFalse(partition.grown(12))
-        self.assertFalse(partition.look(30.0, LAG))
-        self.assertTrue(partition.look(36.0, LAG))
+        self.assertFalse(partition.log_grew(12))
+        self.assertFalse(partition.check_lag(30.0, LAG))
+        self.assertTrue(partition.check_lag(36.0, LAG))
         self.assertEqual(partition.high_watermark, 12)
 
     def test_replica_of_a_dead_broker_is_not_added(self) -> None:
         """A replica about to join whose broker ends is forgotten at once."""
         partition = leader(isr=(1,))
-        partition.grown(10)
+        partition.log_grew(10)
         fetch(partition, 2, 10)
-        partition.grown(12)
-        self.assertTrue(partition.lost([2]))
+        partition.log_grew(12)
+        self.assertTrue(partition.brokers_lost([2]))
         self.assertEqual((partition.high_watermark, wished(partition)), (12, None))
 
 
@@ -233,7 +233,7 @@ class ExpansionTests(SynchronousTestCase):
     def test_caught_up_replica_is_added(self) -> None:
         """A replica is added when it has reached the high watermark; the leader's log may be longer."""
         partition = leader(isr=(1, 2), end=0)
-        partition.grown(10)
+        partition.log_grew(10)
         fetch(partition, 2, 6)
         fetch(partition, 3, 5)
         self.assertIsNone(wished(partition))
@@ -251,7 +251,7 @@ class ExpansionTests(SynchronousTestCase):
     def test_requested_replica_counts_before_the_response(self) -> None:
         """The controller may have granted it already."""
         partition = leader(isr=(1, 2))
-        partition.grown(10)
+        partition.log_grew(10)
         fetch(partition, 3, 0)
         change = partition.prepare_isr_change(1000.0, 1.0)
         assert change is not None
@@ -265,7 +265,7 @@ class ExpansionTests(SynchronousTestCase):
         told. Until it has fetched nothing is committed without it, if it is in sync.
         """
         partition = leader(isr=(1, 2))
-        partition.grown(10)
+        partition.log_grew(10)
         fetch(partition, 2, 8)
         fetch(partition, 3, 8)
         again = partition.follower(3, 5, 7)
@@ -289,8 +289,8 @@ class ExpansionTests(SynchronousTestCase):
         fetch(partition, 2, 0)
         change = partition.prepare_isr_change(0.0, LAG)
         assert change is not None
-        partition.grown(10)
-        partition.look(100.0, LAG)
+        partition.log_grew(10)
+        partition.check_lag(100.0, LAG)
         self.assertEqual(partition.high_watermark, 0)
         self.assertTrue(partition.refused(change))
         self.assertEqual(partition.high_watermark, 10)
@@ -302,8 +302,8 @@ class ExpansionTests(SynchronousTestCase):
         change = partition.prepare_isr_change(0.0, LAG)
         assert change is not None
         partition.unanswered(change)
-        partition.grown(10)
-        partition.lost([2])
+        partition.log_grew(10)
+        partition.brokers_lost([2])
         self.assertEqual((partition.high_watermark, partition.maximal_isr), (0, {1, 2}))
         again = partition.prepare_isr_change(1.0, LAG)
         assert again is not None
@@ -319,15 +319,15 @@ class ExpansionTests(SynchronousTestCase):
             change = partition.prepare_isr_change(0.0, LAG)
             assert change is not None
             partition.unanswered(change)
-            partition.take(LeaderAndIsr(1, 5, isr, version=2), 0, (1, 2, 3), 0.0)
+            partition.take_role(LeaderAndIsr(1, 5, isr, version=2), 0, (1, 2, 3), 0.0)
             self.assertEqual(partition.maximal_isr, set(isr))
             self.assertFalse(partition.refused(change))
 
     def test_stale_partition_epoch(self) -> None:
         """An update that a response has overtaken does not undo it."""
         partition = leader(isr=(1, 2))
-        partition.take(LeaderAndIsr(1, 5, (1, 2, 3), version=3), 0, (1, 2, 3), 0.0)
-        self.assertFalse(partition.take(LeaderAndIsr(1, 5, (1,), version=2), 0, (1, 2, 3), 0.0))
+        partition.take_role(LeaderAndIsr(1, 5, (1, 2, 3), version=3), 0, (1, 2, 3), 0.0)
+        self.assertFalse(partition.take_role(LeaderAndIsr(1, 5, (1,), version=2), 0, (1, 2, 3), 0.0))
         self.assertEqual(partition.leader_and_isr.isr, (1, 2, 3))
 
     def test_one_request_at_a_time(self) -> None:
@@ -345,7 +345,7 @@ class ShrinkingTests(SynchronousTestCase):
     def test_replica_without_fetches_is_removed(self) -> None:
         """It is removed after replica.lag.time.max.ms; the records that the others have are committed."""
         partition = leader()
-        partition.grown(10)
+        partition.log_grew(10)
         fetch(partition, 2, 10, now=29.0)
         self.assertIsNone(wished(partition, now=30.0))
         change = partition.prepare_isr_change(30.1, LAG)
@@ -360,7 +360,7 @@ class ShrinkingTests(SynchronousTestCase):
         """A replica that fetches is removed, too, if it does not reach the former end of the log."""
         partition = leader(isr=(1, 2))
         for second in range(40):
-            partition.grown(10 * second + 10)
+            partition.log_grew(10 * second + 10)
             fetch(partition, 2, second, now=float(second))
         self.assertEqual(wished(partition, now=40.0), (1,))
 
@@ -369,18 +369,18 @@ class ShrinkingTests(SynchronousTestCase):
         partition = leader(isr=(1, 2))
         for second in range(100):
             fetch(partition, 2, max(0, 10 * second - 10), now=float(second))
-            partition.grown(10 * second + 10)
+            partition.log_grew(10 * second + 10)
         self.assertIsNone(wished(partition, now=100.0))
 
     def test_idle_replica_stays(self) -> None:
         """A caught-up replica need not fetch; after the next record it has the full time to do so."""
         partition = leader(isr=(1, 2))
-        partition.grown(10)
+        partition.log_grew(10)
         fetch(partition, 2, 10)
         for second in range(15, 3000, 15):
-            partition.look(float(second), LAG)
+            partition.check_lag(float(second), LAG)
         self.assertIsNone(wished(partition, now=3000.0))
-        partition.grown(11)
+        partition.log_grew(11)
         self.assertIsNone(wished(partition, now=3001.0))
         self.assertEqual(wished(partition, now=3030.0), (1,))
 
@@ -405,16 +405,16 @@ class _World:
         partition, pending = self.partition, self.partition.isr_change.pending
         if op == "append":
             self.end += amount
-            partition.grown(self.end)
+            partition.log_grew(self.end)
         elif op == "fetch" and broker != 1:
             self.positions[broker] = min(self.end, self.positions.get(broker, 0) + amount)
             follower = partition.follower(broker, partition.leader_epoch, 0)
             partition.fetched(follower, self.positions[broker], 0, self.now, LAG)
         elif op == "wait":
             self.now += amount
-            partition.look(self.now, LAG)
+            partition.check_lag(self.now, LAG)
         elif op == "gone" and broker != 1:
-            partition.lost([broker])
+            partition.brokers_lost([broker])
         elif op == "wish":
             self.prepare_isr_change()
         elif op == "store" and self.under_way:
@@ -427,11 +427,11 @@ class _World:
         elif op == "answer" and pending is not None and pending not in self.under_way:
             partition.granted(pending, self.stored, self.now)
         elif op == "announce":
-            partition.take(self.stored, self.end, (1, 2, 3), self.now)
+            partition.take_role(self.stored, self.end, (1, 2, 3), self.now)
         elif op == "elect":
             epoch = self.stored.leader_epoch + 1
             self.stored = evolve(self.stored, leader_epoch=epoch, version=self.stored.version + 1)
-            partition.take(self.stored, self.end, (1, 2, 3), self.now)
+            partition.take_role(self.stored, self.end, (1, 2, 3), self.now)
             self.positions.clear()
 
     def prepare_isr_change(self) -> None:
@@ -464,7 +464,7 @@ class InvariantTests(SynchronousTestCase):
         """The high watermark never falls, and never passes the end of a replica that the ISR in the store may name."""
         stored = LeaderAndIsr(1, 5, (1, 2, 3), version=1)
         partition = Partition(NAME, 1, min_insync_replicas=least)
-        partition.take(stored, 0, (1, 2, 3), 0.0)
+        partition.take_role(stored, 0, (1, 2, 3), 0.0)
         world = _World(partition, stored, least)
         for step in steps:
             before = partition.high_watermark

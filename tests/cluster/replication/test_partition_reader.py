@@ -18,7 +18,7 @@ class ReadForConsumerTests(ReadCase):
         replica = self.replicas.get("t", 0)
         leader, first = replica.partition.broker_id, replica.partition.leader_epoch
         for epoch in (first, first + 2):
-            replica.take(LeaderAndIsr(leader, epoch, (leader,)))
+            replica.take_role(LeaderAndIsr(leader, epoch, (leader,)))
             self.append()
             self.append()
         log = replica.log

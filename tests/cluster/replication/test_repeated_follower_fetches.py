@@ -81,7 +81,7 @@ class RepeatedFetchTests(IsrCase):
                     self.note(self.append(replica), outcomes)
                 elif kind == "pass":
                     self.clock.advance(rest[0])
-                    replica.look()
+                    replica.check_lag()
                 elif kind == "answer" and self.link.asked:
                     self.answer(*((ErrorCode.INVALID_UPDATE_VERSION,) if rest[0] else ()))
                 elif kind == "lead":
@@ -95,7 +95,7 @@ class RepeatedFetchTests(IsrCase):
                 elif kind in ("gone", "back"):
                     alive = alive - {rest[0]} if kind == "gone" else alive | {rest[0]}
                     self.alive(*sorted(alive))
-                    replica.lost([rest[0]] if kind == "gone" else [])
+                    replica.brokers_lost([rest[0]] if kind == "gone" else [])
             except (ApiError, AssertionError) as e:
                 seen.append(str(e))
             seen.append(

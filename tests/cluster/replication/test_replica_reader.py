@@ -130,7 +130,7 @@ class PartialResponseTests(ReadCase):
         """Have broker 8 follow ``small-0``; the leader epoch."""
         replica = self.replicas.get("small", 0)
         given = LeaderAndIsr(leader=0, leader_epoch=replica.partition.leader_epoch + 1, isr=(0,))
-        replica.take(given, (0, 8))
+        replica.take_role(given, (0, 8))
         return given.leader_epoch
 
     def assert_read_at_full_speed(self, *before: PartitionFetch, epoch: int = NO_EPOCH, **fetch_params: Any) -> None:
@@ -209,11 +209,11 @@ class PartialResponseTests(ReadCase):
         """In a compacted topic offsets are missing, at the end of segments, too."""
         replica = self.replicas.get("t", 2)
         replica.configure(attrs.evolve(replica.log.config, segment_bytes=300, cleanup_policy=frozenset({"compact"})))
-        replica.take(LeaderAndIsr(leader=9, leader_epoch=1, isr=(0, 9)))
+        replica.take_role(LeaderAndIsr(leader=9, leader_epoch=1, isr=(0, 9)))
         kept = (0, 3, 4, 11, 20)
         for offset in kept:
             replica.follow(stored(a_batch(bytes(200)), offset, 1), offset + 1)
-        replica.take(LeaderAndIsr(leader=0, leader_epoch=2, isr=(0,)))
+        replica.take_role(LeaderAndIsr(leader=0, leader_epoch=2, isr=(0,)))
         offset = 0
         for one in kept[:-1]:
             got = self.read(PartitionFetch("t", 2, offset, 1 << 20))
@@ -339,7 +339,7 @@ class LongPollTests(ReadCase):
     def test_leadership_lost(self) -> None:
         """Fetches that wait at a replica that stops leading are answered, so that clients look for the leader."""
         waiting = self.fetch(wait=60_000)
-        self.replicas.get("t", 0).take(LeaderAndIsr(leader=3, leader_epoch=1, isr=(3,)))
+        self.replicas.get("t", 0).take_role(LeaderAndIsr(leader=3, leader_epoch=1, isr=(3,)))
         (got,) = self.wait_for(waiting)
         self.assertEqual(got.error.code if got.error else None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
