@@ -7,9 +7,12 @@ anything else; so the caller runs it in a thread. What was compiled last is kept
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import re
+import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -24,8 +27,10 @@ from attrs import define, field
 from logbus.extras import install_hint
 from logbus.registry.errors import Code, RegistryRefusal, invalid_schema
 
-SECONDS = 10.0
-"""For protoc, which takes 0.2 seconds for the largest schema."""
+SECONDS = 10
+"""Of processor time for protoc, which takes 0.2 seconds for the largest schema: a busy machine lets it have them."""
+LONGEST_WAIT = 60.0
+"""Seconds."""
 KEPT_BYTES = 16_777_216
 MOST_ERRORS = 5
 LONGEST_NAME = 200
@@ -132,23 +137,41 @@ def _run(text: str, imports: Mapping[str, str]) -> bytes:
             out = root / "descriptors"
             # -P: modules are not looked up in the working directory.
             command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{own}", f"-I{theirs}", "--include_imports"]
-            ran = subprocess.run(
-                [*command, f"--descriptor_set_out={out}", str(own / "main.proto")],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=SECONDS,
-                check=False,
-            )
-            if ran.returncode != 0:
-                told = ran.stderr.decode("utf-8", "replace").replace(f"{own}/", "").replace(f"{theirs}/", "")
-                raise invalid_schema(_errors(told) or f"protoc ended with {ran.returncode}")
+            status, said = _limited([*command, f"--descriptor_set_out={out}", str(own / "main.proto")])
+            if status == -signal.SIGXCPU:
+                raise invalid_schema(f"protoc did not come to an end within {SECONDS} seconds of processor time")
+            if status != 0:
+                told = said.decode("utf-8", "replace").replace(f"{own}/", "").replace(f"{theirs}/", "")
+                raise invalid_schema(_errors(told) or f"protoc ended with {status}")
             return out.read_bytes()
     except UnicodeEncodeError:
         raise invalid_schema("it has half of a surrogate pair, which is no character") from None
     except subprocess.TimeoutExpired:
-        raise invalid_schema(f"protoc did not come to an end within {SECONDS:g} seconds") from None
+        raise invalid_schema(f"protoc did not come to an end within {LONGEST_WAIT:g} seconds") from None
     except OSError as e:
         raise RegistryRefusal(Code.STORE, f"protoc cannot be run on this broker: {e.strerror or e}") from None
+
+
+def _limited(command: list[str]) -> tuple[int, bytes]:
+    """
+    Run a command within the limits.
+
+    :return: its exit status, and its standard error.
+    :raise TimeoutExpired: it has waited too long.
+    """
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            if sys.platform == "linux":
+                # It may have ended already.
+                with contextlib.suppress(ProcessLookupError):
+                    resource.prlimit(process.pid, resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
+            _, said = process.communicate(timeout=LONGEST_WAIT)
+        except BaseException:
+            process.kill()
+            raise
+        return process.returncode, said
 
 
 def _errors(told: str) -> str:

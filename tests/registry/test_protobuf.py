@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from base64 import b64encode
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
@@ -229,8 +231,15 @@ class RegisterTests(ProtobufCase):
 
     def test_compiler_fails(self) -> None:
         """A compiler that does not end, or cannot be run, is not the client's fault, or is said to be."""
-        with mock.patch.object(protobuf_compiler, "SECONDS", 0.0001):
+        with mock.patch.object(protobuf_compiler, "LONGEST_WAIT", 0.0001):
             self.assertIn("did not come to an end", self.refusal("o", ORDER.replace("shop", "slow")))
+        directory = TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        endless = Path(directory.name) / "python"
+        endless.write_text("#!/bin/sh\nwhile :; do :; done\n")
+        endless.chmod(0o755)
+        with mock.patch.object(protobuf_compiler, "SECONDS", 1), mock.patch.object(sys, "executable", str(endless)):
+            self.assertIn("1 seconds of processor time", self.refusal("o", ORDER.replace("shop", "endless")))
         with mock.patch.object(sys, "executable", "/nowhere/python"):
             status, found = self.send("o", ORDER.replace("shop", "nowhere"))
         self.assertEqual((status, found["error_code"]), (500, 50001))
