@@ -5,12 +5,13 @@ later, when the broker can answer.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
-from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
@@ -130,6 +131,11 @@ class SocketServer:
             ):
                 found.append(ListenerAddress(bound.listener.name, address.host, address.port))
         return found
+
+    def unix_sockets(self) -> dict[str, str]:
+        """Return the paths of the bound UNIX sockets, by the names of their listeners."""
+        hosts = {bound.listener.name: bound.port.getHost() for bound in self._bound}
+        return {name: os.fsdecode(at.name or b"") for name, at in hosts.items() if isinstance(at, UNIXAddress)}
 
     def open(self, only: str | None = None) -> None:
         """

@@ -446,6 +446,14 @@ def test_ready_and_stopped_by_sigterm(tmp_path: Path) -> None:
         assert "0 of them recovered" in read_until(process, r"logbus broker 0 ready")
 
 
+def test_ready_at_a_unix_socket(tmp_path: Path) -> None:
+    """The line names the path of a listener that is a UNIX socket."""
+    path = tmp_path / "admin.sock"
+    with twistd(tmp_path, *FREE[:2], "--listen", f"admin:unix:{path}") as process:
+        said = read_until(process, r"logbus broker 0 ready").splitlines()[-1]
+        assert said.endswith(f" admin=unix:{path}"), said
+
+
 def test_signals(tmp_path: Path) -> None:
     """SIGHUP changes nothing without TLS; a second SIGTERM does not disturb the first."""
     with twistd(tmp_path, *FREE) as process:

@@ -361,10 +361,11 @@ class Broker(OrderedService):
         self._socket_server.open()
         await self._socket_server.share()
         self.readiness.serving = True
+        unix = {name: f"unix:{path}" for name, path in self._socket_server.unix_sockets().items()}
         self._log.info(
             "logbus broker {broker} ready: {listeners}",
             broker=self.broker_id,
-            listeners=" ".join(f"{name}={_address(at)}" for name, at in self.endpoints.items()),
+            listeners=" ".join(f"{name}={unix.get(name) or _address(at)}" for name, at in self.endpoints.items()),
         )
 
     def _hand_over(self) -> Deferred[None]:
