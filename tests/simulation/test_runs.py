@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Set
 
+import pytest
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -44,6 +45,24 @@ EXACTLY_ONCE_WORKERS = evolve(
     EXACTLY_ONCE, workers=True, kinds=TRANSACTIONS_ON_ONE_MACHINE, replication=1, min_insync=1
 )
 
+AT_ONCE = 20
+"""Seeds of one test, at most: one that fails has a name, and several processes can take their share."""
+SCENARIOS = {
+    "three-brokers": (THREE, SEEDS),
+    "one-broker": (ALONE, SEEDS // 2),
+    "workers-alone": (WORKERS_ALONE, SEEDS // 5),
+    "workers": (WORKERS, SEEDS // 10),
+    "transactions": (EXACTLY_ONCE, SEEDS // 4),
+    "transactions-on-one-broker": (EXACTLY_ONCE_ALONE, SEEDS // 6),
+    "transactions-on-workers": (EXACTLY_ONCE_WORKERS, SEEDS // 12),
+}
+"""How many seeds each has. The first of them are also to show each kind of fault."""
+FURTHER = [
+    (name, range(FIRST + start, FIRST + min(start + AT_ONCE, seeds)))
+    for name, (_, seeds) in SCENARIOS.items()
+    for start in range(AT_ONCE, seeds, AT_ONCE)
+]
+
 _ONE = """
 from twisted.logger import globalLogBeginner
 globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
@@ -64,40 +83,40 @@ class RunTests(SynchronousTestCase):
         return outcome
 
     def assertClean(self, outcome: Outcome) -> None:
-        problems = [str(each) for each in outcome.anomalies]
-        self.assertEqual(problems, [], f"seed {outcome.seed}: {outcome.told}")
+        self.assertEqual(problems(outcome), [])
 
-    def run_many(self, settings: Settings, seeds: int, kinds: Set[str] = frozenset()) -> None:
+    def run_many(self, name: str, kinds: Set[str] = frozenset()) -> None:
         """
-        So many seeds, and more until each kind of fault has had an effect.
+        The first seeds of a scenario, and more until each kind of fault has had an effect.
 
         :param kinds: those that must have one; which seeds they need changes with the product.
         """
+        settings, seeds = SCENARIOS[name]
         effects: Counter[str] = Counter()
         acknowledged = done = 0
-        while done < seeds or (kinds - effects.keys() and done < MOST):
+        while done < min(seeds, AT_ONCE) or (kinds - effects.keys() and done < MOST):
             outcome = self.run_one(settings, FIRST + done)
             self.assertClean(outcome)
             effects += outcome.effects
             acknowledged += outcome.acknowledged + outcome.committed
             done += 1
-        self.assertGreater(acknowledged, (20 if TRANSACTIONS in settings.workloads else 50) * done)
+        self.assertGreater(acknowledged, least_acknowledged(settings) * done)
         self.assertGreater(effects.total(), done)
         self.assertEqual(kinds - effects.keys(), set(), "these never had an effect")
 
     def test_three_brokers(self) -> None:
         """Nothing acknowledged is lost, doubled or turned round, whatever happens, and in the end all works again."""
-        self.run_many(THREE, SEEDS, KINDS.keys())
+        self.run_many("three-brokers", KINDS.keys())
 
     def test_one_broker(self) -> None:
         """Nor with one broker, which comes back with what was synced."""
-        self.run_many(ALONE, SEEDS // 2, {kind for kind, (_, brokers, _) in KINDS.items() if brokers == 1})
+        self.run_many("one-broker", {kind for kind, (_, brokers, _) in KINDS.items() if brokers == 1})
 
     def test_workers(self) -> None:
         """Nor with workers of one supervisor, whose metadata store dies with it, and who move logs by links."""
         # With one replica, as is their default, and with three.
-        self.run_many(WORKERS_ALONE, SEEDS // 5)
-        self.run_many(WORKERS, SEEDS // 10)
+        self.run_many("workers-alone")
+        self.run_many("workers")
 
     def test_each_fault_of_workers(self) -> None:
         """Has an effect where one can be expected."""
@@ -122,15 +141,15 @@ class RunTests(SynchronousTestCase):
 
     def test_transactions(self) -> None:
         """Each is there as a whole or not at all, whoever dies in the middle of it; stages copy each record once."""
-        self.run_many(EXACTLY_ONCE, SEEDS // 4, TRANSACTION_KINDS.keys())
+        self.run_many("transactions", TRANSACTION_KINDS.keys())
 
     def test_transactions_on_one_broker(self) -> None:
         """Nor does one broker tear what it comes back with."""
-        self.run_many(EXACTLY_ONCE_ALONE, SEEDS // 6)
+        self.run_many("transactions-on-one-broker")
 
     def test_transactions_on_workers(self) -> None:
         """Nor do workers, when the log of a coordinator or of a partition moves in the middle of a transaction."""
-        self.run_many(EXACTLY_ONCE_WORKERS, SEEDS // 12)
+        self.run_many("transactions-on-workers")
 
     def test_the_same_seed_is_the_same_run(self) -> None:
         """To the last segment on the network: here, and in processes that hash otherwise."""
@@ -222,6 +241,34 @@ class RunTests(SynchronousTestCase):
         settings = evolve(THREE, seconds=60, between=2, kinds=("islands", "flap", "isolate", "cut"))
         # Few seeds show it, and the first of these does: others are for when runs have changed.
         self.assertTrue(any(self.run_one(settings, seed).anomalies for seed in range(25, 100)))
+
+
+@pytest.mark.parametrize(
+    ("name", "seeds"), FURTHER, ids=[f"{name}-{seeds[0]}-to-{seeds[-1]}" for name, seeds in FURTHER]
+)
+def test_further_seeds(name: str, seeds: range) -> None:
+    """Nothing acknowledged is lost, doubled or turned round by those either."""
+    settings, _ = SCENARIOS[name]
+    acknowledged = effects = 0
+    for seed in seeds:
+        outcome = Run(settings, seed).run()
+        assert problems(outcome) == []
+        acknowledged += outcome.acknowledged + outcome.committed
+        effects += outcome.effects.total()
+    # A few seeds may have fewer than others.
+    if len(seeds) == AT_ONCE:
+        assert acknowledged > least_acknowledged(settings) * len(seeds)
+        assert effects > len(seeds)
+
+
+def problems(outcome: Outcome) -> list[str]:
+    """What a run has found, with its seed."""
+    return [f"seed {outcome.seed}: {each}; {outcome.told}" for each in outcome.anomalies]
+
+
+def least_acknowledged(settings: Settings) -> int:
+    """By a seed, of records or transactions."""
+    return 20 if TRANSACTIONS in settings.workloads else 50
 
 
 def elsewhere(seed: int, settings: Settings, hash_seed: str) -> tuple[int, int, int]:
