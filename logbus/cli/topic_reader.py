@@ -83,7 +83,7 @@ async def consume_topic(cluster: Cluster, options: ReadOptions, output: RecordOu
     select = Selection(options.wanted, values)
     exit_at_end = options.exit_at_end or options.until_ms is not None
     try:
-        with outage_lines(output.clear_progress):
+        with outage_lines(cluster, output.clear_progress):
             if options.group is None:
                 return await _consume_partitions(cluster, starts, ends, exit_at_end, options, select, output.show)
             else:

@@ -50,6 +50,7 @@ class _Waiting:
     name: str
     answer: Deferred[Any]
     timer: Timer
+    seconds: float
     sent_at: float = 0.0
 
 
@@ -123,6 +124,16 @@ class Channel(Protocol):
         host = getattr(address, "host", None)
         return str(address) if host is None else f"{host}:{address.port}"
 
+    @property
+    def silence(self) -> float:
+        """
+        Seconds for which a response is overdue that the broker could have sent at once, or after the wait that its
+        request allows. Only of channels that are told how long requests take (``answered``).
+        """
+        now = self._timers.clock.seconds()
+        waits = (now - each.sent_at - max(0.0, each.seconds - self._timeout) for each in self._waiting.values())
+        return max(0.0, *waits) if self._answered is not None and self._waiting else 0.0
+
     def version(self, api_key: int) -> int:
         """
         The highest version of an API that both sides support.
@@ -170,7 +181,7 @@ class Channel(Protocol):
         name = api(key).name
         timer = self._timers.call_later(seconds, lambda: self._expire(name, seconds))
         is_first = not self._waiting and self._all_answered
-        self._waiting[correlation_id] = _Waiting(name, answer, timer)
+        self._waiting[correlation_id] = _Waiting(name, answer, timer, seconds)
         if self._answered is not None:
             self._waiting[correlation_id].sent_at = self._timers.clock.seconds()
         data = joined(parts)

@@ -60,6 +60,33 @@ class OutageTests(MembershipCase):
         """A member of a group says the same."""
         self.assert_told("g")
 
+    def test_a_silent_broker(self) -> None:
+        """After five seconds a line says so, though the timeout is longer."""
+        self.assert_told_early(None)
+
+    def test_a_silent_broker_of_a_group(self) -> None:
+        """A member of a group says the same, and nothing while it only waits to join."""
+        self.assert_told_early("g")
+
+    def assert_told_early(self, group: str | None) -> None:
+        output, client = RecordingOutput(), self.a_client(timeout=30.0, connect_timeout=5.0)
+        with mock.patch("sys.stderr", io.StringIO()) as err:
+            reading = Deferred.fromCoroutine(consume_topic(client, options(group), output))
+            self.cluster.settle(10)
+            self.assertEqual(err.getvalue(), "")
+            self.cluster.cut(0, CLIENTS)
+            self.cluster.settle(7)
+            self.assertEqual(err.getvalue(), "logbus: 10.1.0.0:9092 has not answered for 5 s; still waiting\n")
+            self.cluster.settle(30)
+            self.assertIn("s; still trying\n", err.getvalue())
+            self.cluster.mend()
+            self.cluster.settle(60)
+            self.assertRegex(err.getvalue().splitlines()[-1], "^logbus: connected to 10.1.0.0:9092 again, after ")
+            self.assertEqual(err.getvalue().count("still waiting"), 1, err.getvalue())
+            reading.cancel()
+            self.cluster.settle(10)
+            self.assertIs(self.successResultOf(reading), False)
+
     def assert_told(self, group: str | None) -> None:
         output, client = RecordingOutput(), self.a_client(timeout=5.0, connect_timeout=5.0)
         wire = self.cluster[0].connect()

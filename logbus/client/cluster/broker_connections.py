@@ -70,6 +70,15 @@ class BrokerConnections:
                 return channel
         return None
 
+    def silences(self) -> dict[str, float]:
+        """The seconds for which responses of each connected broker are overdue, by its address; not in an outage."""
+        found: dict[str, float] = {}
+        for (host, port, _), channel in self._channels.items():
+            if channel.usable and f"{host}:{port}" not in self._outages:
+                where = _shown(host, port)
+                found[where] = max(found.get(where, 0.0), channel.silence)
+        return found
+
     def lane(self, name: str) -> str:
         """A new lane."""
         self._lanes += 1
@@ -208,7 +217,7 @@ def refusal(host: str, port: int, error: BaseException | None) -> ApiError | Non
     cause = None if error is None else error.__cause__
     if cause is None or type(cause).__module__.partition(".")[0] not in ("OpenSSL", "service_identity"):
         return None
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    where = _shown(host, port)
     if type(cause).__module__.startswith("service_identity"):
         why = f"its certificate is not of {host}; ssl.endpoint.identification.algorithm"
     else:
@@ -227,7 +236,7 @@ def refusal(host: str, port: int, error: BaseException | None) -> ApiError | Non
 
 def why_unreachable(host: str, port: int, error: BaseException | None) -> str:
     """One line about a failed connection: the address, and the reason."""
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    where = _shown(host, port)
     if isinstance(error, DNSLookupError):
         return f"cannot connect to {where}: the name {host} cannot be resolved"
     if isinstance(error, ConnectError):
@@ -242,3 +251,7 @@ def why_unreachable(host: str, port: int, error: BaseException | None) -> str:
     if isinstance(error, CancelledError):
         return f"cannot connect to {where}: given up"
     return f"cannot connect to {where}: {error!r}"
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -25,6 +25,9 @@ class BrokerOutages:
 
     _outages: dict[str, Outage] = field(factory=dict, init=False)
 
+    def __contains__(self, address: str) -> bool:
+        return address in self._outages
+
     def failed(self, address: str, now: float) -> bool:
         """
         Count a failed connection.

@@ -125,6 +125,11 @@ class Cluster(MetadataCache):
         """Counts of connections and requests, and their latencies."""
         return self._connections.metrics
 
+    @property
+    def silences(self) -> Mapping[str, float]:
+        """The seconds for which responses of each connected broker are overdue, by its address."""
+        return self._connections.silences()
+
     # Cached metadata.
 
     def known(self, name: str) -> TopicMetadata | None:
