@@ -12,6 +12,7 @@ From the shell to the cluster and back:
 * ``runner``: runs a command's coroutine on the reactor, with a client's connections
 * ``admin_api``: the HTTP API of a broker
 * ``client_security``: the options of TLS and SASL
+* ``empty_values``: refuses empty values of options and arguments, for all commands
 * ``options``: options and argument types that commands share
 * ``output``: tables, JSON, progress
 * ``colours``: colours on terminals

@@ -13,6 +13,7 @@ import click
 
 from logbus import __version__
 from logbus.cli.colours import styled
+from logbus.cli.empty_values import refuse_empty_values
 from logbus.cli.standard_streams import open_closed_streams
 from logbus.cli.terminal_escapes import escape_controls
 from logbus.errors import LogbusError
@@ -51,7 +52,7 @@ class LazyGroup(click.Group):
             return None
         module, _, attribute = self.lazy[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
-        return command
+        return refuse_empty_values(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -215,11 +215,58 @@ def registry_options(help: str) -> Callable[[F], F]:
             metavar="USER:PASSWORD",
             envvar="LOGBUS_REGISTRY_AUTH",
             show_envvar=True,
+            callback=credentials,
             help="Its credentials.",
         )(command)
-        return click.option("--registry", metavar="URL", help=help)(command)
+        return click.option("--registry", metavar="URL", callback=registry_urls, help=help)(command)
 
     return add
+
+
+def credentials(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """
+    Check the credentials of a schema registry. They are not repeated, as others may see the error.
+
+    :raises click.BadParameter: there is no password.
+    """
+    if value and ":" not in value:
+        raise click.BadParameter("it is not USER:PASSWORD: there is no colon", ctx, param)
+    return value
+
+
+def check_registry_auth(registry: str | None) -> None:
+    """
+    Check that there is a registry for the credentials on the command line; those of the environment may be for others.
+
+    :raises click.UsageError: there is none.
+    """
+    source = click.get_current_context().get_parameter_source("registry_auth")
+    if not registry and source is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--registry-auth has the credentials for a registry: name that, too")
+
+
+def registry_urls(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """
+    Check the URLs of a schema registry, separated by commas.
+
+    :raises click.BadParameter: one is no URL.
+    """
+    from urllib.parse import urlsplit
+
+    for url in [] if value is None else value.split(","):
+        try:
+            parts = urlsplit(url)
+            is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        except ValueError:
+            is_url = False
+        if not is_url or "@" in parts.netloc:
+            raise click.BadParameter(
+                f"{url!r} is no URL of a schema registry, such as http://127.0.0.1:8080/registry; --registry-auth has "
+                "name and password",
+                ctx,
+                param,
+            )
+    return value
 
 
 ACKS: Mapping[str, Literal[-1, 0, 1]] = {"all": -1, "-1": -1, "1": 1, "0": 0}

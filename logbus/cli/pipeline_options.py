@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from logbus.cli.options import max_share_option, parse_pairs
+from logbus.cli.options import check_registry_auth, credentials, max_share_option, parse_pairs, registry_urls
 
 if TYPE_CHECKING:
     from logbus.pipeline.jobs.outputs import Output
@@ -38,10 +38,14 @@ def payload_options(command: F) -> F:
             metavar="USER:PASSWORD",
             default="",
             envvar="LOGBUS_REGISTRY_AUTH",
+            callback=credentials,
             help="Its credentials.",
         ),
         click.option(
-            "--registry", metavar="URL", help="The schema registry for Avro, such as http://127.0.0.1:8080/registry."
+            "--registry",
+            metavar="URL",
+            callback=registry_urls,
+            help="The schema registry for Avro, such as http://127.0.0.1:8080/registry.",
         ),
         click.option(
             "--schema",
@@ -69,6 +73,7 @@ def payload_of(topics: Sequence[str], given: Mapping[str, Any]) -> Payload:
     :raise click.UsageError: options are missing or conflict.
     """
     kind, schema = given["payload"], given["schema"]
+    check_registry_auth(given["registry"])
     if kind != "avro" and (given["registry"] or given["subject"]):
         raise click.UsageError("--registry and --subject are for --payload avro")
     if kind == "raw":

@@ -9,6 +9,7 @@ import click
 
 from logbus.cli.options import (
     bootstrap_options,
+    check_registry_auth,
     filter_options,
     group_id,
     registry_options,
@@ -104,6 +105,7 @@ def consume(
     from logbus.cli.runner import with_cluster
     from logbus.cli.topic_reader import ReadOptions, consume_topic
 
+    check_registry_auth(registry)
     if group is not None and (offset is not None or timestamp is not None):
         raise click.UsageError(
             "a group begins where it left off: --offset and --timestamp go without --group, and 'logbus groups "

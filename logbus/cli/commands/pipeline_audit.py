@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from logbus.cli.audit_query import AuditQuery, audit_options, print_comparisons
-from logbus.cli.options import json_option
+from logbus.cli.options import check_registry_auth, credentials, json_option, registry_urls
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options, kafka_options, new_file_option
 from logbus.cli.pipeline_options import option_of_catalog, parse_named, store_of, store_options
@@ -30,9 +30,16 @@ from logbus.cli.pipeline_options import option_of_catalog, parse_named, store_of
 @option_of_catalog
 @store_options
 @click.option("--only", "topics", multiple=True, metavar="TOPIC", help="Audit this topic only; may be repeated.")
-@click.option("--schema-registry", metavar="URL", help="The schema registry for events in framed Avro.")
 @click.option(
-    "--registry-auth", metavar="USER:PASSWORD", default="", envvar="LOGBUS_REGISTRY_AUTH", help="Its credentials."
+    "--schema-registry", metavar="URL", callback=registry_urls, help="The schema registry for events in framed Avro."
+)
+@click.option(
+    "--registry-auth",
+    metavar="USER:PASSWORD",
+    default="",
+    envvar="LOGBUS_REGISTRY_AUTH",
+    callback=credentials,
+    help="Its credentials.",
 )
 @new_file_option("--page", "A file for a page with plots, in HTML.")
 @json_option
@@ -70,6 +77,7 @@ def audit(
     for option, value, needs in (("--catalog", catalog, iceberg_tables), ("--store-option", store_settings, tables)):
         if value and not needs:
             raise click.UsageError(f"{option} is for {'--iceberg' if option == '--catalog' else '--table'}")
+    check_registry_auth(schema_registry)
     options = AuditOptions(
         source={"subscribe": query.topic, **kafka},
         tables=parse_named(tables, "--table", "lake=lake/orders"),

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from logbus.cli.empty_values import AnyText
 from logbus.cli.input_records import IGNORABLE, json_lines, lines
-from logbus.cli.options import ACKS, acks_option, bootstrap_options, codec_option, json_option, registry_options
+from logbus.cli.options import (
+    ACKS,
+    acks_option,
+    bootstrap_options,
+    check_registry_auth,
+    codec_option,
+    json_option,
+    registry_options,
+)
 from logbus.cli.output import print_json, quantity
 
 if TYPE_CHECKING:
@@ -48,7 +57,9 @@ if TYPE_CHECKING:
     metavar="NAME=VALUE",
     help="A header for each record; may be repeated.",
 )
-@click.option("--null", "null", metavar="TEXT", help="Send a line with this value as null: a tombstone.")
+@click.option(
+    "--null", "null", metavar="TEXT", type=AnyText(), help="Send a line with this value as null: a tombstone."
+)
 @registry_options("Encode keys and values, which are JSON, by schemas of this registry: Avro, JSON Schema, Protobuf.")
 @click.option(
     "--key-schema",
@@ -102,8 +113,7 @@ def produce(
     from logbus.cli.runner import with_cluster
     from logbus.records.compression import codec_named
 
-    if key_separator == "":
-        raise click.BadParameter("it is empty", param_hint="--key-separator")
+    check_registry_auth(registry)
     if input_format == "json" and (key_separator is not None or null is not None):
         raise click.UsageError("--key-separator and --null are for lines: in JSON a record has 'key', and null is null")
     if input_format != "json" and ignore:
