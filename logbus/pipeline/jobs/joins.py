@@ -43,7 +43,7 @@ from logbus.pipeline.jobs.open_state import waiting_events
 from logbus.pipeline.jobs.outputs import Output
 from logbus.pipeline.jobs.punctuation import OWN
 from logbus.pipeline.jobs.query_checkpoint import RESULT, check_before_spark
-from logbus.pipeline.jobs.sql_check import Columns, check_expressions, known_functions
+from logbus.pipeline.jobs.sql_check import Columns, check_expressions, check_single, known_functions
 from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, QuerySettings, run_query
 from logbus.pipeline.jobs.time_buckets import TimeBuckets
 from logbus.pipeline.payloads.payload import Payload, RawPayload
@@ -180,12 +180,14 @@ class JoinOptions:
         sides = {LEFT: columns_of(self.left.payload), RIGHT: columns_of(self.right.payload)}
         for what, side, keys in (("left", LEFT, self.on), ("right", RIGHT, self.on.values())):
             check_expressions(f"the {what} key", {key: key for key in keys}, Columns(sides[side]), functions)
+            check_single(f"the {what} key", {key: key for key in keys})
         types = [types_of(side.payload) for side in (self.left, self.right)]
         for mine, theirs in self.on.items():
             check_key(mine, type_of(mine, types[0]), theirs, type_of(theirs, types[1]))
         known = [each for each in sides.values() if each is not None]
         either = list(dict.fromkeys(chain(*known))) if len(known) == len(sides) else None
         check_expressions("the column", self.select, Columns(either, sides), functions)
+        check_single("the column", self.select)
         self.running.check()
         check_before_spark(NAME, self.identity, self.running.checkpoint)
         self.left.check(tell, is_new=self.running.is_new)

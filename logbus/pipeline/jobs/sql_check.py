@@ -61,6 +61,22 @@ _OTHER_FUNCTIONS = _set(
 _SHORT = 3
 """Names of so many letters are too much like others, such as ``mod`` and ``pmod``."""
 
+_NESTED = frozenset(["array", "map", "struct"])
+
+_BETWEEN = frozenset(["=", "<", ">", "|", "&", "^", "/", "%", "->", "=>", "::"])
+"""Marks that need something on both sides; words such as ``and`` can be names."""
+_BEFORE = (_BETWEEN | {"+", "-", "!", "~"}) - {">"}
+"""Those that need something behind them; a bracket > may end a type."""
+
+AGGREGATES = _set(
+    "count count_if count_min_sketch sum try_sum avg mean try_avg min max min_by max_by any_value first first_value "
+    "last last_value collect_list collect_set array_agg listagg string_agg stddev stddev_pop stddev_samp std variance "
+    "var_pop var_samp corr covar_pop covar_samp skewness kurtosis mode median percentile percentile_approx "
+    "approx_percentile approx_count_distinct bool_and bool_or bit_and bit_or bit_xor every histogram_numeric "
+    "regr_count regr_slope regr_r2 regr_avgx regr_avgy regr_intercept"
+)
+"""Functions of many rows, which make one value of them."""
+
 _NO_COLUMNS = _VALUES | _UNITS | _BESIDE | _WORDS
 
 
@@ -102,6 +118,25 @@ def known_functions() -> Collection[str]:
     return {name.lower() for name in dir(functions) if not name.startswith("_")}
 
 
+def check_single(what: str, expressions: Mapping[str, str]) -> None:
+    """
+    Check that expressions are of a single event.
+
+    :param what: an expression is, for the error.
+    :raise OptionError: one has an aggregate.
+    """
+    for name, text in expressions.items():
+        tokens = _tokens(text)
+        words = {token.lower() for kind, token in tokens if kind == "word"}
+        # A subquery, or a window of SQL, has rows of its own.
+        if words & {"select", "over"}:
+            continue
+        for (kind, token), (_, after) in pairwise(tokens):
+            if kind == "word" and after == "(" and token.lower() in AGGREGATES:
+                said = "" if text == name else f" is {text!r}"
+                raise OptionError(f"{what} {name!r}{said}: {token} is of many events, and here there is one at a time")
+
+
 def check_aggregates(aggregates: Mapping[str, str], by: Collection[str], columns: Columns) -> None:
     """
     Check that each aggregate is one.
@@ -133,7 +168,10 @@ def _name(kind: str, token: str) -> str:
 
 
 def _is_unsure(tokens: Sequence[tuple[str, str]]) -> bool:
-    return any(token.lower() in _UNSURE for kind, token in tokens if kind in ("word", "mark"))
+    if any(token.lower() in _UNSURE for kind, token in tokens if kind in ("word", "mark")):
+        return True
+    # A type has names of fields, and of other types.
+    return any(token.lower() in _NESTED and after == "<" for (_, token), (_, after) in pairwise(tokens))
 
 
 def _problem(tokens: Sequence[tuple[str, str]], columns: Columns, functions: Collection[str]) -> str:
@@ -144,6 +182,8 @@ def _problem(tokens: Sequence[tuple[str, str]], columns: Columns, functions: Col
         if kind == "mark" and token in "'\"`":
             return f"a quotation mark {token} is not closed"
     if problem := _bracket_problem(tokens):
+        return problem
+    if problem := _operand_problem(tokens):
         return problem
     for (kind, token), (_, after) in pairwise(tokens):
         if kind == "word" and after == "(" and (problem := _function_problem(token, functions)):
@@ -166,6 +206,21 @@ def _bracket_problem(tokens: Sequence[tuple[str, str]]) -> str:
         elif token in _CLOSED and (not opened or opened.pop() != _CLOSED[token]):
             return f"there is a {token} too many"
     return f"a bracket {opened[-1]} is not closed" if opened else ""
+
+
+def _operand_problem(tokens: Sequence[tuple[str, str]]) -> str:
+    """What an operator at the end or the beginning, also within brackets, lacks."""
+    end = ("mark", "")
+    for (_, before), (kind, token), (_, after) in zip([end, *tokens], tokens, [*tokens[1:], end], strict=False):
+        if kind != "mark":
+            continue
+        is_last, is_first = after in ("", ")", "]", ","), before in ("", "(", "[", ",")
+        is_product = token == "*" and not is_first and before != "."
+        if is_last and (token in _BEFORE or is_product):
+            return f"there is nothing behind {token}"
+        if is_first and token in _BETWEEN:
+            return f"there is nothing before {token}"
+    return ""
 
 
 def _function_problem(name: str, functions: Collection[str]) -> str:

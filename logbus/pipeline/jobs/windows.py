@@ -23,7 +23,7 @@ from logbus.pipeline.jobs.late_watermark import LateWatermark
 from logbus.pipeline.jobs.open_state import OpenState, open_sessions, open_windows
 from logbus.pipeline.jobs.outputs import Output, column
 from logbus.pipeline.jobs.query_checkpoint import RESULT, check_before_spark
-from logbus.pipeline.jobs.sql_check import Columns, check_aggregates, check_expressions, known_functions
+from logbus.pipeline.jobs.sql_check import Columns, check_aggregates, check_expressions, check_single, known_functions
 from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, QuerySettings, run_query
 from logbus.pipeline.lake.file_system import FileSystem
 
@@ -197,6 +197,7 @@ class WindowsOptions:
         """
         columns, functions = Columns(self.stream.columns), known_functions()
         check_expressions("the group", self.by, columns, functions)
+        check_single("the group", self.by)
         check_expressions("the aggregate", self.aggregates, columns, functions)
         check_aggregates(self.aggregates, self.by.values(), columns)
         self.running.check()

@@ -36,8 +36,8 @@ class WrongUsageTests(SynchronousTestCase):
             ("TOPIC:0,1", "delete-offsets", "g"),
             ("stable", "list", "--state", "happy"),
             ("GROUP", "delete"),
-            ("the group id is empty", "delete", "g", ""),
-            ("the group id is empty", "describe", ""),
+            ("it is empty; give GROUP", "delete", "g", ""),
+            ("it is empty; give GROUP", "describe", ""),
             ("at most 32767", "reset-offsets", "g" * 32768, "--all-topics", "--to-latest"),
             ("not UTF-8", "delete-offsets", "\udcff", "--topic", "t"),
         ):

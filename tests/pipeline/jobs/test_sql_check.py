@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.jobs.event_stream import EventStream
 from logbus.pipeline.jobs.joins import JoinOptions
-from logbus.pipeline.jobs.sql_check import Columns, check_aggregates, check_expressions, known_functions
+from logbus.pipeline.jobs.sql_check import Columns, check_aggregates, check_expressions, check_single, known_functions
 from logbus.pipeline.jobs.streaming_query import QuerySettings
 from logbus.pipeline.jobs.windows import TumblingWindow, WindowsOptions
 from logbus.pipeline.payloads.payload import JsonPayload
@@ -50,6 +50,10 @@ RIGHT = [
     "main.ours.function_of_a_catalog(origin)",
     "an_extension(origin)",
     "int(delay) DIV 5 * 5",
+    "-delay * -1",
+    "cast(page AS array<int>)",
+    "struct(page.*)",
+    "CASE WHEN NOT delay > 1 THEN ~1 END",
 ]
 WRONG = {
     "orign": "there is no column 'orign'; did you mean origin?",
@@ -62,6 +66,12 @@ WRONG = {
     "avg(delay))": "there is a ) too many",
     "upper('origin)": "a quotation mark ' is not closed",
     "": "there is nothing in it",
+    "delay +": "there is nothing behind +",
+    "delay *": "there is nothing behind *",
+    "round(delay /)": "there is nothing behind /",
+    "coalesce(delay %, 1)": "there is nothing behind %",
+    "= delay": "there is nothing before =",
+    "abs(/ delay)": "there is nothing before /",
 }
 
 
@@ -69,6 +79,22 @@ WRONG = {
 def test_right(text: str) -> None:
     """What may be right is left to Spark."""
     check_expressions("the group", {"name": text}, EVENT, FUNCTIONS)
+
+
+@pytest.mark.parametrize("text", ["count(offset)", "1 + MAX (delay)", "coalesce(first(origin), 'x')"])
+def test_aggregates_of_one_event(text: str) -> None:
+    """A key of a join, its columns, and groups have one event at a time."""
+    with pytest.raises(OptionError, match="is of many events, and here there is one at a time"):
+        check_single("the left key", {text: text})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["l.count", "greatest(l.max, 1)", "(SELECT max(x) FROM y)", "sum(delay) OVER (PARTITION BY origin)", "count"],
+)
+def test_no_aggregates(text: str) -> None:
+    """Names of columns, and what Spark may know."""
+    check_single("the column", {"name": text})
 
 
 @pytest.mark.parametrize("text", WRONG)
@@ -143,6 +169,10 @@ def test_before_spark(tmp_path: Path) -> None:
             lambda: join(on={"origin": "orign"}),
             r"the right key 'orign': there is no column 'orign'; did you mean origin\?",
         ),
+        (lambda: join(on={"count(offset)": "offset"}), r"the left key 'count\(offset\)': count is of many events"),
+        (lambda: join(select={"x": "l.offset +"}), r"the column 'x' is 'l.offset \+': there is nothing behind \+"),
+        (lambda: join(select={"x": "max(l.offset)"}), r"the column 'x' is .*: max is of many events"),
+        (lambda: windows(by={"n": "count(*)"}), r"the group 'n' is .*: count is of many events"),
         (lambda: join(select={"w": "r.wind"}), r"the column 'w' is 'r.wind': there is no column 'wind' in r"),
     ):
         with pytest.raises(OptionError, match=problem):
