@@ -89,14 +89,14 @@ class MirrorOptions:
             raise OptionError("includeHeaders is the same for both sides")
         named = _named(reading["source"])
         if unknown := self.rename.keys() - named if named is not None else ():
-            raise OptionError(f"topic {min(unknown)!r} has another name in the copy, and is not compared")
+            raise OptionError(f"topic {min(unknown)!r} has another name in the copy (--rename), and is not compared")
         copies = [self.rename.get(name, name) for name in named or self.rename]
         if len(set(copies)) < len(copies):
-            raise OptionError("two topics cannot have the same name in the copy")
+            raise OptionError("two topics cannot have the same name in the copy (--rename)")
 
     def check(self, tell: Callable[[str], None]) -> int:
         """
-        Check topics and offsets of both sides without Spark; see :func:`.check_topics`.
+        Check topics and offsets of both sides without Spark; see :func:`.check_topics` and :func:`partitions_of`.
 
         :raise PipelineError: names the side.
         """
@@ -104,6 +104,7 @@ class MirrorOptions:
         for side, reading in self.reading.items():
             with _errors_of(side, reading):
                 offsets += check_topics(reading, tell, option=_KAFKA_OPTIONS[side]) or 0
+        partitions_of(self)
         return offsets
 
     def _check_numbers(self) -> None:
@@ -112,11 +113,15 @@ class MirrorOptions:
         if not 0 <= self.late < 1e11:
             raise OptionError(f"late is {self.late}; it takes seconds, from 0")
         if self.since_ms is not None and self.until_ms is not None and self.until_ms <= self.since_ms:
-            raise OptionError(f"it would end at {time_text(self.until_ms)}, before it begins")
+            raise OptionError(f"it would end at {time_text(self.until_ms)}, before it begins (--since, --until)")
         if not self.timestamps and (self.since_ms, self.until_ms) != (None, None):
-            raise OptionError("where times may differ, they cannot say what to compare: leave since and until out")
+            raise OptionError(
+                "where times may differ, they cannot say what to compare: leave --since and --until out, or --any-time"
+            )
         if self.compacted and self.until_ms is not None:
-            raise OptionError("what was the last of its key then is not kept in a compacted topic: leave until out")
+            raise OptionError(
+                "what was the last of its key then is not kept in a compacted topic: leave --until out, or --compacted"
+            )
 
     def _completed(self, given: Mapping[str, str]) -> dict[str, str]:
         ours = {_COMMITTED: "read_committed", "includeHeaders": "true"}
@@ -126,7 +131,7 @@ class MirrorOptions:
             ours["endingTimestamp"] = str(min(self.until_ms + int(self.late * 1000), 2**63 - 1))
         lower = {name.lower() for name in given}
         if twice := [name for name in ours if name.endswith("Timestamp") and name.lower() in lower]:
-            raise OptionError(f"option {twice[0]!r}: since_ms and until_ms say that for both sides")
+            raise OptionError(f"option {twice[0]!r}: --since and --until say that for both sides")
         return {**{name: value for name, value in ours.items() if name.lower() not in lower}, **given}
 
 
@@ -188,14 +193,13 @@ class MirrorReport:
         return {"same": self.is_same, **asdict(self)}
 
 
-def run(spark: SparkSession, options: MirrorOptions, watch: JobControl | None = None) -> MirrorReport:
+def partitions_of(options: MirrorOptions) -> Mapping[str, Mapping[str, int]]:
     """
-    Compare the topics.
+    Return the number of partitions of each topic that is compared, by the side and the topic's name in the source.
 
+    :raise OptionError: a topic of the mirror has the name of one that has another name there.
     :raise PipelineError: a named topic does not exist, or no topic matches the pattern.
-    :raise JobStopped: it was asked to stop.
     """
-    watch = watch or JobControl()
     there = {side: _topics(side, options.reading[side]) for side in SIDES}
     ours = {copy: name for name, copy in options.rename.items()}
     if both := [name for name in there["mirror"] if name in options.rename and name not in ours]:
@@ -204,13 +208,25 @@ def run(spark: SparkSession, options: MirrorOptions, watch: JobControl | None = 
             f"topic {both[0]!r} has the name {copy!r} in the copy (--rename), and the mirror has a topic {both[0]!r} "
             "as well: choose a pattern without it"
         )
-    partitions = {
+    if not any(there.values()):
+        raise PipelineError(f"there is no topic to compare: {_no_match(options)}")
+    return {
         "source": {name: len(topic.partitions) for name, topic in there["source"].items()},
         "mirror": {ours.get(name, name): len(topic.partitions) for name, topic in there["mirror"].items()},
     }
+
+
+def run(spark: SparkSession, options: MirrorOptions, watch: JobControl | None = None) -> MirrorReport:
+    """
+    Compare the topics.
+
+    :raise PipelineError: a named topic does not exist, or no topic matches the pattern.
+    :raise JobStopped: it was asked to stop.
+    """
+    watch = watch or JobControl()
+    partitions = partitions_of(options)
+    ours = {copy: name for name, copy in options.rename.items()}
     names = sorted({*partitions["source"], *partitions["mirror"]})
-    if not names:
-        raise PipelineError(f"there is no topic to compare: {_no_match(options)}")
     watch.tell(f"{count_noun(len(names), 'topic')}, {options.check(watch.tell)} offsets of both sides to read")
     with stoppable(spark, watch):
         what = {"partitions": options.partitions, "timestamps": options.timestamps, "compacted": options.compacted}

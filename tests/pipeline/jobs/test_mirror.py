@@ -293,21 +293,28 @@ class TestOptions:
         [
             ({"examples": -1}, "examples is -1"),
             ({"late": -1}, "late is -1"),
-            ({"rename": {"c": "d"}}, "topic 'c' has another name in the copy, and is not compared"),
-            ({"rename": {"a": "b"}}, "two topics cannot have the same name"),
-            ({"since_ms": 5, "until_ms": 5}, "before it begins"),
-            ({"since_ms": 5, "timestamps": False}, "leave since and until out"),
-            ({"until_ms": 5, "compacted": True}, "leave until out"),
+            ({"rename": {"c": "d"}}, r"topic 'c' has another name in the copy \(--rename\), and is not compared"),
+            ({"rename": {"a": "b"}}, r"two topics cannot have the same name in the copy \(--rename\)"),
+            ({"since_ms": 5, "until_ms": 5}, r"before it begins \(--since, --until\)"),
+            ({"since_ms": 5, "timestamps": False}, "leave --since and --until out"),
+            ({"until_ms": 5, "compacted": True}, "leave --until out"),
             ({"source": {**GIVEN, "nonsense": "1"}}, "^the source: option 'nonsense' is not known"),
             ({"mirror": {**GIVEN, "nonsense": "1"}}, "^the mirror: option 'nonsense' is not known"),
             ({"mirror": {**GIVEN, "includeHeaders": "false"}}, "includeHeaders is the same"),
-            ({"mirror": {**GIVEN, "endingtimestamp": "7"}, "until_ms": 6}, "since_ms and until_ms say that"),
+            ({"mirror": {**GIVEN, "endingtimestamp": "7"}, "until_ms": 6}, "--since and --until say that"),
         ],
     )
     def test_invalid_options(self, given: dict[str, Any], said: str) -> None:
         """Before Spark is asked for anything."""
         with pytest.raises(OptionError, match=said):
             MirrorOptions(**{"source": self.GIVEN, "mirror": self.GIVEN, **given})
+
+    def test_a_pattern_that_matches_nothing(self, broker: Broker, copy: Broker) -> None:
+        """It is said before Spark is started."""
+        none = {"subscribePattern": _name()}
+        sides = [{"kafka.bootstrap.servers": each.bootstrap, **none} for each in (broker, copy)]
+        with pytest.raises(PipelineError, match="there is no topic to compare: on the source no topic matches"):
+            MirrorOptions(source=sides[0], mirror=sides[1]).check(print)
 
     def test_times_beyond_any_calendar_are_written_as_numbers(self) -> None:
         """A record's time may be any number of 64 bits."""
