@@ -1,9 +1,9 @@
 """
 Produce: appends batches to logs, and responds when they have the requested acknowledgements.
 
-A Produce may be answered after later requests have begun (see :mod:`logbus.net.factory`): batches are appended at
-once and in order; only the waits for durability overlap. A transaction's first batch in a partition waits for the
-transaction's coordinator, and later ones of the same producer wait behind it
+A Produce may be answered after later requests have begun (see :mod:`logbus.net.pending_responses`): batches are
+appended at once and in order; only the waits for durability overlap. A transaction's first batch in a partition waits
+for the transaction's coordinator, and later ones of the same producer wait behind it
 (:mod:`logbus.handlers.transaction_verification`).
 
 Whether a batch is transactional depends on its own header, not on the request (CVE-2018-17196).

@@ -9,7 +9,7 @@ from logbus.testing.simulation.schedule import APPLICATION_KINDS, KINDS, TRANSAC
 RECORDS = "records"
 TRANSACTIONS = "transactions"
 WORKLOADS = (RECORDS, TRANSACTIONS)
-"""What clients may do: see :mod:`.workload` and :mod:`.transactions`."""
+"""What clients may do: see :mod:`logbus.testing.simulation.workloads`."""
 
 ON_ONE_MACHINE = (
     *("kill", "kill-at-step", "kill-all", "restart", "freeze", "slow-sync", "disk-error", "no-space", "clock-jump"),

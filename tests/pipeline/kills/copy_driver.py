@@ -2,7 +2,7 @@
 A Spark driver that copies a topic exactly once. When its input is closed, it copies the rest and ends.
 
 It is run as a process of its own, ``python -m tests.pipeline.kills.copy_driver '{"bootstrap": ...}'``, so that it can
-be killed; its tasks and its commits come to points where they can be held (:mod:`.kill_points`).
+be killed; its tasks and its commits come to points where they can be held (:mod:`.hold_points`).
 """
 
 from __future__ import annotations

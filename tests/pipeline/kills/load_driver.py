@@ -3,7 +3,7 @@ A Spark driver that loads a topic and follows it. When its input is closed, it l
 output is ``found``, with the numbers of rows and of different offsets.
 
 It is run as a process of its own, ``python -m tests.pipeline.kills.load_driver '{"bootstrap": ...}'``, so that it can
-be killed; its own steps and its tasks' are points where it can be held (:mod:`.kill_points`).
+be killed; its own steps and its tasks' are points where it can be held (:mod:`.hold_points`).
 """
 
 from __future__ import annotations
