@@ -275,7 +275,7 @@ class KafkaServerProtocol(Protocol):
         try:
             if answer is not None:
                 self.dispatcher.finish_run(run, answer)
-            elif not self.dispatcher.serve_left(run):
+            elif not self.dispatcher.serve_ungathered(run):
                 self.frames_ready()
                 return
         except Exception:

@@ -154,7 +154,7 @@ class RequestDispatcher:
                     if is_open and self._coalesced_router is not None
                     else None
                 )
-                if run is not None and turn.reading is self._sender.transport and self._leave(run):
+                if run is not None and turn.reading is self._sender.transport and self._gather(run):
                     break
                 if turn.finish is not None:
                     turn.end()
@@ -196,25 +196,6 @@ class RequestDispatcher:
         if not self._held_since:
             self._held_since = self._times.seconds()
 
-    def prepare_fetches(self) -> PreparedFetches | None:
-        """The responses to the next fetches, if it is time to prepare some, and they can be."""
-        last, prepare = self.fetches.last, self._routing.fetch_preparer
-        self.fetches.ended()
-        if last is None or prepare is None or self._quotas.is_active:
-            return None
-        if self._login is not None and not self._login.session.is_open:
-            return None
-        return prepare(self._context_for(last.template.client_id), last)
-
-    def fetches_answered(self, answered: AnsweredFetches) -> None:
-        """A thread has answered fetches."""
-        count, metrics = answered.requests, self._routing.shared.metrics
-        self.requests += count
-        metrics.requests += count
-        metrics.requests_in_threads += count
-        self._times.add(FETCH, answered.counts, answered.seconds)
-        self.fetches.answered(count)
-
     def connection_lost(self) -> None:
         """Give up what only this peer waits for."""
         self._throttle.flush()
@@ -225,7 +206,7 @@ class RequestDispatcher:
             waiting.cancel()
         self._pending.connection_lost()
 
-    # Frames to requests.
+    # Requests that are decoded.
 
     def _serve_frame(self, frame: memoryview, may_repeat: bool) -> None:
         """
@@ -257,6 +238,36 @@ class RequestDispatcher:
                 return
         self._route(request)
 
+    def _receive(self, login: ConnectionLogin, frame: memoryview) -> Request | None:
+        """Decode a request of a client that logs in, or has; None: it was part of the login, and is answered."""
+        request, reply = login.receive(frame)
+        if reply is None:
+            return request
+        self.requests += 1
+        parts = login.encode(request, reply)
+        if reply.failure is not None:
+            self._requester.login_failed(parts, reply.failure)
+            return None
+        if reply.login is not None:
+            self.context = evolve(
+                self.context,
+                principal=f"User:{reply.login.user}",
+                by_delegation_token=reply.login.by_delegation_token,
+            )
+            self._requester.logged_in()
+        if self.order and request is not None:
+            self._pending.append(ResponseSlot(request, None, parts))
+        else:
+            self._sender.add(parts)
+        return None
+
+    def _context_for(self, client_id: str | None) -> RequestContext:
+        """The request context with the request's client id."""
+        context = self.context
+        if client_id != context.client_id:
+            context = self.context = evolve(context, client_id=client_id)
+        return context
+
     def _route(self, request: Request) -> None:
         """Have a request answered."""
         self.requests += 1
@@ -280,7 +291,30 @@ class RequestDispatcher:
         else:
             self._times.served(request.api_key, 1, self._received)
 
-    # Requests that wait before they are served.
+    # Requests with many elements, which are decoded in time slices.
+
+    def _serve_in_slices(self, context: RequestContext, request: Request) -> None:
+        """Serve a request with more elements than are decoded in one go; those after it wait."""
+        # The frame is decoded in place; bytes received meanwhile go to other memory.
+        self._frames.detach_frames()
+        request.exclusive = request.held = request.sliced = True
+        scheduler = self._routing.shared.scheduler
+        begun = scheduler.processor_seconds()
+        self._pending.wait(
+            context, request, Deferred.fromCoroutine(self._decode_and_route(context, request)), self._received
+        )
+        scheduler.used(context.connection_id, scheduler.processor_seconds() - begun)
+
+    async def _decode_and_route(self, context: RequestContext, request: Request) -> Answer:
+        assert request.decoding is not None
+        await context.time_slice(request).finish(request.decoding, ELEMENTS_PER_STEP)
+        if self._quotas.is_active:
+            answer = self._throttle.serve(context, request, self._routing.router)
+        else:
+            answer = self._routing.router(context, request)
+        return await answer if isinstance(answer, Deferred) else answer
+
+    # Produce requests that wait before they are served.
 
     def _prepare(self, preparer: ProducePreparer, request: Request) -> bool:
         """Have a Produce wait, if it has to: nothing is received meanwhile."""
@@ -303,6 +337,81 @@ class RequestDispatcher:
         if request.size >= LARGE:
             self._large.served(since, others)
         return request.size
+
+    # Produce requests that repeat an earlier one, and come in runs.
+
+    def _next_run(self, most: int, most_bytes: int) -> CoalescedProduce | None:
+        """The next Produce requests in the buffer, if they differ only in their batches."""
+        if self.order:
+            most = min(most, self.order.room)
+        if self._quotas.is_active:
+            most_bytes = self._throttle.most_bytes(self.context, most_bytes)
+        run = self._routing.templates.take(self._frames, self._template, most, most_bytes)
+        if run is not None:
+            self._template = run.template
+        return run
+
+    def _serve_run(self, run: CoalescedProduce) -> bool:
+        """Have these requests answered together; False: the first one must be served by itself."""
+        assert self._coalesced_router is not None
+        answer = self._coalesced_router(self._context_for(run.template.client_id), run)
+        if answer is None:
+            return False
+        self._routing.templates.passed(run, self._frames)
+        if self._quotas.is_active:
+            answer = self._throttle.served_run(self.context, run, answer)
+        self._answer_run(run, answer)
+        return True
+
+    def _answer_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes], together: bool = False) -> None:
+        count = len(run.batches)
+        self.requests += count
+        self._large.small += count
+        if not isinstance(answer, bytes):
+            self._pending.wait(self.context, run, answer, self._received, count)
+            return
+        self._times.served(PRODUCE, count, self._received, together)
+        if self.order:
+            self._pending.append(ResponseSlot(run, None, [answer], count))
+        else:
+            self._sender.add_small(answer)
+
+    def _gather(self, run: CoalescedProduce) -> bool:
+        """Leave these requests to the gatherer, to be served with those of other connections; False: they cannot be."""
+        router = self._routing.gathered_router
+        if (
+            router is None
+            or self._quotas.is_active
+            or run.size + PREFIX * len(run.batches) != self._frames.held
+            or not may_be_gathered(run)
+        ):
+            return False
+        context = self._context_for(run.template.client_id)
+        self._routing.shared.gatherer.add(router, context, run, self._requester)
+        return True
+
+    def finish_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes]) -> None:
+        """Answer requests that the gatherer has served."""
+        self._routing.templates.passed(run, self._frames)
+        self._routing.shared.metrics.requests += len(run.batches)
+        self._answer_run(run, answer, together=True)
+
+    def serve_ungathered(self, run: CoalescedProduce) -> bool:
+        """Serve requests that the gatherer could not; False: the first one must be served by itself."""
+        if self._flow.stops or self._quotas.is_active:
+            return False
+        self._flow.serving = True
+        # Since it was left other connections were served: that was no work for this request.
+        self._times.begin()
+        try:
+            served = self._serve_run(run)
+        finally:
+            self._flow.serving = False
+        if served:
+            self._routing.shared.metrics.requests += len(run.batches)
+        return served
+
+    # Fetch requests that repeat an earlier one.
 
     @property
     def _fetches_repeat(self) -> bool:
@@ -346,124 +455,21 @@ class RequestDispatcher:
             self._sender.add(answer)
         return True
 
-    def _serve_in_slices(self, context: RequestContext, request: Request) -> None:
-        """Serve a request with more elements than are decoded in one go; those after it wait."""
-        # The frame is decoded in place; bytes received meanwhile go to other memory.
-        self._frames.detach_frames()
-        request.exclusive = request.held = request.sliced = True
-        scheduler = self._routing.shared.scheduler
-        begun = scheduler.processor_seconds()
-        self._pending.wait(
-            context, request, Deferred.fromCoroutine(self._decode_and_route(context, request)), self._received
-        )
-        scheduler.used(context.connection_id, scheduler.processor_seconds() - begun)
-
-    async def _decode_and_route(self, context: RequestContext, request: Request) -> Answer:
-        assert request.decoding is not None
-        await context.time_slice(request).finish(request.decoding, ELEMENTS_PER_STEP)
-        if self._quotas.is_active:
-            answer = self._throttle.serve(context, request, self._routing.router)
-        else:
-            answer = self._routing.router(context, request)
-        return await answer if isinstance(answer, Deferred) else answer
-
-    def _next_run(self, most: int, most_bytes: int) -> CoalescedProduce | None:
-        """The next Produce requests in the buffer, if they differ only in their batches."""
-        if self.order:
-            most = min(most, self.order.room)
-        if self._quotas.is_active:
-            most_bytes = self._throttle.most_bytes(self.context, most_bytes)
-        run = self._routing.templates.take(self._frames, self._template, most, most_bytes)
-        if run is not None:
-            self._template = run.template
-        return run
-
-    def _leave(self, run: CoalescedProduce) -> bool:
-        """Leave these requests to be served with those of other connections; False: they cannot be."""
-        router = self._routing.gathered_router
-        if (
-            router is None
-            or self._quotas.is_active
-            or run.size + PREFIX * len(run.batches) != self._frames.held
-            or not may_be_gathered(run)
-        ):
-            return False
-        context = self._context_for(run.template.client_id)
-        self._routing.shared.gatherer.add(router, context, run, self._requester)
-        return True
-
-    def finish_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes]) -> None:
-        """Have requests answered that were left, and were served."""
-        self._routing.templates.passed(run, self._frames)
-        self._routing.shared.metrics.requests += len(run.batches)
-        self._answer_run(run, answer, together=True)
-
-    def serve_left(self, run: CoalescedProduce) -> bool:
-        """Have requests answered that were left alone; False: the first one must be served by itself."""
-        if self._flow.stops or self._quotas.is_active:
-            return False
-        self._flow.serving = True
-        # Since it was left other connections were served: that was no work for this request.
-        self._times.begin()
-        try:
-            served = self._serve_run(run)
-        finally:
-            self._flow.serving = False
-        if served:
-            self._routing.shared.metrics.requests += len(run.batches)
-        return served
-
-    def _serve_run(self, run: CoalescedProduce) -> bool:
-        """Have these requests answered together; False: the first one must be served by itself."""
-        assert self._coalesced_router is not None
-        answer = self._coalesced_router(self._context_for(run.template.client_id), run)
-        if answer is None:
-            return False
-        self._routing.templates.passed(run, self._frames)
-        if self._quotas.is_active:
-            answer = self._throttle.served_run(self.context, run, answer)
-        self._answer_run(run, answer)
-        return True
-
-    def _answer_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes], together: bool = False) -> None:
-        count = len(run.batches)
-        self.requests += count
-        self._large.small += count
-        if not isinstance(answer, bytes):
-            self._pending.wait(self.context, run, answer, self._received, count)
-            return
-        self._times.served(PRODUCE, count, self._received, together)
-        if self.order:
-            self._pending.append(ResponseSlot(run, None, [answer], count))
-        else:
-            self._sender.add_small(answer)
-
-    def _context_for(self, client_id: str | None) -> RequestContext:
-        """The request context with the request's client id."""
-        context = self.context
-        if client_id != context.client_id:
-            context = self.context = evolve(context, client_id=client_id)
-        return context
-
-    def _receive(self, login: ConnectionLogin, frame: memoryview) -> Request | None:
-        """Decode a request of a client that logs in, or has; None: it was part of the login, and is answered."""
-        request, reply = login.receive(frame)
-        if reply is None:
-            return request
-        self.requests += 1
-        parts = login.encode(request, reply)
-        if reply.failure is not None:
-            self._requester.login_failed(parts, reply.failure)
+    def prepare_fetches(self) -> PreparedFetches | None:
+        """The responses to the next fetches, if it is time to prepare some, and they can be."""
+        last, prepare = self.fetches.last, self._routing.fetch_preparer
+        self.fetches.ended()
+        if last is None or prepare is None or self._quotas.is_active:
             return None
-        if reply.login is not None:
-            self.context = evolve(
-                self.context,
-                principal=f"User:{reply.login.user}",
-                by_delegation_token=reply.login.by_delegation_token,
-            )
-            self._requester.logged_in()
-        if self.order and request is not None:
-            self._pending.append(ResponseSlot(request, None, parts))
-        else:
-            self._sender.add(parts)
-        return None
+        if self._login is not None and not self._login.session.is_open:
+            return None
+        return prepare(self._context_for(last.template.client_id), last)
+
+    def fetches_answered(self, answered: AnsweredFetches) -> None:
+        """A thread has answered fetches."""
+        count, metrics = answered.requests, self._routing.shared.metrics
+        self.requests += count
+        metrics.requests += count
+        metrics.requests_in_threads += count
+        self._times.add(FETCH, answered.counts, answered.seconds)
+        self.fetches.answered(count)
