@@ -8,7 +8,9 @@ import errno
 import fcntl
 import os
 import socket
+from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import combinations
 from pathlib import Path
 
 from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, TCP6ServerEndpoint, serverFromString
@@ -21,6 +23,7 @@ from logbus.errors import ConfigError
 from logbus.extras import install_hint
 from logbus.ilogbus import Listener
 from logbus.listener_config import http_login_config, inter_broker_listener, listener_sasl_config, require_kafka
+from logbus.metastore.embedded_store import FILE_NAME
 from logbus.protocols import protocol_plugins
 from logbus.socket_server import listener_tls, plugin_for
 from logbus.storage.checkpoints import META_PROPERTIES, MetaProperties
@@ -49,8 +52,12 @@ def preflight(config: ConfigView, listeners: list[Listener]) -> None:
                 between = bool(config.get(keys.ZOOKEEPER_CONNECT)) and listener == among
                 listener_tls(listener, between_brokers=between).check(config)
     require_kafka(listeners)
-    for directory in config.get(keys.LOG_DIRS):
-        try_directory(Path(directory), config.get(keys.BROKER_ID))
+    directories = [Path(directory) for directory in config.get(keys.LOG_DIRS)]
+    check_apart(directories)
+    for directory in directories:
+        try_directory(directory, config.get(keys.BROKER_ID))
+    if not config.get(keys.ZOOKEEPER_CONNECT):
+        check_metadata(directories)
 
 
 class PortProbe:
@@ -116,6 +123,40 @@ def _remedy(error: BaseException | None) -> str:
     if reason == errno.EADDRINUSE:
         return " Choose another port, or stop what listens there (ss -ltnp shows it)."
     return ""
+
+
+def check_apart(directories: Sequence[Path]) -> None:
+    """
+    Check that no log directory is in another one, or the same by another name.
+
+    :raise ConfigError: one is.
+    """
+    real = [(Path(os.path.realpath(directory)), directory) for directory in directories]
+    for (one, first), (other, second) in combinations(real, 2):
+        if one == other:
+            raise ConfigError(f"log.dirs: {first} and {second} are the same directory, {one}: leave one of them out")
+        for inner, outer, inner_name, outer_name in ((one, other, first, second), (other, one, second, first)):
+            if outer in inner.parents:
+                raise ConfigError(
+                    f"log.dirs: {inner_name} is in {outer_name}, which is a log directory itself: choose directories "
+                    "beside each other"
+                )
+
+
+def check_metadata(directories: Sequence[Path]) -> None:
+    """
+    Check that the first directory of a broker without ZooKeeper has the metadata, if any directory was used before.
+
+    :raise ConfigError: it has none; a broker would begin new metadata, which know no topic.
+    """
+    if (directories[0] / FILE_NAME).exists():
+        return
+    used = [directory for directory in directories if (directory / META_PROPERTIES).exists()]
+    if used:
+        raise ConfigError(
+            f"log.dirs: {directories[0]}, the first directory, has no {FILE_NAME}, but {used[0]} was used by a broker: "
+            "is its disk mounted? Was another directory the first, or the metadata in ZooKeeper (zookeeper.connect)?"
+        )
 
 
 def try_directory(directory: Path, broker_id: int) -> None:

@@ -119,6 +119,11 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
         ("log-file", keys.LOGGER_FILE),
     ):
         if options[option] is not None:
+            if settings.get(key.name, options[option]) != options[option]:
+                raise ConfigError(
+                    f"--{option} {options[option]} is short for {key.name}, and --set {key.name}={settings[key.name]} "
+                    "says otherwise: leave one of them out"
+                )
             settings[key.name] = options[option]
             origins[key.name] = f"--{option}"
     config = ConfigView.load(file, settings, origins)
