@@ -352,8 +352,7 @@ class Broker(Inspected, Controlled, Logged, Closable):
             listen,
             advertise,
             release=self.as_version,
-            # Workers are forked, from a process that should have no threads then.
-            with_parent=workers == "1",
+            with_parent=True,
             control=self._control(),
         )
 

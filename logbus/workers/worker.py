@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import CancelledError, Deferred, maybeDeferred, succeed
@@ -147,7 +148,9 @@ class Worker:
 
     def _orphaned(self) -> None:
         if not self._stopping:
-            os.write(2, f"logbus: worker {self._plan.index} stops, as its supervisor is gone\n".encode())
+            # Whoever read standard error may be gone as well.
+            with suppress(OSError):
+                os.write(2, f"logbus: worker {self._plan.index} stops, as its supervisor is gone\n".encode())
             if self._store is not None:
                 # It is gone, too: nothing waits for it, and nobody can take leaderships over.
                 self._store.abandon()

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
 import weakref
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from twisted.logger import globalLogBeginner
@@ -102,3 +110,39 @@ def test_killed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> N
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", f"--basetemp={pytester.path / 'base'}")
     result.assert_outcomes(passed=1)
     assert list((pytester.path / "temporary").glob("logbus-*")) == []
+
+
+def test_killed_with_workers(tmp_path: Path) -> None:
+    """A broker with workers ends with a test run that is killed by -9: nobody reads its standard error then."""
+    program = """
+    import os, signal
+    from logbus.testing import Broker
+
+    with Broker({"workers": 2}):
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    run = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert run.wait() == -signal.SIGKILL
+    end = time.monotonic() + 60
+    try:
+        while left := processes_of(run.pid):
+            assert time.monotonic() < end, f"still there: {left}"
+            time.sleep(0.05)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+
+
+def processes_of(session: int) -> list[str]:
+    """The command lines of the processes of a session that have not ended."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            state, _, _, its_session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+            if int(its_session) == session and state != "Z":
+                found.append((entry / "cmdline").read_text().replace("\0", " "))
+    return found
