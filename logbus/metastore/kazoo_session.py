@@ -65,7 +65,21 @@ class _LastKazooError(logging.Handler):
     said = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said = record.getMessage()
+        self.said = with_advice(record.getMessage())
+
+
+def with_advice(message: str) -> str:
+    """Return a message of kazoo's, with the key to look at if it is about certificates."""
+    if "[SSL: " not in message:
+        return message
+    if "_ALERT_" in message:
+        # ZooKeeper has refused the connection, and says why in its log at best.
+        return f"{message}; see zookeeper.ssl.keystore.location: it refuses that certificate, or demands one"
+    if "mismatch" in message:
+        return f"{message}; zookeeper.connect must have a name that the certificate is for"
+    if "CERTIFICATE_VERIFY_FAILED" in message and "expired" not in message and "not yet valid" not in message:
+        return f"{message}; see zookeeper.ssl.truststore.location"
+    return message
 
 
 @define(eq=False)

@@ -321,7 +321,7 @@ class Channel(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Fail requests without a response."""
         self._lost = True
-        lost = Disconnected(f"the connection to {self.peer} was lost: {reason.getErrorMessage()}")
+        lost = Disconnected(f"the connection to {self.peer} was lost: {_said_of(reason)}")
         lost.__cause__ = reason.value
         self._fail(lost)
         watchers, self._watchers = self._watchers, []
@@ -370,3 +370,15 @@ class Channel(Protocol):
         for each in waiting.values():
             each.timer.cancel()
             each.answer.errback(error)
+
+
+def _said_of(reason: Failure) -> str:
+    """Return why a connection was lost, in words also where a library of TLS has none."""
+    package = type(reason.value).__module__.partition(".")[0]
+    if package == "service_identity":
+        return "its certificate is not of the host connected to (ssl.endpoint.identification.algorithm)"
+    if package == "OpenSSL":
+        from logbus.security.tls.tls_context import reason as openssl_reason  # only with TLS there are its packages
+
+        return openssl_reason(reason.value)
+    return str(reason.getErrorMessage())

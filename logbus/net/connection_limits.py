@@ -163,3 +163,8 @@ class WarningLimiter:
         if len(self._last) >= self.most_hosts:
             self._last.clear()
         self._suppressed = Counter({h: n for h, n in self._suppressed.items() if h in self._last})
+
+
+def more_suppressed(suppressed: int) -> str:
+    """Return the end of a warning: the number of those before it that were suppressed, if there were any."""
+    return f" ({suppressed} more warnings suppressed)" if suppressed else ""

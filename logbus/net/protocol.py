@@ -23,6 +23,7 @@ from zope.interface import implementer
 from logbus.errors import ProtocolError
 from logbus.net.channel_binding import channel_binding
 from logbus.net.connection_deadlines import ConnectionDeadlines, ConnectionProgress
+from logbus.net.connection_limits import more_suppressed
 from logbus.net.fetch_handover import FetchHandover
 from logbus.net.flow_control import (
     CLOSING,
@@ -382,10 +383,10 @@ class KafkaServerProtocol(Protocol):
         suppressed = self._shared.warning_limiter.admit(context.host)
         if suppressed is not None:
             self._log.warn(
-                "closing {host}:{port} on listener {listener}: {problem} ({suppressed} more warnings suppressed)",
+                "closing {host}:{port} on listener {listener}: {problem}{more}",
                 host=context.host,
                 port=context.port,
                 listener=context.listener,
                 problem=problem,
-                suppressed=suppressed,
+                more=more_suppressed(suppressed),
             )

@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.errors import ConfigError
-from logbus.net.connection_limits import WarningLimiter
+from logbus.net.connection_limits import WarningLimiter, more_suppressed
 from logbus.net.itransport import IFrameFactory
 from logbus.security.tls.listener_tls import ListenerTls
 from logbus.security.tls.tls_context import reason as openssl_reason
@@ -61,11 +61,11 @@ class TLSServerTransport(BufferingTLSTransport):
         suppressed = self.factory.warning_limiter.admit(host)
         if suppressed is not None:
             self._log.warn(
-                "the TLS handshake of {host}:{port} failed: {reason} ({suppressed} more warnings suppressed)",
+                "the TLS handshake of {host}:{port} failed: {reason}{more}",
                 host=host,
                 port=getattr(peer, "port", 0),
                 reason=openssl_reason(error),
-                suppressed=suppressed,
+                more=more_suppressed(suppressed),
             )
 
     def _handshake_expired(self) -> None:

@@ -74,3 +74,21 @@ class ChrootTests(SynchronousTestCase):
         self.clock.advance(self.store.complain_seconds)
         self.assertEqual((self.store.state, self.link.below), (SessionState.CONNECTED, "/logbus"))
         self.assertEqual(self.clock.getDelayedCalls(), [])
+
+
+class AdviceTests(SynchronousTestCase):
+    """What is said about a connection with TLS that fails."""
+
+    def test_keys_to_look_at(self) -> None:
+        """The line names the key of our certificate where ZooKeeper refuses it, and that of what we trust."""
+        begin = "Connection dropped: socket connection error: "
+        refused = kazoo_session.with_advice(f"{begin}[SSL: SSLV3_ALERT_CERTIFICATE_UNKNOWN] (_ssl.c:1006)")
+        self.assertIn("; see zookeeper.ssl.keystore.location: it refuses that certificate", refused)
+        strange = kazoo_session.with_advice(f"{begin}[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed")
+        self.assertTrue(strange.endswith("; see zookeeper.ssl.truststore.location"), strange)
+        other = kazoo_session.with_advice(f"{begin}[SSL: CERTIFICATE_VERIFY_FAILED] Hostname mismatch, 'a'")
+        self.assertTrue(other.endswith("; zookeeper.connect must have a name that the certificate is for"), other)
+        old = f"{begin}[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired"
+        self.assertEqual(kazoo_session.with_advice(old), old)
+        for message in (begin + "Connection refused", begin + "[SSL: WRONG_VERSION_NUMBER] wrong version number"):
+            self.assertEqual(kazoo_session.with_advice(message), message)
