@@ -5,11 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.broker.security import BrokerSecurity
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
 from logbus.listener_config import secured
@@ -96,6 +98,25 @@ class BrokerSecurityTests(SynchronousTestCase):
             server.broker.security.reload()
             self.assertIn("cannot be read: No such file or directory; the listener keeps its old", said.pop())
         self.assertIs(self.tls(server).context, after)
+
+    def test_reload_of_what_has_expired(self) -> None:
+        """A certificate that has expired takes no valid one's place, by whichever way it is read."""
+        self.patch(BrokerSecurity, "_now", lambda _: datetime.now(UTC))
+        ROOT.issue().write(self.store)
+        server = self.broker().start()
+        before = self.tls(server).context
+        ROOT.issue("CN=old", days=-30).write(self.store)
+        with logged() as said:
+            server.broker.security.reload()
+        self.assertRegex(said[0], "listener SSL: ssl.keystore.location: the certificate of CN=old expired on .* keeps")
+        self.assertIs(self.tls(server).context, before)
+        with self.assertRaisesRegex(ConfigError, "the certificate of CN=old expired on"):
+            server.broker.security.check(server.broker.config)
+        again = self.broker().start()
+        ROOT.issue("CN=older", days=-31).write(self.store)
+        with logged() as said:
+            again.broker.security.reload()
+        self.assertIn("new connections use the certificate of CN=older", said[0])
 
     def test_no_way_to_start(self) -> None:
         """A broker whose key store is wrong does not start."""

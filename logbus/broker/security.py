@@ -161,7 +161,7 @@ class BrokerSecurity:
         """Read keys and certificates again, for new connections; a listener whose new ones are wrong keeps the old."""
         for tls in self._tls.values():
             try:
-                changed = tls.load(self._env.config)
+                changed = tls.load(self._env.config, self._now())
             except ConfigError as e:
                 self._log.error("{error}; the listener keeps its old certificates", error=str(e))
                 continue
@@ -184,7 +184,7 @@ class BrokerSecurity:
         self._check_broker_credentials(config)
         self.http.check(config)
         for tls in self._tls.values():
-            tls.check(config)
+            tls.check(config, self._now())
 
     def _check_broker_credentials(self, config: ConfigView) -> None:
         if not self._cluster:
@@ -201,8 +201,11 @@ class BrokerSecurity:
         if name is not None:
             read_broker_credentials(config, name)
 
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._env.wall_clock(), UTC)
+
     def _warn(self, tls: ListenerTls) -> None:
-        now = datetime.fromtimestamp(self._env.wall_clock(), UTC)
+        now = self._now()
         for pair in tls.material.pairs:
             for warning in pair.warnings(now):
                 self._log.warn("listener {listener}: {warning}", listener=tls.listener, warning=warning)

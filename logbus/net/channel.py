@@ -377,7 +377,7 @@ def _said_of(reason: Failure) -> str:
     package = type(reason.value).__module__.partition(".")[0]
     if package == "service_identity":
         return "its certificate is not of the host connected to (ssl.endpoint.identification.algorithm)"
-    if package == "OpenSSL":
+    if package == "OpenSSL" and isinstance(reason.value, Exception):
         from logbus.security.tls.tls_context import reason as openssl_reason  # only with TLS there are its packages
 
         return openssl_reason(reason.value)

@@ -6,6 +6,7 @@ Pure, but for reading files.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 
 from attrs import define, field
 from cryptography import x509
@@ -70,24 +71,28 @@ class ListenerTls:
         assert self._loaded is not None, "nothing is loaded"
         return self._loaded[1]
 
-    def check(self, config: ConfigView) -> None:
+    def check(self, config: ConfigView, now: datetime | None = None) -> None:
         """
         Check whether :meth:`load` can succeed.
 
         :raises ConfigError: names the listener and the key.
         """
         principal_mapper(config, self.listener)
-        self._context_of(*self._read(config))
+        settings, material = self._read(config)
+        self._check_dates(settings, material, now)
+        self._context_of(settings, material)
 
-    def load(self, config: ConfigView) -> bool:
+    def load(self, config: ConfigView, now: datetime | None = None) -> bool:
         """
         Load keys and certificates; on an error the old ones stay.
 
+        :param now: the time at which new certificates must be valid if the old ones are; None: any will do.
         :returns: whether there is a new context.
         :raises ConfigError: names the listener and the key.
         """
         mapper = principal_mapper(config, self.listener)
         settings, material = self._read(config)
+        self._check_dates(settings, material, now)
         # Nobody could tell whether an endpoint's own files have changed.
         if self._loaded == (settings, material) and self._endpoint_context is None:
             return False
@@ -115,6 +120,13 @@ class ListenerTls:
             return settings, read_material(settings, own_key=own_key, between_brokers=self.between_brokers)
         except ConfigError as e:
             raise self._located(e) from None
+
+    def _check_dates(self, settings: TlsSettings, material: TlsMaterial, now: datetime | None) -> None:
+        if now is None or self._loaded is None or any(pair.warnings(now) for pair in self._loaded[1].pairs):
+            return
+        for pair in material.pairs:
+            for warning in pair.warnings(now):
+                raise self._located(ConfigError(f"{settings.key_store.names['location']}: {warning}"))
 
     def _context_of(self, settings: TlsSettings, material: TlsMaterial) -> SSL.Context:
         try:
