@@ -213,14 +213,15 @@ class Job:
         def interrupt(number: int, frame: object) -> None:
             if watch.is_stopping or not has_begun:
                 exit_by_signal(signal.Signals(number))
+            watch.stop()  # First, since the next signal may come while this is told.
             watch.tell("stopping after what is under way; once more to stop at once")
-            watch.stop()
 
         before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            to_read = None if check is None else check(watch.tell)
-            # In the main thread Spark would install its own handler, which calls Java in the middle of another call.
+            # Python calls no handler while its main thread is in a call of a library, which may wait for a store for
+            # minutes. Spark would install its own handler there, which calls Java in the middle of another call.
             with ThreadPoolExecutor(1) as other:
+                to_read = None if check is None else other.submit(check, watch.tell).result()
                 name = f"logbus {self.name}"
                 watch.tell("starts Spark")
                 # Spark's own error is only of use to debug Spark.
@@ -234,10 +235,11 @@ class Job:
                     class_archive=self.class_archive,
                 ).result()
                 keep_on_sigterm(spark)
-            has_begun = True
-            pages = spark.sparkContext.uiWebUrl
-            watch.tell(f"Spark {spark.version} runs on {spark.sparkContext.master}{(pages and f'; see {pages}') or ''}")
-            done = _print_report(spark, work, watch)
+                has_begun = True
+                pages = spark.sparkContext.uiWebUrl
+                master = spark.sparkContext.master
+                watch.tell(f"Spark {spark.version} runs on {master}{(pages and f'; see {pages}') or ''}")
+                done = other.submit(_print_report, spark, work, watch).result()
         except PipelineError as e:
             if (report := getattr(e, "report", None)) is not None:
                 self._write(report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -399,6 +400,57 @@ class InterruptTests(TestCase):
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
         self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, "x: starts Spark\n"))
+
+    def interrupted(self, job: str, times: int) -> subprocess.CompletedProcess[str]:
+        """
+        Interrupt a job several times while it waits for good in a library, where Python calls no handler.
+
+        :param job: a call of ``wait()`` in a function of it.
+        """
+        code = (
+            "import ctypes, os, signal, sys, threading\n"
+            "from types import SimpleNamespace\n"
+            "import logbus.pipeline.session as module\n"
+            "from logbus.cli.pipeline_job import Job\n"
+            "context = SimpleNamespace(uiWebUrl='', master='here', _gateway=None)\n"
+            "module.session = lambda *_, **__: SimpleNamespace(sparkContext=context, version='4', _jvm=None)\n"
+            "waits, said = threading.Event(), threading.Semaphore(0)\n"
+            "class Said:\n"
+            "    def write(self, text):\n"
+            "        if 'once more' in text: said.release()\n"
+            "        return sys.__stderr__.write(text)\n"
+            "    def flush(self): pass\n"
+            "    def isatty(self): return False\n"
+            "sys.stderr = Said()\n"
+            "def interrupt():\n"
+            "    waits.wait()\n"
+            f"    for number in range({times}):\n"
+            "        if number: said.acquire(timeout=20)\n"
+            "        os.kill(os.getpid(), signal.SIGINT)\n"
+            "threading.Thread(target=interrupt, daemon=True).start()\n"
+            "def wait():\n"
+            "    lock = ctypes.create_string_buffer(64)\n"
+            "    ctypes.CDLL(None).pthread_mutex_lock(lock)\n"
+            "    waits.set()\n"
+            "    ctypes.CDLL(None).pthread_mutex_lock(lock)\n"
+            f"{job}\n"
+        )
+        environ = {**os.environ, "LOGBUS_DEBUG": "1"}  # Else Spark would be asked to be quiet.
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False, env=environ)
+
+    def test_store_that_is_silent_before_spark(self) -> None:
+        """A check that waits for a store does not keep a job from ending at once."""
+        done = self.interrupted("Job('x').run(lambda spark, watch: None, lambda tell: wait())", 1)
+        self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, ""))
+
+    def test_store_that_is_silent_for_a_job(self) -> None:
+        """A job that waits for a store is asked to stop by the first signal, and ended by the second."""
+        done = self.interrupted("Job('x').run(lambda spark, watch: wait())", 2)
+        self.assertEqual(done.returncode, -signal.SIGINT, done.stderr)
+        told = ["x: starts Spark", "x: Spark 4 runs on here"]
+        told.append("x: stopping after what is under way; once more to stop at once")
+        self.assertEqual(done.stderr.splitlines(), told)
 
 
 class StartTests(TestCase):
