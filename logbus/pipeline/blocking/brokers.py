@@ -39,12 +39,14 @@ class Brokers(MetadataCache):
 
     :ivar settings: how the brokers are reached.
     :ivar buffers: buffers that large responses are read into.
+    :ivar problem: why no broker could be connected to at the last attempt; "": one could.
     """
 
     def __init__(self, settings: ConnectionSettings) -> None:
         super().__init__()
         self.settings = settings
         self.buffers = ReceiveBuffers()
+        self.problem = ""
         self._coordinators: dict[tuple[int, str], Node] = {}
         self._pool = ConnectionPool(settings)
 
@@ -155,10 +157,14 @@ class Brokers(MetadataCache):
         said = []
         for address in dict.fromkeys([*known, *self.settings.bootstrap]):
             try:
-                return self._pool.get(address)
+                found = self._pool.get(address)
             except Disconnected as e:
                 said.append(str(e))
-        raise Unreachable(f"no broker can be reached: {'; '.join(said)}")
+            else:
+                self.problem = ""
+                return found
+        self.problem = "; ".join(said)
+        raise Unreachable(f"no broker can be reached: {self.problem}")
 
     def coordinator(self, kind: int, key: str) -> Connection:
         """

@@ -219,6 +219,8 @@ class Connection:
                 raise RequestTimedOut(f"{self.peer}: not connected after {settings.connect_timeout:g} s") from None
             if isinstance(e, ssl.SSLCertVerificationError):
                 raise AuthenticationFailed(f"{self.peer}: its certificate is not trusted: {e.verify_message}") from None
+            if isinstance(e, socket.gaierror):
+                raise Disconnected(f"{self.peer}: the name {host} cannot be resolved: {e.strerror}") from None
             if isinstance(e, OSError):
                 raise Disconnected(f"{self.peer}: {e.strerror or e}") from None
             raise

@@ -39,7 +39,12 @@ def check_topics(
     try:
         where, left = _addresses(options.settings.bootstrap), options.settings.retry_timeout - patience
         then = f"; still trying for {left:g} s ({option} default.api.timeout.ms)" if left > 0 else ""
-        with unsaid(), telling(f"no broker has answered for {patience:g} s at {where}{then}", tell, patience):
+
+        def tell_why(sentence: str) -> None:
+            problem = offset_reader.brokers.problem
+            tell(f"{sentence}: {problem}{then}" if problem else f"{sentence}{then}")
+
+        with unsaid(), telling(f"no broker has answered for {patience:g} s at {where}", tell_why, patience):
             offset_reader.brokers.metadata(())
         partitions = offset_reader.partitions(offset_reader.topics(() if is_new else None))
         if must_match and not partitions and (problem := offset_reader.no_match()):

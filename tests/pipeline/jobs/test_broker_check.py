@@ -106,6 +106,32 @@ def test_silence() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (
+            socket.gaierror(-2, "Name or service not known"),
+            "the name nope cannot be resolved: Name or service not known",
+        ),
+        (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
+    ],
+)
+def test_the_reason(error: OSError, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that does not resolve, and a port where nobody listens, are told apart from a silent broker at once."""
+
+    def refuse(address: tuple[str, int], timeout: float) -> None:
+        raise error
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    told: list[str] = []
+    limit = {"kafka.default.api.timeout.ms": "1000"}
+    with pytest.raises(Unreachable, match=f"no broker can be reached: nope:{error.errno % 1000}: {why}"):
+        check(f"nope:{error.errno % 1000}", told, subscribe="x", patience=0.0625, **limit)
+    (line,) = told
+    assert line.startswith(f"no broker has answered for 0.0625 s at nope:{error.errno % 1000}: nope:")
+    assert f": {why}; still trying for 0.9375 s" in line
+
+
 def test_wrong_advertised_address() -> None:
     """It is told of with the address, and how long it is tried; the error names it, too."""
     told: list[str] = []
