@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 
 from logbus.cli.app import exit_by_signal
 from logbus.cli.client_security import client_security
+from logbus.cli.missing_rights import is_denial, missing_rights
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import NoBroker, Unreachable
@@ -106,6 +107,10 @@ def with_cluster(bootstrap: str, timeout: float, work: Callable[[Cluster], Corou
         except Unreachable as e:
             hint = "is a broker running there? 'logbus start' starts one; --bootstrap names another address"
             raise CommandFailed(f"{e}; {hint}") from None
+        except ApiError as e:
+            if not is_denial(e):
+                raise
+            raise CommandFailed(_with_rights([e])) from None
         except Disconnected as e:
             if isinstance(e, RequestTimedOut) or (security is not None and security.login is not None):
                 raise
@@ -131,9 +136,15 @@ def raise_errors(answers: Mapping[Any, ApiError | None]) -> None:
 
     :raises CommandFailed: there are errors.
     """
-    errors = [error.message for error in answers.values() if error is not None]
+    errors = [error for error in answers.values() if error is not None]
     if errors:
-        raise CommandFailed("; ".join(errors))
+        raise CommandFailed(_with_rights(errors))
+
+
+def _with_rights(errors: Sequence[ApiError]) -> str:
+    """Their messages, and the rights that were missing."""
+    said, missing = "; ".join(error.message for error in errors), missing_rights(errors)
+    return f"{said.removesuffix('.')}; {missing}" if missing else said
 
 
 def results(answers: Mapping[Any, T | ApiError]) -> list[T]:

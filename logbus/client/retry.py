@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from attrs import frozen
 
 from logbus.errors import ApiError, Disconnected, LogbusError, error_of
@@ -34,7 +36,9 @@ def api_error(code: int, what: str, message: str | None = None) -> ApiError:
     known = error.code
     if known != code:
         return ApiError(known, f"{what}: {error.message}")
-    if message and what.rpartition(" ")[2] in message:
+    # A short name may be in the middle of a word.
+    name = re.escape(what.rpartition(" ")[2])
+    if message and message != known.sentence and re.search(rf"(?<!\w){name}(?!\w)", message):
         return ApiError(known, message)
     return ApiError(known, f"{what}: {message}" if message else f"{what}: {known.sentence} ({known.name})")
 

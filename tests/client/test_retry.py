@@ -13,6 +13,11 @@ class ErrorTests(SynchronousTestCase):
         """The broker's message is kept; the subject appears once; an unknown code is shown as a number."""
         self.assertEqual(str(api_error(36, "topic a", "topic 'a' exists already")), "topic 'a' exists already")
         self.assertEqual(str(api_error(36, "topic a", "no")), "topic a: no")
+        # A short name may be a part of a word.
+        denied = "Topic authorization failed."
+        self.assertEqual(str(api_error(29, "topic t", denied)), f"topic t: {denied}")
+        self.assertEqual(str(api_error(29, "topic failed", denied)), f"topic failed: {denied}")
+        self.assertEqual(str(api_error(29, "topic t", "it is not yours")), "topic t: it is not yours")
         self.assertIn("(LEADER_NOT_AVAILABLE)", str(api_error(5, "a-0")))
         self.assertIn("999", str(api_error(999, "a-0")))
         self.assertIs(api_error(999, "a-0").code, ErrorCode.UNKNOWN_SERVER_ERROR)

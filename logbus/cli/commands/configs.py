@@ -9,7 +9,6 @@ import click
 
 from logbus.cli.options import bootstrap_options, json_option, parse_pairs
 from logbus.cli.output import print_json, print_table
-from logbus.errors import ApiError
 
 if TYPE_CHECKING:
     from logbus.client.admin.config_admin import Resource
@@ -58,13 +57,11 @@ def describe(
       logbus configs describe topic orders --all
       logbus configs describe broker 0 num.partitions --json
     """
-    from logbus.cli.runner import CommandFailed, with_admin
+    from logbus.cli.runner import CommandFailed, results, with_admin
     from logbus.client.admin.config_admin import ConfigSource
 
     resource = _resource(kind, name)
-    answer = with_admin(bootstrap, timeout, lambda admin: admin.describe_configs([resource]))[resource]
-    if isinstance(answer, ApiError):
-        raise answer
+    (answer,) = results(with_admin(bootstrap, timeout, lambda admin: admin.describe_configs([resource])))
     entries = {each.name: each for each in answer}
     unknown = [key for key in keys if key not in entries]
     if unknown:

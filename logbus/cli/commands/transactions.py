@@ -150,15 +150,14 @@ def describe_producers(
     Example:
       logbus transactions describe-producers --topic orders --partition 0
     """
-    from logbus.cli.runner import with_admin
+    from logbus.cli.runner import results, with_admin
     from logbus.cli.transaction_report import PRODUCER_HEAD, producer_json, producer_row
-    from logbus.errors import ApiError
     from logbus.model import TopicPartition
 
     where = TopicPartition(topic, partition)
-    found = with_admin(bootstrap, timeout, lambda admin: admin.describe_producers([where], broker_id=broker_id))[where]
-    if isinstance(found, ApiError):
-        raise found
+    (found,) = results(
+        with_admin(bootstrap, timeout, lambda admin: admin.describe_producers([where], broker_id=broker_id))
+    )
     if as_json:
         print_json([producer_json(each) for each in found])
     elif found:
