@@ -20,7 +20,8 @@ A job claims a table, stages files, and commits them together with their offsets
 * ``schema_evolution``: which schemas new rows may have
 * ``layout``: the directories of a loaded table
 * ``parquet``: writing and counting Parquet files with Spark
-* ``part_files``: data files that Spark's tasks write directly to where they stay
+* ``part_writer``: writes data files from Spark's tasks, directly to where they stay
+* ``part_files``: these files: their paths, sizes and statistics
 * ``object_store``: the places that they are written to: a local directory, S3, Google's and Azure's stores
 * ``compaction``: many small files rewritten as few large ones
 * ``vacuum``: what only readers of old versions need, deleted after a number of days

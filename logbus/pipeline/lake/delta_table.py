@@ -16,7 +16,8 @@ from logbus.pipeline.lake.delta_writes import failure_text, failures
 from logbus.pipeline.lake.layout import QUARANTINE
 from logbus.pipeline.lake.load_state import LoadChange, LoadState
 from logbus.pipeline.lake.object_store import ArrowStore
-from logbus.pipeline.lake.part_files import PartFile, PartWriter, delete_parts, write_parts
+from logbus.pipeline.lake.part_files import PartFile, delete_parts
+from logbus.pipeline.lake.part_writer import PartWriter, write_parts
 from logbus.pipeline.lake.target import CommitReport, CompactionReport, VacuumReport
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from logbus.pipeline.lake.delta_writes import failure_text
 from logbus.pipeline.lake.load_state import LoadChange, TopicOffsets
 from logbus.pipeline.lake.object_store import ArrowStore
 from logbus.pipeline.lake.offset_set import OffsetSet
-from logbus.pipeline.lake.part_files import PartWriter
+from logbus.pipeline.lake.part_writer import PartWriter
 from tests.pipeline.delta_rows import delta_rows
 from tests.pipeline.s3_server import S3Server
 

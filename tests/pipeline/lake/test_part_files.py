@@ -16,18 +16,8 @@ from pyarrow import parquet
 
 from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.object_store import ArrowStore
-from logbus.pipeline.lake.part_files import (
-    FIELD_ID,
-    ColumnStatistics,
-    PartFile,
-    PartWriter,
-    check_parts,
-    conformed,
-    delete_parts,
-    directory_name,
-    runs,
-    write_parts,
-)
+from logbus.pipeline.lake.part_files import ColumnStatistics, PartFile, check_parts, delete_parts
+from logbus.pipeline.lake.part_writer import FIELD_ID, PartWriter, conformed, directory_name, runs, write_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,8 @@ from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.iceberg import scans, schemas
 from logbus.pipeline.lake.iceberg.files import data_file, store_of
 from logbus.pipeline.lake.iceberg.snapshots import Overtaken, make_snapshot
-from logbus.pipeline.lake.part_files import PartWriter, delete_parts
+from logbus.pipeline.lake.part_files import delete_parts
+from logbus.pipeline.lake.part_writer import PartWriter
 from logbus.pipeline.lake.target import CompactionReport
 
 if TYPE_CHECKING:

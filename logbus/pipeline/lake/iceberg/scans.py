@@ -10,7 +10,8 @@ from attrs import evolve, frozen
 
 from logbus.pipeline.arrow_types import arrow_schema
 from logbus.pipeline.lake.iceberg.files import io_properties
-from logbus.pipeline.lake.part_files import PartFile, PartWriter, write_parts
+from logbus.pipeline.lake.part_files import PartFile
+from logbus.pipeline.lake.part_writer import PartWriter, write_parts
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

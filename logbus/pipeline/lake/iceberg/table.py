@@ -29,7 +29,8 @@ from logbus.pipeline.lake.iceberg.snapshots import (
 )
 from logbus.pipeline.lake.iceberg.store_access import check_warehouse, with_advice
 from logbus.pipeline.lake.load_state import LoadChange, LoadState
-from logbus.pipeline.lake.part_files import PartFile, PartWriter, delete_parts, write_parts
+from logbus.pipeline.lake.part_files import PartFile, delete_parts
+from logbus.pipeline.lake.part_writer import PartWriter, write_parts
 from logbus.pipeline.lake.target import CommitReport, CompactionReport, VacuumReport
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from logbus.pipeline.lake.iceberg.files import data_file, store_of
 from logbus.pipeline.lake.iceberg.schemas import file_schema
 from logbus.pipeline.lake.iceberg.snapshots import make_snapshot
 from logbus.pipeline.lake.iceberg.table import IcebergTable
-from logbus.pipeline.lake.part_files import PartWriter, write_parts
+from logbus.pipeline.lake.part_writer import PartWriter, write_parts
 from tests.pipeline.lake.iceberg.fixtures import NAME, SCHEMA, catalog_in, change, rows
 
 ODD = f"{NAME}_quarantine"
