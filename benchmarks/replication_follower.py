@@ -42,7 +42,7 @@ from logbus.net import reactor as own_reactor
 from logbus.net.channel import Channel
 from logbus.net.connect import connect
 from logbus.records.batch import encode_batch
-from logbus.records.header import patch_offset_and_epoch
+from logbus.records.header import PREFIX_SIZE, patched_prefix, read_header
 from logbus.records.record import Record
 from logbus.storage.filesystem.disk import disks_at
 from logbus.storage.log_manager import LogManager
@@ -61,6 +61,7 @@ def _batch(records: int, record_bytes: int) -> bytes:
 def lead(listener: socket.socket, batch_records: int, record_bytes: int, most: int, total: int) -> None:
     """Answer one follower's fetches."""
     one = _batch(batch_records, record_bytes)
+    header = read_header(one)
     wire = ServerConnection({1: (17, 17)})
     peer, _ = listener.accept()
     file = peer.makefile("rb")
@@ -83,7 +84,8 @@ def lead(listener: socket.socket, batch_records: int, record_bytes: int, most: i
                 data = buffers.setdefault(asked.partition, bytearray(one * count))
                 size = count * len(one)
                 for i in range(count):
-                    patch_offset_and_epoch(data, i * len(one), asked.fetch_offset + i * batch_records, 0)
+                    at, offset = i * len(one), asked.fetch_offset + i * batch_records
+                    data[at : at + PREFIX_SIZE] = patched_prefix(header, offset, 0)
                 parts.append(
                     PartitionData(
                         partition_index=asked.partition,

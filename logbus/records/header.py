@@ -52,8 +52,6 @@ PREFIX_SIZE = PREFIX.size
 BASE_OFFSET = Struct(">q")
 OFFSET_AND_LENGTH = Struct(">qi")
 """``base_offset`` and ``length`` at position 0: enough to skip from batch to batch."""
-LEADER_EPOCH = Struct(">i")
-LEADER_EPOCH_AT = 12
 MAGIC_AT = 16
 CRC = Struct(">I")
 CRC_AT = 17
@@ -230,12 +228,6 @@ def batch_problem(buf: Buffer, pos: int, header: BatchHeader) -> str | None:
         computed = batch_crc(buf, pos, header.size)
         return f"CRC is {header.crc:#010x}, computed {computed:#010x}"
     return None
-
-
-def patch_offset_and_epoch(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
-    """Set offset and leader epoch of the batch at ``pos``, in place. The CRC covers neither."""
-    BASE_OFFSET.pack_into(buf, pos, base_offset)
-    LEADER_EPOCH.pack_into(buf, pos + LEADER_EPOCH_AT, leader_epoch)
 
 
 def patched_prefix(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:

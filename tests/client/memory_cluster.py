@@ -20,7 +20,7 @@ from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
 from logbus.records.batch import encode_batch, read_header
 from logbus.records.file_slice import joined
-from logbus.records.header import patch_offset_and_epoch
+from logbus.records.header import PREFIX_SIZE, patched_prefix
 from logbus.records.record import Record
 from logbus.wire.connection import ServerConnection
 from logbus.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -69,10 +69,9 @@ class Log:
     def append(self, data: bytes) -> int:
         """Store a batch; returns the offset it got."""
         base = self.end
-        batch = bytearray(data)
-        patch_offset_and_epoch(batch, 0, base, 0)
+        batch = patched_prefix(read_header(data), base, 0) + data[PREFIX_SIZE:]
         self.end = read_header(batch).next_offset
-        self.batches.append(bytes(batch))
+        self.batches.append(batch)
         return base
 
     def put(self, *values: bytes, **options: Any) -> int:

@@ -16,7 +16,6 @@ from logbus.records.header import (
     HEADER,
     PREFIX_SIZE,
     batch_crc,
-    patch_offset_and_epoch,
     patched_prefix,
     rewrite_log_append_time,
 )
@@ -164,16 +163,13 @@ class ProblemTests(SynchronousTestCase):
 class PatchingTests(SynchronousTestCase):
     """Fields the broker fills in."""
 
-    @given(st.integers(0, 2**63 - 1), st.integers(-1, 2**31 - 1), st.integers(0, 5))
-    def test_offset_and_epoch(self, offset: int, epoch: int, pos: int) -> None:
+    @given(st.integers(0, 2**63 - 1), st.integers(-1, 2**31 - 1))
+    def test_offset_and_epoch(self, offset: int, epoch: int) -> None:
         """Assigning an offset and epoch changes these two and nothing else; the CRC still holds."""
-        data = bytearray(pos) + TWO_RECORDS
-        patch_offset_and_epoch(memoryview(data), pos, offset, epoch)
-        header = read_header(data, pos)
+        data = patched_prefix(a_header(), offset, epoch) + TWO_RECORDS[PREFIX_SIZE:]
+        header = read_header(data)
         self.assertEqual(header, a_header(base_offset=offset, leader_epoch=epoch))
-        self.assertTrue(check_crc(data, pos, header))
-        prefix = patched_prefix(a_header(), offset, epoch)
-        self.assertEqual(prefix + TWO_RECORDS[PREFIX_SIZE:], data[pos:])
+        self.assertTrue(check_crc(data, 0, header))
 
     def test_log_append_time(self) -> None:
         """Stamping sets the bit and the time, and renews the CRC, of that batch only."""
