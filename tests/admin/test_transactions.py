@@ -10,31 +10,17 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.admin.json_schema import schema_errors
-from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from tests.admin.broker_kit import HttpBrokerCase
 from tests.admin.harness import NOW, Answered, World
 from tests.handlers.kit import a_batch, produce_request
-from tests.handlers.transaction_kit import OffsetProducer
+from tests.handlers.transaction_kit import OffsetProducer, transaction
 
 NOW_MS = int(NOW * 1000)
 LONGEST_MS = 900_000
 """The default of transaction.max.timeout.ms."""
-
-
-def transaction(name: str, state: TransactionState = TransactionState.EMPTY, **given: Any) -> TransactionMetadata:
-    return TransactionMetadata(
-        **{
-            "transactional_id": name,
-            "producer_id": 7,
-            "producer_epoch": 3,
-            "timeout_ms": 60_000,
-            "state": state,
-            **given,
-        }
-    )
 
 
 class TransactionViewTests(SynchronousTestCase):

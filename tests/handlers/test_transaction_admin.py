@@ -18,19 +18,7 @@ from logbus.handlers.transaction_admin import CHARACTERS_A_TURN, CHARACTERS_AN_I
 from logbus.model import TopicPartition
 from logbus.wire.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
 from tests.handlers.kit import NOW_MS, HandlerCase
-
-
-def transaction(name: str, state: TransactionState = TransactionState.EMPTY, **given: Any) -> TransactionMetadata:
-    return TransactionMetadata(
-        **{
-            "transactional_id": name,
-            "producer_id": 7,
-            "producer_epoch": 3,
-            "timeout_ms": 60_000,
-            "state": state,
-            **given,
-        }
-    )
+from tests.handlers.transaction_kit import transaction
 
 
 class TransactionAdminTests(HandlerCase):

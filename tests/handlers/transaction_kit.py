@@ -1,4 +1,4 @@
-"""A transactional producer that commits offsets, for tests."""
+"""A transactional producer that commits offsets, and the state of transactional ids, for tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from attrs import define
 
+from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
+from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.wire.messages.groups import FindCoordinatorRequest
 from logbus.wire.messages.offsets import (
     OffsetCommitRequest,
@@ -167,3 +169,17 @@ def stable(client: Client, *partitions: tuple[str, int], group: str = "g") -> di
         for topic in found.topics
         for one in topic.partitions
     }
+
+
+def transaction(name: str, state: TransactionState = TransactionState.EMPTY, **given: Any) -> TransactionMetadata:
+    """The state of a transactional id, with a timeout of a minute."""
+    return TransactionMetadata(
+        **{
+            "transactional_id": name,
+            "producer_id": 7,
+            "producer_epoch": 3,
+            "timeout_ms": 60_000,
+            "state": state,
+            **given,
+        }
+    )

@@ -14,6 +14,7 @@ from logbus.records.batch import encode_batch, iter_batches, iter_records
 from logbus.records.compression import Codec
 from logbus.records.file_slice import FileSlice
 from logbus.records.record import Record
+from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.filesystem.file_cache import FileCache
 from logbus.storage.istorage import IDisk
 from logbus.storage.log import Log
@@ -112,3 +113,12 @@ def finish(search: Search) -> TimestampOffset | None:
     except StopIteration as done:
         found: TimestampOffset | None = done.value
         return found
+
+
+def three_segments(**config: Any) -> Log:
+    """Two batches a segment, a second apart, five in all."""
+    log = a_log(config=TopicConfig(segment_bytes=2 * len(batch(b"x")), **config))
+    for i in range(5):
+        append_as_leader(log, batch(b"x", timestamp=NOW_MS + i * 1000), 0)
+    log.high_watermark = 5
+    return log

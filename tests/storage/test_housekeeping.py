@@ -16,19 +16,10 @@ from logbus.storage.istorage import IDeletePolicy
 from logbus.storage.log import Log
 from logbus.storage.log_user import NoLogUser
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, no_space
-from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_log, a_manager, batch
+from tests.storage.builders import NOW_S, PARTITION, a_manager, batch
 
 SIZE = len(batch(b"x"))
 OTHER = TopicPartition("others", 0)
-
-
-def three_segments(**config: Any) -> Log:
-    """Two batches a segment, a second apart, five in all."""
-    log = a_log(config=TopicConfig(segment_bytes=2 * SIZE, **config))
-    for i in range(5):
-        append_as_leader(log, batch(b"x", timestamp=NOW_MS + i * 1000), 0)
-    log.high_watermark = 5
-    return log
 
 
 class HousekeepingTests(SynchronousTestCase):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
@@ -14,18 +12,9 @@ from logbus.storage.istorage import IDeletePolicy
 from logbus.storage.log import Log
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.truncation import delete_expired
-from tests.storage.builders import NOW_MS, a_log, batch, read_all
+from tests.storage.builders import NOW_MS, batch, read_all, three_segments
 
 SIZE = len(batch(b"x"))
-
-
-def three_segments(**config: Any) -> Log:
-    """Two batches a segment, a second apart, five in all."""
-    log = a_log(config=TopicConfig(segment_bytes=2 * SIZE, **config))
-    for i in range(5):
-        append_as_leader(log, batch(b"x", timestamp=NOW_MS + i * 1000), 0)
-    log.high_watermark = 5
-    return log
 
 
 class PolicyTests(SynchronousTestCase):
