@@ -53,9 +53,28 @@ class StreamPlan:
         most = self.stream.batch_offsets
         return (most is not None and self.left > most) or (self.is_repeated and self.left > 0)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to read, and nothing was read before."""
+        return self.left == 0 and (self.begun is None or not any(self.ends.values()))
+
     def __str__(self) -> str:
         then = "from where a new query begins" if self.begun is None else f"behind batch {self.begun}"
         return plan_line(self.stream.topics, self.starts, self.ends, self.stream.batch_offsets, then)
+
+
+def empty_side(plans: Sequence[StreamPlan]) -> str:
+    """
+    The message that one of several streams has nothing to read, so that the watermark, which is that of the slowest,
+    stands still; "": there is no such stream, or all are so.
+    """
+    empty = [plan.stream.topics for plan in plans if plan.is_empty]
+    if not empty or len(empty) == len(plans):
+        return ""
+    return (
+        f"{', '.join(empty)}: there is no event yet; until there is, all events of the other side are kept, and those "
+        "without a match are not written"
+    )
 
 
 def plans_of(checkpoint: FileSystem, streams: Sequence[EventStream]) -> list[StreamPlan]:

@@ -13,7 +13,7 @@ from attrs import define, field
 
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
-from logbus.pipeline.jobs.backlog import BACKLOG_FILE, StreamPlan, plans_of
+from logbus.pipeline.jobs.backlog import BACKLOG_FILE, StreamPlan, empty_side, plans_of
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.outputs import Output
 from logbus.pipeline.jobs.progress import report_progress
@@ -100,6 +100,8 @@ class _Run:
         plans = plans_of(self.files, self.query.streams)
         for plan in plans:
             self.watch.tell(str(plan))
+        if problem := empty_side(plans):
+            self.watch.tell(problem)
         self.watch.begin(sum(plan.left for plan in plans))
         query, every = self.query, self.running.every
         self.is_held = query.held is not None and (self._has_begun or any(plan.is_long for plan in plans))

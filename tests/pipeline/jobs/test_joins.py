@@ -121,6 +121,24 @@ def test_rows_without_a_partner(spark: SparkSession, broker: Broker, tmp_path: P
     assert sorted((row for rows in seen.batches.values() for row in rows), key=repr) == sorted(wanted, key=repr)
 
 
+def test_a_topic_without_events(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """What waits for them is neither written nor forgotten, and the job says so, until there are some."""
+    topics(broker, "lone-views", "no-buys")
+    put(broker, "lone-views", [event("01:00", user="ann"), event("09:00", user="ben")])
+    seen, told = Seen({}), list[str]()
+    asked = streams(broker, "lone-views", "no-buys", tmp_path, outputs=[seen], kind="left")
+    for _ in range(2):
+        told.clear()
+        assert run(spark, asked, JobControl(told.append)).rows_out == 0
+        assert [each for each in told if each.startswith("no-buys: there is no event yet")]
+    put(broker, "no-buys", [event("09:05", who="ben", price=1)])
+    put(broker, "lone-views", [event("09:10", user="cid")])
+    told.clear()
+    assert run(spark, asked, JobControl(told.append)).rows_out == 2
+    assert sorted(row for rows in seen.batches.values() for row in rows) == [("ann", None), ("ben", 1)]
+    assert not [each for each in told if "no event yet" in each]
+
+
 def test_as_of(spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each flight has the last weather report before it, as pandas finds it; a key of three values is told of."""
     import pandas as pd

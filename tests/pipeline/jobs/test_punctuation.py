@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from logbus.model import TopicPartition
-from logbus.pipeline.jobs.backlog import StreamPlan
+from logbus.pipeline.jobs.backlog import StreamPlan, empty_side
 from logbus.pipeline.jobs.event_source import EventStreamReader, punctuation, stream_offset
 from logbus.pipeline.jobs.event_stream import EventStream
 from logbus.pipeline.jobs.late_watermark import LateWatermark
@@ -84,6 +84,20 @@ class PlanTests(TestCase):
         self.assertEqual(
             str(self.plan(21, 5)), "t: 11 offsets of 1 partition to read, in 3 batches or more, behind batch 3"
         )
+
+    def test_a_side_without_events(self) -> None:
+        """It is told, since it holds the watermark: of one side, and neither of both nor of one that had events."""
+        one = TopicPartition("t", 0)
+
+        def plan(topic: str, start: int, end: int, begun: int | None) -> StreamPlan:
+            stream = EventStream(source={**SOURCE, "subscribe": topic})
+            return StreamPlan(stream, {one: start}, {one: end}, begun, False)
+
+        some, none = plan("views", 0, 5, None), plan("clicks", 0, 0, None)
+        self.assertIn("clicks: there is no event yet; until there is, all events", empty_side([some, none]))
+        self.assertIn("views: there is", empty_side([plan("views", 0, 0, 3), plan("clicks", 7, 7, 3)]))
+        for plans in ([some], [none], [some, some], [none, none], [some, plan("clicks", 7, 7, 3)]):
+            self.assertEqual(empty_side(plans), "")
 
 
 class EndTests(TestCase):
