@@ -24,6 +24,9 @@ _SHOWN = 60
 """Bytes of an answer that is no registry's, in its error."""
 
 _ATTEMPTS = 5
+"""Of requests with answers that are no registry's."""
+_LONGEST_PAUSE = 3.0
+"""Seconds between attempts."""
 _NOT_FOUND = range(40400, 40500)
 _FORMATS = {"PROTOBUF": "?format=serialized"}
 
@@ -69,6 +72,7 @@ class RegistryClient:
     :ivar auth: ``name:password``; "" for none.
     :ivar token: a bearer token, instead of ``auth``; "" for none.
     :ivar timeout: seconds to wait for a response.
+    :ivar retry_timeout: seconds to go on trying while it cannot be reached or is unavailable, as with brokers.
     :ivar trusted_file: a PEM file with the certificates to trust; "": the system's.
     :ivar own_file: a PEM file with this client's certificate chain and private key; "": none. Both files are read where
         the request is made.
@@ -81,6 +85,7 @@ class RegistryClient:
     token: str = field(default="", repr=False)
     trusted_file: str = ""
     own_file: str = ""
+    retry_timeout: float = 60.0
 
     def __attrs_post_init__(self) -> None:
         for url in self._urls():
@@ -178,34 +183,48 @@ class RegistryClient:
         elif self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         data = None if body is None else json.dumps(body).encode()
-        context, urls, problem = self._context(), self._urls(), ""
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                time.sleep(0.1 * 2**attempt)  # between attempts, not for an event
-            url = urls[attempt % len(urls)]
-            request = urllib.request.Request(url + path, data, headers)
-            try:
-                with (
-                    telling(f"the schema registry at {url} has not answered for {PATIENCE:g} s; still waiting"),
-                    urllib.request.urlopen(request, timeout=self.timeout, context=context) as answer,
-                ):
-                    text = answer.read(_LONGEST + 1)
-                return _object_of(text)
-            except urllib.error.HTTPError as e:
-                said, is_of_registry = _message(e)
-                if e.code == 404 and is_of_registry:
-                    raise NoSuchSchema(f"{request.full_url}: {said}") from None
-                if e.code == 404:
-                    raise RegistryFailed(
-                        f"{url} is no schema registry ({request.full_url}: {said}); that of a "
-                        "logbus broker is at http://HOST:PORT/registry"
-                    ) from None
-                if e.code < 500 and e.code != 429:
-                    raise RegistryFailed(f"{request.full_url}: {e.code}: {said}") from None
-                problem = f"{e.code}: {said}"
-            except (OSError, ValueError, http.client.HTTPException) as e:
-                problem = str(getattr(e, "reason", e)).strip() or type(e).__name__
-        raise RegistryFailed(f"{request.full_url}: {problem}")
+        context, urls = self._context(), self._urls()
+        deadline, attempt = time.monotonic() + self.retry_timeout, 0
+        with telling(f"the schema registry at {self.url} has not answered for {PATIENCE:g} s; still trying"):
+            while True:
+                url = urls[attempt % len(urls)]
+                request = urllib.request.Request(url + path, data, headers)
+                is_away = True
+                try:
+                    with urllib.request.urlopen(request, timeout=self.timeout, context=context) as answer:
+                        text = answer.read(_LONGEST + 1)
+                    return _object_of(text)
+                except urllib.error.HTTPError as e:
+                    problem = _problem(e, url)
+                except OSError as e:
+                    cause = getattr(e, "reason", e)
+                    problem, is_away = str(cause).strip() or type(e).__name__, not isinstance(cause, ssl.SSLError)
+                except (ValueError, http.client.HTTPException) as e:
+                    problem, is_away = str(e).strip() or type(e).__name__, False
+                attempt += 1
+                pause = min(_LONGEST_PAUSE, 0.1 * 2**attempt)
+                if time.monotonic() + pause > deadline or (attempt >= _ATTEMPTS and not is_away):
+                    raise RegistryFailed(f"the schema registry fails: {request.full_url}: {problem}")
+                time.sleep(pause)  # between attempts, not for an event
+
+
+def _problem(error: urllib.error.HTTPError, url: str) -> str:
+    """
+    What a registry says that is unavailable, or has too much to do.
+
+    :raise RegistryFailed: any other answer with an error, which another attempt would not change.
+    """
+    said, is_of_registry = _message(error)
+    if error.code == 404 and is_of_registry:
+        raise NoSuchSchema(f"{error.url}: {said}") from None
+    if error.code == 404:
+        raise RegistryFailed(
+            f"{url} is no schema registry ({error.url}: {said}); that of a logbus broker is at "
+            "http://HOST:PORT/registry"
+        ) from None
+    if error.code < 500 and error.code != 429:
+        raise RegistryFailed(f"{error.url}: {error.code}: {said}") from None
+    return f"{error.code}: {said}"
 
 
 def _object_of(text: bytes) -> dict[str, Any]:

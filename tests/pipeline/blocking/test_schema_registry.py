@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+from twisted.internet import task
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.pipeline.blocking import schema_registry
 from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClient, RegistryFailed
+
+
+class Clock(task.Clock):
+    """A clock that stands in for the module ``time``: it advances by what is slept."""
+
+    def monotonic(self) -> float:
+        """The clock's time."""
+        return float(self.seconds())
+
+    def sleep(self, seconds: float) -> None:
+        """Advance."""
+        self.advance(seconds)
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -84,7 +98,7 @@ class NotFoundTests(SynchronousTestCase):
         self.server.RequestHandlerClass = Greeting
         self.patch(schema_registry, "_ATTEMPTS", 1)
         failure = self.assertRaises(RegistryFailed, RegistryClient(self.url).schema, 7)
-        self.assertEqual(str(failure), f"{self.url}/schemas/ids/7: SSH-2.0-server")
+        self.assertEqual(str(failure), f"the schema registry fails: {self.url}/schemas/ids/7: SSH-2.0-server")
 
     def test_no_schema(self) -> None:
         """What is no schema is not taken for one: all records would be unreadable by it."""
@@ -109,4 +123,26 @@ class NotFoundTests(SynchronousTestCase):
 
         self.patch(schema_registry, "telling", telling)
         self.failure(b"[]")
-        self.assertEqual(told, [f"the schema registry at {self.url} has not answered for 5 s; still waiting"])
+        self.assertEqual(told, [f"the schema registry at {self.url} has not answered for 5 s; still trying"])
+
+    def test_restart(self) -> None:
+        """A registry that is away for a while, as in a restart, is asked until it is back: a stream goes on."""
+        clock = Clock()
+        self.patch(schema_registry, "time", clock)
+        self.server.RequestHandlerClass = Found
+        self.server.body = json.dumps({"schema": '"string"'}).encode()  # type: ignore[attr-defined]
+        self.patch(Found, "status", 503)
+        clock.callLater(50, setattr, Found, "status", 200)
+        self.assertEqual(RegistryClient(self.url).schema(7), '"string"')
+        self.assertGreaterEqual(clock.seconds(), 50)
+
+    def test_away(self) -> None:
+        """One that does not come back fails after as long as a broker."""
+        clock = Clock()
+        self.patch(schema_registry, "time", clock)
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+            failure = self.assertRaises(RegistryFailed, RegistryClient(url).schema, 7)
+        self.assertIn(f"the schema registry fails: {url}/schemas/ids/7: ", str(failure))
+        self.assertTrue(55 < clock.seconds() <= 60)

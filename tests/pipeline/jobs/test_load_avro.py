@@ -110,7 +110,7 @@ def test_wrong_registries(broker: Broker) -> None:
     with pytest.raises(OptionError, match="the schema has no field 'when' for the event's time"):
         AvroPayload(registry=registry, schema=json.dumps(FIRST), event_time="when")
     with pytest.raises(RegistryFailed, match=r"http://127\.0\.0\.1:9/subjects/a/versions/latest: "):
-        AvroPayload(registry=RegistryClient("http://127.0.0.1:9"), subject="a")
+        AvroPayload(registry=RegistryClient("http://127.0.0.1:9", retry_timeout=1.0), subject="a")
     for url in ("nonsense", "ftp://host/registry", "http://user:password@host/registry"):
         with pytest.raises(OptionError, match="is no URL of a schema registry, such as http://"):
             RegistryClient(url)
