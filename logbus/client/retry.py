@@ -17,6 +17,10 @@ class NoBroker(Unreachable):
     """Something listens at an address, but does not answer as a broker does to a client that connects as this one."""
 
 
+class ClientClosed(Unreachable):
+    """The cluster object was closed: it connects to nobody any more."""
+
+
 def is_retriable(error: BaseException) -> bool:
     """Whether the same request may succeed later, perhaps with newer metadata or on another connection."""
     if isinstance(error, ApiError):

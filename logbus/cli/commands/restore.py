@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 @click.option("--check", is_flag=True, help="Only check the backup, and that the directories can be made.")
 def restore(backup: Path, directories: tuple[Path, ...], check: bool) -> None:
     """Make the data directory of a broker of a BACKUP that "logbus backup" has made. A broker with several log
-    directories needs as many. All files of the backup are checked first; a directory that is not empty is refused.
+    directories needs as many. It checks first that no file of the backup is missing or cut; what is in them, "logbus
+    verify" checks afterwards. A directory that is not empty is refused.
 
     A broker is then started on it as before, and finds everything that was there when the backup was made.
 
     \b
     Example:
       logbus restore /backup/monday logbus-data
-      logbus start --data logbus-data
+      logbus start --data-dir logbus-data
     """
     from logbus.cli.backup.backup_format import BackupError
     from logbus.cli.backup.restore import Restore

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 
 from logbus.client.cluster.broker_outages import BrokerOutages
 from logbus.client.cluster.cluster_metrics import ClusterMetrics
-from logbus.client.retry import NoBroker, Unreachable
+from logbus.client.retry import ClientClosed, NoBroker, Unreachable
 from logbus.errors import ApiError, ErrorCode, LogbusError, RequestTimedOut
 from logbus.net.channel import Channel
 from logbus.net.connect import connect, negotiate
@@ -115,7 +115,7 @@ class BrokerConnections:
         :raises ApiError: the broker refuses our login, or its certificate is not trusted: not to be retried.
         """
         if self._closed:
-            raise Unreachable("the client is closed")
+            raise ClientClosed("the client is closed")
         key = (host, port, lane)
         channel = self._channels.get(key)
         if channel is not None and channel.usable:

@@ -18,7 +18,7 @@ from logbus.client.cluster.broker_connections import BrokerConnections
 from logbus.client.cluster.cluster_metrics import ClusterMetrics
 from logbus.client.cluster.metadata_cache import MetadataCache
 from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata
-from logbus.client.retry import Backoff, NoBroker, Unreachable, api_error
+from logbus.client.retry import Backoff, ClientClosed, NoBroker, Unreachable, api_error
 from logbus.client.validators import InvalidOption, function, seconds, shown, text
 from logbus.coroutines import returns_deferred, sleep
 from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut
@@ -223,6 +223,8 @@ class Cluster(MetadataCache):
         for host, port in dict.fromkeys([*known, *self.bootstrap]):
             try:
                 return await self._connections.channel(host, port)
+            except ClientClosed:
+                raise
             except Unreachable as e:
                 problems.append(e)
         is_heard = any(isinstance(each, NoBroker) for each in problems)

@@ -30,6 +30,7 @@ from logbus.client.producer.record_accumulator import (
     ProducerBatch,
     RecordAccumulator,
 )
+from logbus.client.retry import ClientClosed
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from logbus.net.channel import Channel
@@ -342,6 +343,8 @@ class Sender:
             if e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not e.code.retriable:
                 gone = e
             last_error = e
+        except ClientClosed as e:
+            gone = last_error = e
         except LogbusError as e:
             last_error = e
         finally:

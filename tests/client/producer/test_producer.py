@@ -209,6 +209,23 @@ class ProducerTests(SynchronousTestCase):
         other.abort()
         self.failureResultOf(lost, DeliveryFailed)
 
+    def test_cluster_that_is_closed(self) -> None:
+        """
+        Records of a topic that is known, or is not, fail at once, and say why, and not after the delivery timeout.
+        """
+        self.brokers.add("t")
+        producer = self.producer()
+        sent = producer.send("t", b"x")
+        self.lingered()
+        self.successResultOf(sent)
+        self.cluster.close()
+        self.brokers.settle()
+        for topic in ("t", "u"):
+            late = producer.send(topic, b"y")
+            self.lingered()
+            self.brokers.settle(1)
+            self.assertIn("the client is closed", str(self.failureResultOf(late).value))
+
     def test_records_without_keys_spread(self) -> None:
         """
         Batch by batch, all partitions are used; keys go where Java's clients put them.
