@@ -13,7 +13,7 @@ from typing import Any
 
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.jobs.event_stream import EVENT_TIME
-from logbus.pipeline.payloads.payload import Payload
+from logbus.pipeline.payloads.payload import Payload, type_at
 
 _TEXTS = ("string", "char", "varchar")
 _READ_FROM_TEXT = {
@@ -36,15 +36,14 @@ def types_of(payload: Payload) -> Mapping[str, Any]:
 
 def type_of(expression: str, types: Mapping[str, Any]) -> Any:
     """The type of an expression that is a column or a field of one; None: only Spark knows it."""
-    found: Any = {"type": "struct", "fields": [{"name": name, "type": each} for name, each in types.items()]}
     text = expression.strip()
+    names: list[str] = []
     at = 0
     while part := _PART.match(text, at):
-        name = (part[2] or part[1].replace("``", "`")).lower()
-        inner = found.get("fields", ()) if isinstance(found, dict) else ()
-        found = next((each["type"] for each in inner if each["name"].lower() == name), None)
+        names.append(part[2] or part[1].replace("``", "`"))
         if part.end() == len(text):
-            return found
+            fields = [{"name": name, "type": each} for name, each in types.items()]
+            return type_at({"type": "struct", "fields": fields}, names, any_case=True)
         if text[part.end()] != ".":
             return None
         at = part.end() + 1

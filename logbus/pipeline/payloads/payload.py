@@ -7,7 +7,7 @@ which is null if it could. :meth:`Payload.check` finds errors before anything is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import evolve, frozen
@@ -347,10 +347,22 @@ def field_type(schema: Mapping[str, Any], path: str) -> Any:
 
     :param path: of fields, such as ``page.time``.
     """
+    return type_at(schema, path.split("."))
+
+
+def type_at(schema: Mapping[str, Any], names: Iterable[str], *, any_case: bool = False) -> Any:
+    """
+    The type of a field, as in Spark's JSON; None: there is no such field.
+
+    :param names: of the field, behind those of the fields that it is in.
+    :param any_case: names are the same in upper and lower case, as in SQL.
+    """
     inner: Any = schema
-    for name in path.split("."):
-        known = {each["name"]: each["type"] for each in inner.get("fields", ())} if isinstance(inner, dict) else {}
-        if name not in known:
+    for name in names:
+        fields = inner.get("fields", ()) if isinstance(inner, dict) else ()
+        same = (each for each in fields if each["name"] == name or (any_case and each["name"].lower() == name.lower()))
+        found = next(same, None)
+        if found is None:
             return None
-        inner = known[name]
+        inner = found["type"]
     return inner
