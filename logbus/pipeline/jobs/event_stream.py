@@ -191,18 +191,20 @@ def columns_of(payload: Payload) -> Sequence[str] | None:
     return None if fields is None else [*(str(each["name"]) for each in fields), EVENT_TIME]
 
 
-def check_columns(payload: Payload, names: Iterable[str]) -> None:
+def check_columns(payload: Payload, names: Iterable[str]) -> str:
     """
     Check that no column of a payload has the name of one of a job's.
 
+    :returns: see :func:`time_column`.
     :raise OptionError: one has.
     """
-    time_column(payload, names)
+    taken = time_column(payload, names)
     if own := [name for name in names if name.lower().startswith(OWN)]:
         raise OptionError(
             f"the column {own[0]!r} has the name of a job's own ({OWN}...): put the event into a column of its own, "
             "such as --into event (of joins --left-into, --right-into)"
         )
+    return taken
 
 
 def time_column(payload: Payload, names: Iterable[str]) -> str:
@@ -232,8 +234,7 @@ def with_time(payload: Payload, readable: DataFrame, others: Sequence[Column] = 
 
     columns: list[Any] = payload.columns(readable)
     events = readable.select(*columns)
-    check_columns(payload, events.columns)
-    if taken := time_column(payload, events.columns):
+    if taken := check_columns(payload, events.columns):
         columns = [f.col(f"_all.{quoted_name(name)}").alias(name) for name in events.columns if name != taken]
         readable = readable.withColumn("_all", f.struct(*payload.columns(readable)))
     return readable.select(*columns, f.col(payload.time).alias(EVENT_TIME), *others)
