@@ -311,10 +311,6 @@ def outputs_of(
     from logbus.pipeline.jobs.outputs import ToTable, ToTopic
     from logbus.pipeline.sink.options import connection_options
 
-    for name, what in (("to_topic", "topic"), ("to_table", "table")):
-        if given[name] == "":
-            option = f"--{name.replace('_', '-')}"
-            raise click.BadParameter(f"it is empty; name the {what}, or leave it out", param_hint=option)
     sink = parse_pairs(given["sink"], "--sink", "kafka.compression.type=zstd")
     found: list[Output] = []
     if given["to_topic"]:

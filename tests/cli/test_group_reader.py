@@ -161,7 +161,7 @@ class CommandTests(SynchronousTestCase):
         for arguments, part in [
             (["--group", "g", "--offset", "3"], "logbus groups reset-offsets"),
             (["--group", "g", "--timestamp", "0"], "logbus groups reset-offsets"),
-            (["--group", ""], "the group id is empty"),
+            (["--group", ""], "it is empty; give ID, or leave it out"),
         ]:
             with mock.patch("sys.stdout", io.StringIO()) as out, mock.patch("sys.stderr", io.StringIO()) as err:
                 status = run_app(["consume", "t", *arguments])

@@ -41,7 +41,7 @@ class WrongUsageTests(SynchronousTestCase):
             ("0<=x", "list", "--duration-filter", "-1"),
             ("x<=9223372036854775807", "list", "--producer-id", "9" * 20),
             ("name a transactional id", "describe"),
-            ("the transactional id is empty", "describe", ""),
+            ("it is empty; give", "describe", ""),
             ("at most 32767", "describe", "--transactional-id", "i" * 32768),
             ("not UTF-8", "force-terminate", "\udcff"),
             ("--partition", "describe-producers", "--topic", "t"),

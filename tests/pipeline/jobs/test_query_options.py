@@ -299,9 +299,9 @@ class CommandTests(TestCase):
         for useless in (("--after", "1 hour"), ("--watermark", "1 hour"), ("--close-open",), ("--max-late-share", "1")):
             self.refused(f"{useless[0]} is for two streams: with --table no event waits", *two, "--table", *useless)
         self.refused(
-            "--to-topic: it is empty; name the topic, or leave it out", *two, "--to-table", "t", "--to-topic", ""
+            "'--to-topic': it is empty; give TOPIC, or leave it out", *two, "--to-table", "t", "--to-topic", ""
         )
-        self.refused("--to-table: it is empty; name the table, or leave it out", *two, "--to-table", "")
+        self.refused("'--to-table': it is empty; give DIR, or leave it out", *two, "--to-table", "")
         self.refused("it takes no --before and --after", *two, "--as-of", "1 hour", "--after", "1 hour")
         schemas = ("--left-schema", "key STRING, n INT", "--right-schema", "key INT")
         self.refused("the key key=key: key is STRING, and key INT. Spark would read the text as INT", *two, *schemas)
