@@ -228,7 +228,7 @@ class RunTests(SynchronousTestCase):
 
     def test_stale_follower_positions_are_found(self) -> None:
         """A follower is believed to have what a new leader has, before it said so in this epoch."""
-        begin = Partition._begin
+        begin = Partition._begin_leading
 
         def believe(partition: Partition, log_end_offset: int, now: float) -> None:
             begin(partition, log_end_offset, now)
@@ -236,7 +236,7 @@ class RunTests(SynchronousTestCase):
                 if follower.broker_id in partition.leader_and_isr.isr:
                     follower.log_end_offset = log_end_offset
 
-        self.patch(Partition, "_begin", believe)
+        self.patch(Partition, "_begin_leading", believe)
         # Nobody is killed: a broker is not trusted after that, which hides the mistake.
         settings = evolve(THREE, seconds=60, between=2, kinds=("islands", "flap", "isolate", "cut"))
         # Few seeds show it, and the first of these does: others are for when runs have changed.
