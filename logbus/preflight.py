@@ -175,6 +175,8 @@ def try_directory(directory: Path, broker_id: int) -> None:
     if not is_directory:
         raise ConfigError(f"log.dirs: {directory}: {existing} is not a directory")
     if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
+        if os.statvfs(existing).f_flag & os.ST_RDONLY:
+            raise ConfigError(f"log.dirs: {directory}: {existing} is on a file system that is mounted read-only")
         raise ConfigError(f"log.dirs: {directory}: {existing} is not writable by this user (uid {os.geteuid()})")
     try:
         with (directory / LOCK_FILE).open("rb") as lock:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from logbus.errors import ConfigError
-from logbus.preflight import preflight
+from logbus.preflight import preflight, try_directory
 from logbus.server_options import Options, load
 from logbus.storage.checkpoints import MetaProperties
 
@@ -76,3 +78,15 @@ def test_two_values(option: list[str], setting: str, said: str) -> None:
 def test_the_same_value_twice(tmp_path: Path) -> None:
     """An option and a setting that say the same are fine."""
     check("-d", str(tmp_path), "--set", f"log.dirs={tmp_path}")
+
+
+def test_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file system that is mounted read-only it is not said that the user has no right."""
+    read_only = Mock(return_value=Mock(f_flag=os.ST_RDONLY))
+    monkeypatch.setattr(os, "access", Mock(return_value=False))
+    monkeypatch.setattr(os, "statvfs", read_only)
+    with pytest.raises(ConfigError, match=rf"{tmp_path} is on a file system that is mounted read-only"):
+        try_directory(tmp_path, 0)
+    read_only.return_value.f_flag = 0
+    with pytest.raises(ConfigError, match=r"is not writable by this user \(uid "):
+        try_directory(tmp_path, 0)

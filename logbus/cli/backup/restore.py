@@ -50,7 +50,7 @@ class Restore:
         Check all of the backup, and the directories to make, before anything is written.
 
         :raise BackupError: files are missing or not of their size, the number of directories is not that of the
-            broker's, or one is not empty, or too small.
+            broker's, or one is not empty, or too small, or in the backup.
         """
         count = len(self.backup.brokers[0].directories) if self.backup.brokers else 0
         if count != len(self.targets):
@@ -58,7 +58,10 @@ class Restore:
                 f"the broker had {count} log directories ({', '.join(self.backup.brokers[0].paths)}): name as many, "
                 "in this order"
             )
+        source = self.source.resolve()
         for target in self.targets:
+            if source in (target.resolve(), *target.resolve().parents):
+                raise BackupError(f"{target} is in the backup: restore it to a directory elsewhere")
             if target.exists() and (not target.is_dir() or any(target.iterdir())):
                 raise BackupError(f"{target} is not an empty directory")
         faults = []

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from logbus.cli.app import app
-from logbus.cli.backup.backup_format import BACKUP, Backup, BrokerBackup, LogFiles
+from logbus.cli.backup.backup_format import BACKUP, Backup, BackupError, BrokerBackup, LogFiles
 from logbus.cli.backup.file_copy import FileCopy
 from logbus.cli.backup.restore import SKIPPED_PRODUCER_IDS, Restore
 from logbus.cluster.broker_snapshots import METADATA
@@ -70,6 +70,14 @@ def test_restored(backup: Path, tmp_path: Path) -> None:
     assert (one / "metadata.db").exists()
     assert not (two / "metadata.db").exists()
     assert not (one / MANIFEST).exists()
+
+
+def test_into_the_backup(backup: Path, tmp_path: Path) -> None:
+    """A backup that had a broker's directories in it would be damaged by the broker."""
+    for wrong in (backup / "in", backup):
+        restore = Restore(backup, [tmp_path / "one", wrong], lambda done, total: None)
+        with pytest.raises(BackupError, match=f"{wrong} is in the backup: restore it to a directory elsewhere"):
+            restore.check()
 
 
 def test_producer_ids(backup: Path, tmp_path: Path) -> None:
