@@ -44,7 +44,7 @@ Records:
 * ``input_records``: what lines of standard input stand for: values, keys and values, or JSON
 * ``line_reader``: reads lines from standard input
 * ``topic_reader``: reads for ``consume``
-* ``outage_lines``: says while records are read that a broker cannot be reached
+* ``outage_lines``: says while records are read or sent that a broker cannot be reached
 * ``group_reader``: reads for ``consume --group``
 * ``topic_files``: writes topics to files and files to topics, for ``topics export`` and ``topics import``
 * ``record_files``: files of records: JSON lines, Avro and Parquet

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from random import Random
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from attrs import frozen
 
 from logbus.cli.input_records import InputRecord
+from logbus.cli.outage_lines import outage_lines
 from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
 from logbus.cli.runner import CommandFailed
 from logbus.client.cluster.cluster import Cluster, TopicMetadata
@@ -87,6 +89,8 @@ class RecordSender:
             buffer_bytes=16 * max(options.batch_bytes, 1 << 20),
         )
         self._progress = Progress(PROGRESS_INTERVAL)
+        self._outages = ExitStack()
+        self._outages.enter_context(outage_lines(cluster, self._progress.clear))
         self._started = time.monotonic()
         self._count = self._size = self._written = 0
         self._latest: ProducerBatch | None = None
@@ -155,6 +159,7 @@ class RecordSender:
         """Send no more."""
         self._producer.abort()
         self._progress.clear()
+        self._outages.close()
 
     def summary(self) -> dict[str, Any]:
         """
