@@ -73,7 +73,7 @@ class EndTests(SynchronousTestCase):
         self.assertEqual(self.client.tags(taken(self.transport)), [-1])
         self.assertTrue(self.transport.disconnecting)
         self.assertEqual(self.server.factory.metrics.broken_frames, 5)
-        self.assertEqual([event["suppressed"] for event in events], [0, 3])
+        self.assertEqual([event["more"] for event in events], ["", " (3 more warnings suppressed)"])
         self.assertIn("HTTP", events[0]["problem"])
 
     def test_nothing_is_served_after_broken_framing(self) -> None:
