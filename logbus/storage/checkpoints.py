@@ -99,14 +99,21 @@ def decode_partition_metadata(data: bytes) -> uuid.UUID:
 
 @frozen
 class MetaProperties:
-    """The content of ``meta.properties``: the broker and cluster that a log directory belongs to."""
+    """
+    The content of ``meta.properties``: the broker and cluster that a log directory belongs to.
+
+    :ivar directories: how many log directories the broker has; 0: written by a version that did not note it.
+    """
 
     broker_id: int
     cluster_id: str
+    directories: int = 0
 
     def encode(self) -> bytes:
         """The content of ``meta.properties``."""
         lines = ["version=0", f"logbus.format={FORMAT}", f"broker.id={self.broker_id}", f"cluster.id={self.cluster_id}"]
+        if self.directories:
+            lines.append(f"logbus.directories={self.directories}")
         return "\n".join([*lines, ""]).encode()
 
     @classmethod
@@ -129,14 +136,14 @@ class MetaProperties:
             )
         try:
             layout, broker_id = int(fields["logbus.format"]), int(fields["broker.id"])
-            cluster_id = fields["cluster.id"]
+            cluster_id, directories = fields["cluster.id"], int(fields.get("logbus.directories", 0))
         except (KeyError, ValueError) as error:
             raise ConfigError(f"{where}/{META_PROPERTIES} is damaged: {error!r}") from error
         if layout > FORMAT:
             raise ConfigError(
                 f"{where} was written by a newer logbus (format {layout}); this one knows up to format {FORMAT}"
             )
-        return cls(broker_id, cluster_id)
+        return cls(broker_id, cluster_id, directories)
 
 
 # -- The marker of a clean shutdown

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 
 from logbus.coroutines import returns_deferred
-from logbus.errors import ApiError, ConfigError, StorageError
+from logbus.errors import ApiError, StorageError
 from logbus.model import TopicPartition
 from logbus.storage import checkpoints, file_names
 from logbus.storage.checkpoints import MetaProperties
@@ -281,20 +281,10 @@ class LogDirectory:
         return self.disk.submit(IOPool.BACKGROUND, self.disk.replace, name, data)
 
     async def claim(self, meta: MetaProperties) -> None:
-        """
-        Check that the directory is this broker's; write ``meta.properties`` if it is new.
-
-        :raises ConfigError: it is another broker's, or of another cluster.
-        """
-        if self.meta is None:
+        """Write ``meta.properties``, unless it says the same."""
+        if self.meta != meta:
             await self.disk.submit(IOPool.BACKGROUND, self.disk.replace, checkpoints.META_PROPERTIES, meta.encode())
             self.meta = meta
-        elif self.meta != meta:
-            raise ConfigError(
-                f"{self.disk.root} belongs to broker {self.meta.broker_id} of cluster {self.meta.cluster_id}, not to "
-                f"broker {meta.broker_id} of cluster {meta.cluster_id}: set broker.id and log.dirs to what belongs "
-                "together"
-            )
 
     # -- Closing
 

@@ -26,6 +26,7 @@ from logbus.model import TopicPartition
 from logbus.storage import file_names
 from logbus.storage.checkpoints import MetaProperties
 from logbus.storage.cleaner.log_cleaner import LogCleaner
+from logbus.storage.directory_claims import claim_directories, missing_directories
 from logbus.storage.filesystem.bounded_work import SyncQueues
 from logbus.storage.filesystem.file_cache import FileCache
 from logbus.storage.housekeeping import Housekeeping
@@ -88,6 +89,7 @@ class LogManager:
     linker: LogLinker = field(init=False)
     snapshots: LogSnapshots = field(init=False)
     _queues: dict[IDisk, SyncQueues] = field(init=False)
+    _missing: int = field(default=0, init=False)
     _log = Logger()
 
     def __attrs_post_init__(self) -> None:
@@ -298,20 +300,20 @@ class LogManager:
 
     @property
     def logs_lost(self) -> bool:
-        """Whether a directory is new: if it replaces another one, all logs of that are lost."""
-        return any(directory.is_new for directory in self.directories)
+        """Whether a directory is new or missing: if it replaces another one, all logs of that are lost."""
+        return self._missing > 0 or any(directory.is_new for directory in self.directories)
 
     @returns_deferred
     async def claim(self, broker_id: int, cluster_id: str) -> None:
         """
         Write ``meta.properties``, or compare it with what is there.
 
-        :raises ConfigError: (as a failure) a directory belongs to another broker or cluster.
+        :raises ConfigError: (as a failure) a directory belongs to another broker or cluster, or one is missing.
         """
-        meta = MetaProperties(broker_id, cluster_id)
-        for directory in self.directories:
-            if directory.is_online:
-                await directory.claim(meta)
+        self._missing = missing_directories(self.directories)
+        await claim_directories(
+            self.directories, broker_id, cluster_id, allow_missing=self.settings.allow_missing_directories
+        )
 
     def start_housekeeping(self) -> None:
         """

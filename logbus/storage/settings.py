@@ -21,6 +21,7 @@ class StorageSettings:
     :ivar max_open_files: files of logs kept open; ``max_unsynced_files``: those open even if all have unsynced data.
     :ivar space_check_interval_ms: ``log.dir.space.check.interval.ms``.
     :ivar usage_warn_ratio: ``log.dir.usage.warn.ratio``, from 0 to 1.
+    :ivar allow_missing_directories: ``log.dirs.allow.missing``.
     :ivar max_clock_step_ms: retention ignores a jump of the wall clock ahead by more than this.
     """
 
@@ -35,6 +36,7 @@ class StorageSettings:
     max_unsynced_files: int = 8192
     space_check_interval_ms: int = 10_000
     usage_warn_ratio: float = 0.9
+    allow_missing_directories: bool = False
     max_clock_step_ms: int = 3_600_000
 
 

@@ -11,7 +11,7 @@ from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.model import TopicPartition
 from logbus.storage.appends.append_as_leader import append_as_leader
-from logbus.storage.checkpoints import LOG_START_OFFSETS
+from logbus.storage.checkpoints import LOG_START_OFFSETS, MetaProperties
 from logbus.storage.filesystem.bounded_work import MOST_WRITE_BACKS
 from logbus.storage.istorage import IOPool
 from logbus.storage.log_manager import LogManager
@@ -190,6 +190,62 @@ class LogManagerTests(SynchronousTestCase):
         kafka.replace("meta.properties", b"version=0\nbroker.id=0\ncluster.id=x\n")
         self.failureResultOf(a_manager(kafka).open(), ConfigError)
         self.assertEqual(kafka.names(""), ["meta.properties"])
+
+    def test_a_missing_directory(self) -> None:
+        """
+        A disk that is not mounted, or not listed any more, is told from a new one: its partitions would begin anew.
+        """
+        one, two = used = [MemoryDisk("/a"), MemoryDisk("/b")]
+        manager = opened(self, *used)
+        self.successResultOf(manager.claim(3, "abc"))
+        self.successResultOf(manager.close())
+        for disks, said in (
+            ((one, MemoryDisk("/b")), "1 log directory that this broker had is missing, and /b is new"),
+            ((one,), "1 log directory that this broker had is not in the list"),
+            ((one, MemoryDisk("/b"), MemoryDisk("/c")), "1 log directory that this broker had is missing, and /b, /c "),
+        ):
+            manager = opened(self, *(disk.after_kill() for disk in disks))
+            text = str(self.failureResultOf(manager.claim(3, "abc"), ConfigError).value)
+            self.assertIn(said, text)
+            self.assertIn("With log.dirs.allow.missing=true", text)
+        lenient = StorageSettings(allow_missing_directories=True)
+        one, two = one.after_kill(), two.after_kill()
+        manager = opened(self, one, settings=lenient)
+        self.successResultOf(manager.claim(3, "abc"))
+        self.assertTrue(manager.logs_lost)
+        self.successResultOf(manager.directories[0].remember_boot())
+        self.successResultOf(manager.close())
+        # It is known from now on that there is one.
+        manager = opened(self, one.after_kill())
+        self.successResultOf(manager.claim(3, "abc"))
+        self.assertFalse(manager.logs_lost)
+
+    def test_one_more_directory(self) -> None:
+        """
+        A directory can be added, also if the broker ends before all directories know of it; those of a version that
+        did not note their number are taken as they are.
+        """
+        old = MemoryDisk("/a")
+        old.replace("meta.properties", MetaProperties(3, "abc").encode())
+        manager = opened(self, old, new := MemoryDisk("/b"))
+        old.faults = lambda op, path: broken() if (op, path) == ("replace", "meta.properties") else None
+        self.failureResultOf(manager.claim(3, "abc"))
+        manager = opened(self, old.after_kill(), new.after_kill())
+        self.successResultOf(manager.claim(3, "abc"))
+        self.assertEqual([each.meta for each in manager.directories], [MetaProperties(3, "abc", 2)] * 2)
+
+    def test_a_directory_whose_disk_fails(self) -> None:
+        """It is not missing."""
+        disks = [MemoryDisk("/a"), MemoryDisk("/b")]
+        manager = opened(self, *disks)
+        self.successResultOf(manager.claim(3, "abc"))
+        for i in range(2):
+            append_as_leader(self.successResultOf(manager.create(TopicPartition("t", i))), batch(), 0)
+        well, ill = (disk.after_kill() for disk in disks)
+        ill.faults = lambda op, path: broken() if op == "read" else None
+        manager = opened(self, well, ill)
+        self.assertEqual([each.is_online for each in manager.directories], [True, False])
+        self.successResultOf(manager.claim(3, "abc"))
 
     def test_one_partition_in_two_directories(self) -> None:
         """Two logs of one partition are an error that names both directories."""

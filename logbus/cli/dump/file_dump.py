@@ -232,7 +232,8 @@ def _meta(data: bytes, path: Path) -> list[Item]:
         lines = (line.partition("=") for line in data.decode("utf-8", "replace").splitlines())
         return [{name: value for name, equals, value in lines if equals and not name.startswith("#")}]
     meta = MetaProperties.decode(data, str(path.parent))
-    return [{"broker_id": meta.broker_id, "cluster_id": meta.cluster_id}]
+    directories = {"directories": meta.directories} if meta.directories else {}
+    return [{"broker_id": meta.broker_id, "cluster_id": meta.cluster_id, **directories}]
 
 
 def _clean_shutdown(data: bytes, path: Path) -> list[Item]:

@@ -114,6 +114,13 @@ LOG_DIR_USAGE_WARN_RATIO = decimal(
     at_most=1.0,
 )
 
+LOG_DIRS_ALLOW_MISSING = boolean(
+    "log.dirs.allow.missing",
+    False,
+    "Whether the broker starts without a log directory that it had, or with a new one in its place. Partitions that "
+    "were there begin without records, or are copied from other replicas. A key of logbus.",
+)
+
 LOG_FLUSH_BEFORE_ACK = boolean(
     "log.flush.before.ack",
     True,

@@ -173,7 +173,10 @@ class DumpTests(SynchronousTestCase):
         small = {
             "leader-epoch-checkpoint": (LeaderEpochCache([(2, 5)]).encode(), {"epoch": 2, "start_offset": 5}),
             "partition.metadata": (checkpoints.encode_partition_metadata(topic_id), {"topic_id": str(topic_id)}),
-            "meta.properties": (checkpoints.MetaProperties(4, "me").encode(), {"broker_id": 4, "cluster_id": "me"}),
+            "meta.properties": (
+                checkpoints.MetaProperties(4, "me", 2).encode(),
+                {"broker_id": 4, "cluster_id": "me", "directories": 2},
+            ),
             checkpoints.CLEAN_SHUTDOWN: (
                 checkpoints.encode_marker([checkpoints.encode_marker_entry("t-0", {"a": 1})]),
                 {"log": "t-0", "state": {"a": 1}},
