@@ -13,23 +13,16 @@ from logbus.errors import ConfigError
 from logbus.storage.checkpoints import MetaProperties
 from logbus.storage.log_directory import LogDirectory
 
-ALLOW_MISSING = "log.dirs.allow.missing"
-"""The key that has a broker start without directories that it had."""
-
-
-def missing_directories(directories: Sequence[LogDirectory]) -> int:
-    """How many directories the broker had that are not among these; a directory whose disk fails is there."""
-    had = max((each.meta.directories for each in directories if each.meta is not None), default=0)
-    return max(0, had - sum(each.meta is not None or not each.is_online for each in directories))
-
 
 async def claim_directories(
     directories: Sequence[LogDirectory], broker_id: int, cluster_id: str, *, allow_missing: bool
-) -> None:
+) -> int:
     """
-    Check that the directories are those of a broker, and note in all of them how many there are.
+    Check that the directories are those of a broker, and note in all of them how many there are. If some are missing,
+    the former number stays until the cluster knows what was lost: a start after a crash before that says it again.
 
     :param allow_missing: whether the broker may do without directories that it had.
+    :returns: how many directories that it had are missing.
     :raises ConfigError: a directory is another broker's, or of another cluster; or directories are missing.
     """
     for each in directories:
@@ -38,14 +31,24 @@ async def claim_directories(
                 f"{each.disk.root} belongs to broker {each.meta.broker_id} of cluster {each.meta.cluster_id}, not to "
                 f"broker {broker_id} of cluster {cluster_id}: set broker.id and log.dirs to what belongs together"
             )
-    missing = missing_directories(directories)
+    missing = _missing(directories)
     if missing and not allow_missing:
         raise ConfigError(_said_of(missing, directories))
-    meta = MetaProperties(broker_id, cluster_id, len(directories))
+    meta = MetaProperties(broker_id, cluster_id, max(_had(directories), len(directories)))
     # The new ones first: after a crash in between, none of those that are noted to be there is missing.
     for each in sorted(directories, key=lambda each: each.meta is not None):
         if each.is_online:
             await each.claim(meta)
+    return missing
+
+
+def _had(directories: Sequence[LogDirectory]) -> int:
+    return max((each.meta.directories for each in directories if each.meta is not None), default=0)
+
+
+def _missing(directories: Sequence[LogDirectory]) -> int:
+    """How many directories the broker had that are not among these; a directory whose disk fails is there."""
+    return max(0, _had(directories) - sum(each.meta is not None or not each.is_online for each in directories))
 
 
 def _said_of(missing: int, directories: Sequence[LogDirectory]) -> str:
@@ -60,6 +63,6 @@ def _said_of(missing: int, directories: Sequence[LogDirectory]) -> str:
         what += f"{'is' if missing == 1 else 'are'} not in the list"
         advice = "name all of them."
     return (
-        f"log.dirs: {what}: {advice} With {ALLOW_MISSING}=true the broker starts without: partitions that were there "
-        "begin without records, or are copied from other replicas"
+        f"log.dirs: {what}: {advice} With log.dirs.allow.missing=true the broker starts without: partitions that were "
+        "there begin without records, or are copied from other replicas"
     )

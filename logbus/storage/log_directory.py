@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from attrs import Factory, define, field
+from attrs import Factory, define, evolve, field
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 
@@ -285,6 +285,11 @@ class LogDirectory:
         if self.meta != meta:
             await self.disk.submit(IOPool.BACKGROUND, self.disk.replace, checkpoints.META_PROPERTIES, meta.encode())
             self.meta = meta
+
+    async def note_directories(self, count: int) -> None:
+        """Note how many log directories the broker has."""
+        if self.meta is not None:
+            await self.claim(evolve(self.meta, directories=count))
 
     # -- Closing
 

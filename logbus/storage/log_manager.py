@@ -26,7 +26,7 @@ from logbus.model import TopicPartition
 from logbus.storage import file_names
 from logbus.storage.checkpoints import MetaProperties
 from logbus.storage.cleaner.log_cleaner import LogCleaner
-from logbus.storage.directory_claims import claim_directories, missing_directories
+from logbus.storage.directory_claims import claim_directories
 from logbus.storage.filesystem.bounded_work import SyncQueues
 from logbus.storage.filesystem.file_cache import FileCache
 from logbus.storage.housekeeping import Housekeeping
@@ -310,8 +310,7 @@ class LogManager:
 
         :raises ConfigError: (as a failure) a directory belongs to another broker or cluster, or one is missing.
         """
-        self._missing = missing_directories(self.directories)
-        await claim_directories(
+        self._missing = await claim_directories(
             self.directories, broker_id, cluster_id, allow_missing=self.settings.allow_missing_directories
         )
 
@@ -323,6 +322,9 @@ class LogManager:
         for directory in self.directories:
             if directory.is_online:
                 directory.remember_boot().addErrback(self._checkpoint_failed, directory)
+                if self._missing:
+                    noted = Deferred.fromCoroutine(directory.note_directories(len(self.directories)))
+                    noted.addErrback(self._checkpoint_failed, directory)
         self.housekeeping.start()
         self.cleaner.start()
         self.scrubber.start()

@@ -195,9 +195,10 @@ class LogManagerTests(SynchronousTestCase):
         """
         A disk that is not mounted, or not listed any more, is told from a new one: its partitions would begin anew.
         """
-        one, two = used = [MemoryDisk("/a"), MemoryDisk("/b")]
-        manager = opened(self, *used)
+        one = MemoryDisk("/a")
+        manager = opened(self, one, MemoryDisk("/b"))
         self.successResultOf(manager.claim(3, "abc"))
+        manager.start_housekeeping()
         self.successResultOf(manager.close())
         for disks, said in (
             ((one, MemoryDisk("/b")), "1 log directory that this broker had is missing, and /b is new"),
@@ -209,13 +210,18 @@ class LogManagerTests(SynchronousTestCase):
             self.assertIn(said, text)
             self.assertIn("With log.dirs.allow.missing=true", text)
         lenient = StorageSettings(allow_missing_directories=True)
-        one, two = one.after_kill(), two.after_kill()
-        manager = opened(self, one, settings=lenient)
+        manager = opened(self, one := one.after_kill(), settings=lenient)
         self.successResultOf(manager.claim(3, "abc"))
         self.assertTrue(manager.logs_lost)
-        self.successResultOf(manager.directories[0].remember_boot())
+        # After a crash before the cluster knows what was lost, it is said again.
+        manager = opened(self, one := one.after_kill())
+        self.failureResultOf(manager.claim(3, "abc"), ConfigError)
+        manager = opened(self, one := one.after_kill(), settings=lenient)
+        self.successResultOf(manager.claim(3, "abc"))
+        self.assertTrue(manager.logs_lost)
+        manager.start_housekeeping()
         self.successResultOf(manager.close())
-        # It is known from now on that there is one.
+        # From then on that one is all there are.
         manager = opened(self, one.after_kill())
         self.successResultOf(manager.claim(3, "abc"))
         self.assertFalse(manager.logs_lost)
