@@ -210,17 +210,22 @@ def registry_options(help: str) -> Callable[[F], F]:
     """
 
     def add(command: F) -> F:
-        command = click.option(
-            "--registry-auth",
-            metavar="USER:PASSWORD",
-            envvar="LOGBUS_REGISTRY_AUTH",
-            show_envvar=True,
-            callback=credentials,
-            help="Its credentials.",
-        )(command)
+        command = registry_auth_option(show_envvar=True)(command)
         return click.option("--registry", metavar="URL", callback=registry_urls, help=help)(command)
 
     return add
+
+
+def registry_auth_option(**settings: Any) -> Callable[[F], F]:
+    """Return the option ``--registry-auth``, with settings of :func:`click.option` besides."""
+    return click.option(
+        "--registry-auth",
+        metavar="USER:PASSWORD",
+        envvar="LOGBUS_REGISTRY_AUTH",
+        callback=credentials,
+        help="Its credentials.",
+        **settings,
+    )
 
 
 def credentials(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

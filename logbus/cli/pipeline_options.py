@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from logbus.cli.options import check_registry_auth, credentials, max_share_option, parse_pairs, registry_urls
+from logbus.cli.options import check_registry_auth, max_share_option, parse_pairs, registry_auth_option, registry_urls
 
 if TYPE_CHECKING:
     from logbus.pipeline.jobs.outputs import Output
@@ -33,14 +33,7 @@ def payload_options(command: F) -> F:
         click.option(
             "--subject", metavar="NAME", help="For Avro without --schema: the subject to use; default: TOPIC-value."
         ),
-        click.option(
-            "--registry-auth",
-            metavar="USER:PASSWORD",
-            default="",
-            envvar="LOGBUS_REGISTRY_AUTH",
-            callback=credentials,
-            help="Its credentials.",
-        ),
+        registry_auth_option(default=""),
         click.option(
             "--registry",
             metavar="URL",

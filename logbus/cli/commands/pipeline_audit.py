@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from logbus.cli.audit_query import AuditQuery, audit_options, print_comparisons
-from logbus.cli.options import check_registry_auth, credentials, json_option, registry_urls
+from logbus.cli.options import check_registry_auth, json_option, registry_auth_option, registry_urls
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options, kafka_options, new_file_option
 from logbus.cli.pipeline_options import option_of_catalog, parse_named, store_of, store_options
@@ -33,14 +33,7 @@ from logbus.cli.pipeline_options import option_of_catalog, parse_named, store_of
 @click.option(
     "--schema-registry", metavar="URL", callback=registry_urls, help="The schema registry for events in framed Avro."
 )
-@click.option(
-    "--registry-auth",
-    metavar="USER:PASSWORD",
-    default="",
-    envvar="LOGBUS_REGISTRY_AUTH",
-    callback=credentials,
-    help="Its credentials.",
-)
+@registry_auth_option(default="")
 @new_file_option("--page", "A file for a page with plots, in HTML.")
 @json_option
 @kafka_options

@@ -100,11 +100,20 @@ class MirrorOptions:
 
         :raise PipelineError: names the side.
         """
+        offsets = self.offsets_to_read(tell)
+        partitions_of(self)
+        return offsets
+
+    def offsets_to_read(self, tell: Callable[[str], None]) -> int:
+        """
+        Return how many offsets of both sides there are to read.
+
+        :raise PipelineError: names the side.
+        """
         offsets = 0
         for side, reading in self.reading.items():
             with _errors_of(side, reading):
                 offsets += check_topics(reading, tell, option=_KAFKA_OPTIONS[side]) or 0
-        partitions_of(self)
         return offsets
 
     def _check_numbers(self) -> None:
@@ -227,7 +236,8 @@ def run(spark: SparkSession, options: MirrorOptions, watch: JobControl | None = 
     partitions = partitions_of(options)
     ours = {copy: name for name, copy in options.rename.items()}
     names = sorted({*partitions["source"], *partitions["mirror"]})
-    watch.tell(f"{count_noun(len(names), 'topic')}, {options.check(watch.tell)} offsets of both sides to read")
+    offsets = options.offsets_to_read(watch.tell)
+    watch.tell(f"{count_noun(len(names), 'topic')}, {offsets} offsets of both sides to read")
     with stoppable(spark, watch):
         what = {"partitions": options.partitions, "timestamps": options.timestamps, "compacted": options.compacted}
         span = (options.since_ms, options.until_ms)
