@@ -184,6 +184,10 @@ class Housekeeping:
         touched, self._touched = self._touched, set()
         disks = set()
         for log in touched:
+            if log.is_closed:
+                # Deleted, so that its high watermark never reaches its end, or on its way to another log directory.
+                log.is_touched = False
+                continue
             disks.add(log.disk)
             log.high_watermark = self._high_watermark_of(log)
             if log.high_watermark < log.log_end_offset:

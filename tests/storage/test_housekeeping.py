@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
+from weakref import ref
 
 from twisted.internet.task import Clock
 from twisted.logger import LogLevel, capturedLogs
@@ -124,6 +126,16 @@ class HousekeepingTests(SynchronousTestCase):
         for _ in range(10):
             self.pass_time(61)
         self.assertEqual(self.disk.steps, steps)
+
+    def test_deleted_logs(self) -> None:
+        """A log that is deleted soon after it was written to is forgotten: its high watermark moves no more."""
+        user = NoLogUser()
+        user.high_watermark_of = lambda log: log.log_start_offset  # type: ignore[method-assign]
+        gone = ref(self.managed(user=user))
+        self.successResultOf(self.manager.delete(PARTITION))
+        self.pass_time(6)
+        gc.collect()
+        self.assertIsNone(gone())
 
     def test_flush_ms(self) -> None:
         """flush.ms after the first unsynced record the log is synced."""
