@@ -11,7 +11,7 @@ from logbus.pipeline.errors import OptionError
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.durations import MAX_DURATION, duration_micros, spark_duration
 from logbus.pipeline.jobs.late_watermark import LATE_WATERMARK, LateWatermark
-from logbus.pipeline.jobs.punctuation import OWN, PUNCTUATION
+from logbus.pipeline.jobs.punctuation import LOST, OWN, PUNCTUATION
 from logbus.pipeline.payloads.payload import Payload, RawPayload, quoted_name
 from logbus.pipeline.source.offset_reader import OffsetReader, topic_ids
 from logbus.pipeline.source.offsets_json import PartitionOffsets
@@ -131,8 +131,8 @@ class EventStream:
         The events: the columns of the payload, and ``event_time``.
 
         :param metrics: the stream's name in the query, and that of the observed metrics in its progress:
-            ``readable``, ``unreadable``, ``punctuations``, ``late``, and ``behind``, the most microseconds by which an
-            event was late.
+            ``readable``, ``unreadable``, ``punctuations``, ``lost``, which are offsets that were gone, ``late``, and
+            ``behind``, the most microseconds by which an event was late.
         :param late: has the watermark by which events are late; None: late events are not counted.
         :param needed_until: maps an event's time to the first watermark at which it is late, which is the end of its
             window; both in microseconds.
@@ -145,7 +145,7 @@ class EventStream:
         self.payload.check()
         parsed = self.payload.parsed(self._read(spark, metrics, late))
         reason = f.col(self.payload.reason)
-        is_record = f.col(PUNCTUATION).isNull() if late is not None else f.lit(True)
+        is_record = f.col(PUNCTUATION).isNull()
         behind = f.lit(None).cast("long")
         if late is not None:
             over = f.col(LATE_WATERMARK) - needed_until(f.unix_micros(f.col(self.payload.time)))
@@ -155,28 +155,26 @@ class EventStream:
             f.count(f.when(is_record & reason.isNull(), f.lit(1))).alias("readable"),
             f.count(f.when(is_record, reason)).alias("unreadable"),
             f.count(f.when(~is_record, f.lit(1))).alias("punctuations"),
+            f.coalesce(f.sum(LOST), f.lit(0)).alias("lost"),
             f.count(behind).alias("late"),
             f.coalesce(f.max(behind), f.lit(0)).alias("behind"),
         )
-        if late is not None:
-            time = f.coalesce(f.timestamp_micros(PUNCTUATION), f.col(self.payload.time))
-            counted = counted.withColumn(self.payload.time, time)
+        time = f.coalesce(f.timestamp_micros(PUNCTUATION), f.col(self.payload.time))
+        counted = counted.withColumn(self.payload.time, time)
         # An event's own fields may have the names of the record's columns, so that these are not to be asked behind it.
         others = [f.struct("topic", "partition", "offset").alias(PLACE)] if place else []
-        if late is not None:
-            others.append(f.col(PUNCTUATION))
+        others.append(f.col(PUNCTUATION))
         events = with_time(self.payload, counted.where(reason.isNull() | ~is_record), others)
         delay = MAX_DURATION if held else self.delay
-        marked = events.withWatermark(EVENT_TIME, spark_duration(delay))
-        return marked if late is None else _records(marked)
+        return _records(events.withWatermark(EVENT_TIME, spark_duration(delay)))
 
     def _read(self, spark: SparkSession, metrics: str, late: LateWatermark | None) -> DataFrame:
-        if late is None:
-            return spark.readStream.format("logbus").options(**self.source).load()
         from logbus.pipeline.jobs.event_source import FORMAT, LATE_OPTION, PUNCTUATION_OPTION, EventSource
 
         spark.dataSource.register(EventSource)
-        files = {LATE_OPTION: str(late.path), PUNCTUATION_OPTION: str(late.punctuation(metrics).path)}
+        files: dict[str, str] = {}
+        if late is not None:
+            files = {LATE_OPTION: str(late.path), PUNCTUATION_OPTION: str(late.punctuation(metrics).path)}
         return spark.readStream.format(FORMAT).options(**self.source).options(**files).load()
 
 

@@ -21,8 +21,14 @@ OWN = "_logbus_"
 PUNCTUATION = f"{OWN}punctuation"
 """The column with the time of a punctuation in microseconds since 1970; null in rows of records."""
 
+LOST = f"{OWN}lost"
+"""The column with the number of offsets that were gone; null in rows of records, and of other punctuations."""
+
 NO_TOPIC = ""
 """The column ``topic`` of a punctuation."""
+
+BEFORE_ALL = 0
+"""The time of a punctuation that advances no watermark, in microseconds since 1970."""
 
 
 @frozen

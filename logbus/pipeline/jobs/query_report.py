@@ -19,6 +19,7 @@ class QueryReport:
 
     :ivar rows_in: rows read, with unreadable ones; ``rows_out``: rows of the result.
     :ivar readable: rows whose value the payload could parse;  ``unreadable``: those that it could not.
+    :ivar lost: offsets that were gone before they were read, where that is no error (``failOnDataLoss=false``).
     :ivar late: events that came after one of their windows was written, or too late to be joined: the result lacks
         them.
     :ivar late_share: the share of late events among the readable ones, from 0 to 1.
@@ -32,6 +33,7 @@ class QueryReport:
     rows_out: int = 0
     readable: int = 0
     unreadable: int = 0
+    lost: int = 0
     late: int = 0
     late_share: float = 0.0
     counted: int | None = None
@@ -65,6 +67,8 @@ def count_batches(report: QueryReport, progress: Sequence[Mapping[str, Any]], wa
         late = late_count(sum(of["late"] for of in observed), dropped)
         report.unreadable += unreadable
         report.readable += sum(of["readable"] for of in observed)
+        lost = sum(of["lost"] for of in observed)
+        report.lost += lost
         if report.counted is not None:
             report.counted += report.events_out.pop(number, 0)
         report.late_events.add(
@@ -76,6 +80,7 @@ def count_batches(report: QueryReport, progress: Sequence[Mapping[str, Any]], wa
         rate = each.get("processedRowsPerSecond")
         message += f", {rate:,.1f} rows/s" if rate else ""
         message += f", {unreadable} unreadable" if unreadable else ""
+        message += f", {lost} offsets lost" if lost else ""
         message += f", {late} late" if late else ""
         message += f"; {report.left} offsets are left" if report.left else ""
         watch.tell_batch(message, rows, report.left)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -33,10 +33,17 @@ class RangePartition(InputPartition):
         return f"RangePartition({wanted.partition}: {wanted.start} to {wanted.end})"
 
 
-def read_partition(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
+def _nobody_counts(offsets: int) -> None:
+    """Losses are only logged."""
+
+
+def read_partition(
+    options: SourceOptions, wanted: OffsetRange, on_loss: Callable[[int], None] = _nobody_counts
+) -> Iterator[Any]:
     """
     The rows of a range as ``pyarrow.RecordBatch``.
 
+    :param on_loss: is called with the number of offsets that are gone and left out.
     :raises OffsetLost: offsets are gone, and ``failOnDataLoss`` is set.
     """
     begin_work()
@@ -62,7 +69,8 @@ def read_partition(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]
                 raise
             _log.warning("data are lost: %s", e)
             # All rows before the missing offset were yielded.
-            start = e.log_start if e.wanted < e.log_start else wanted.end
+            start = min(e.log_start, wanted.end) if e.wanted < e.log_start else wanted.end
+            on_loss(start - e.wanted)
 
 
 def report_data_loss(options: SourceOptions, sentences: list[str]) -> None:

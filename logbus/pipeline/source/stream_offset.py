@@ -101,5 +101,18 @@ def resume_offsets(
     return found, lost
 
 
+def offsets_between(start: StreamOffset, end: StreamOffset) -> int:
+    """
+    The number of offsets from where a batch starts up to its ``end``, also those that are gone.
+
+    Of a partition that is new, or whose topic was recreated, they begin at 0.
+    """
+    known = start.offsets if end.begun is None else end.begun
+    return sum(
+        max(0, stop - (0 if _differ(start.ids, end.ids, each.topic) else known.get(each, 0)))
+        for each, stop in end.offsets.items()
+    )
+
+
 def _differ(one: Mapping[str, uuid.UUID], other: Mapping[str, uuid.UUID], topic: str) -> bool:
     return topic in one and topic in other and one[topic] != other[topic]

@@ -91,7 +91,8 @@ class CountTests(TestCase):
 
     def progress(self, batch: int, dropped: int, left: int = 0, **observed: int) -> dict[str, object]:
         """As Spark tells it."""
-        found = {"readable": 100 - observed.get("unreadable", 0), "unreadable": 0, "late": 0, "behind": 0, **observed}
+        found = {"readable": 100 - observed.get("unreadable", 0), "unreadable": 0, "lost": 0, "late": 0, "behind": 0}
+        found.update(observed)
         found.setdefault("punctuations", 0)
         end = {"t": {"0": 50, "1": 7}, ":ids": {"t": "x"}}
         return {
@@ -106,16 +107,17 @@ class CountTests(TestCase):
     def test_events_are_counted(self) -> None:
         """And not the sums of them that Spark drops."""
         report, told = QueryReport(), list[str]()
-        batches = [self.progress(0, 0, left=8), self.progress(1, 2, late=60, behind=5, unreadable=20)]
+        batches = [self.progress(0, 0, left=8), self.progress(1, 2, late=60, behind=5, unreadable=20, lost=7)]
         count_batches(report, batches, JobControl(told.append))
         count_batches(report, batches, JobControl(told.append))
         self.assertEqual((report.rows_in, report.unreadable, report.late, report.late_share), (200, 20, 60, 0.333333))
+        self.assertEqual(report.lost, 7)
         self.assertEqual(report.late_events, LateEvents(180, 60, 5))
         self.assertEqual(
             told,
             [
                 "batch 0: 100 rows read, 1,234.6 rows/s; 8 offsets are left",
-                "batch 1: 100 rows read, 20 unreadable, 60 late",
+                "batch 1: 100 rows read, 20 unreadable, 7 offsets lost, 60 late",
             ],
         )
         self.assertEqual(
@@ -127,6 +129,7 @@ class CountTests(TestCase):
                     "rows_out",
                     "readable",
                     "unreadable",
+                    "lost",
                     "late",
                     "late_share",
                     "seconds",
@@ -191,6 +194,7 @@ class WatermarkTests(TestCase):
         """It has the column, and refuses the options that the other one refuses."""
         given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", LATE_OPTION: "/x", PUNCTUATION_OPTION: "/y"}
         source = EventSource(given)
-        self.assertEqual(source.schema().fieldNames()[-3:], ["timestampType", "_late_watermark", "_logbus_punctuation"])
+        own = ["_late_watermark", "_logbus_punctuation", "_logbus_lost"]
+        self.assertEqual(source.schema().fieldNames()[-4:], ["timestampType", *own])
         wrong = EventSource({**given, "endingOffsets": "latest"})
         self.assertIsInstance(wrong.streamReader(source.schema()), FailingStreamReader)

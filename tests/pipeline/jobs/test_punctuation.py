@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import tempfile
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest import TestCase
+from unittest.mock import patch
 
+from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from logbus.model import TopicPartition
+from logbus.pipeline.jobs import event_source
 from logbus.pipeline.jobs.backlog import StreamPlan, empty_side
 from logbus.pipeline.jobs.event_source import EventStreamReader, punctuation, stream_offset
 from logbus.pipeline.jobs.event_stream import EventStream
 from logbus.pipeline.jobs.late_watermark import LateWatermark
 from logbus.pipeline.jobs.windows import SessionWindow, SlidingWindow, TumblingWindow
+from logbus.pipeline.source.offset_ranges import OffsetRange
 from logbus.pipeline.source.options import read_source_options
+
+
+@frozen
+class _Described:
+    """What is used of a topic's metadata."""
+
+    topic_id: uuid.UUID
+
 
 SOURCE = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
 MINUTE = 60_000_000
@@ -54,6 +70,43 @@ class ReaderTests(TestCase):
         """They have the columns that rows of records have."""
         self.assertEqual(punctuation(headers=False, micros=1).num_columns, 7)
         self.assertEqual(punctuation(headers=True, micros=1).schema.names[-1], "headers")
+
+    def test_offsets_that_were_gone_before_the_batch(self) -> None:
+        """A row counts them, at a time that advances no watermark."""
+        topic, one = TopicPartition("t", 0), uuid.UUID(int=1)
+        options = read_source_options({**SOURCE, "failOnDataLoss": "false"}, streaming=True)
+        reader = EventStreamReader(options, None, None)
+        start, end = ({"t": {"0": offset}, ":ids": {"t": str(one)}} for offset in (10, 20))
+        described: Any = ({"t": _Described(one)}, {topic})
+        for first, ranges, lost in ((3, [10], []), (17, [3], [7]), (25, [], [10])):
+            with (
+                patch.object(reader, "_described", lambda wanted: described),
+                patch.object(type(reader._offset_reader), "earliest", lambda *_, first=first, **__: {topic: first}),
+            ):
+                found = [each.value for each in reader.partitions(start, end)]
+            self.assertEqual([each[0].size for each in found if each[0]], ranges)
+            self.assertEqual([each[3] for each in found if not each[0]], lost)
+            if lost:
+                (rows,) = reader.read(InputPartition(found[-1]))
+                (row,) = rows.to_pylist()
+                self.assertEqual((row["_logbus_lost"], row["_logbus_punctuation"]), (lost[0], 0))
+
+    def test_offsets_that_went_while_they_were_read(self) -> None:
+        """A row behind those of the records counts them."""
+        records = punctuation(headers=False, micros=1)
+
+        def read(options: object, wanted: object, on_loss: Callable[[int], None]) -> Iterator[Any]:
+            yield records
+            on_loss(4)
+            on_loss(3)
+            yield records
+
+        reader = EventStreamReader(read_source_options(SOURCE, streaming=True), None, None)
+        wanted = OffsetRange(TopicPartition("t", 0), 0, 9)
+        with patch.object(event_source, "read_partition", read):
+            rows = [row for some in reader.read(InputPartition((wanted, 0, None, None))) for row in some.to_pylist()]
+        found = [(row["_logbus_punctuation"], row["_logbus_lost"]) for row in rows]
+        self.assertEqual(found, [(None, None), (None, None), (0, 7)])
 
     def test_files(self) -> None:
         """Each stream has its own, and they go with the run."""

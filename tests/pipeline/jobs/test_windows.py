@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.backlog import StreamPlan
@@ -28,6 +29,7 @@ from logbus.pipeline.jobs.streaming_query import QueryReport, QuerySettings
 from logbus.pipeline.jobs.windows import SessionWindow, SlidingWindow, TumblingWindow, WindowsOptions, run
 from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker
+from tests.pipeline.load_fixtures import ask
 from tests.pipeline.query_fixtures import (
     SCHEMA,
     Seen,
@@ -546,3 +548,19 @@ def test_the_command(broker: Broker, tmp_path: Path) -> None:
     assert report["rows_in"] == 100
     assert [each["page"] for each in written(broker, "commanded-hourly")] == ["/tea"]
     assert not re.search("Traceback|ERROR", rest), rest
+
+
+def test_allowed_losses(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """Offsets that were gone are counted, by no record: what is left adds up, and nothing of it is late."""
+    topics(broker, "short")
+    put(broker, "short", [event("05:30", page="x", price=1)] * 7)
+    ask(broker.bootstrap, "delete_records", [TopicPartition("short", 0, 4)])
+    read = stream(broker, "short", startingOffsets='{"short": {"0": 1}}', failOnDataLoss="false")
+    seen, told = Seen({}), list[str]()
+    running = QuerySettings(str(tmp_path), close_open=True)
+    report = run(
+        spark, options(broker, "short", [seen], tmp_path, stream=read, running=running), JobControl(told.append)
+    )
+    assert (report.lost, report.rows_in, report.late, report.counted, report.still_open) == (3, 3, 0, 3, 0)
+    assert [row[-2:] for rows in seen.batches.values() for row in rows] == [(3, 3)]
+    assert len([each for each in told if "3 rows read" in each and ", 3 offsets lost" in each]) == 1

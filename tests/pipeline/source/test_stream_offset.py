@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.model import TopicPartition
 from logbus.pipeline.errors import PipelineError
-from logbus.pipeline.source.stream_offset import StreamOffset, resume_offsets
+from logbus.pipeline.source.stream_offset import StreamOffset, offsets_between, resume_offsets
 
 PLACES = [TopicPartition(topic, number) for topic in "ab" for number in range(3)]
 
@@ -98,6 +98,18 @@ class ResumeOffsetsTests(SynchronousTestCase):
         """Even if "latest" is another offset now."""
         one = PLACES[0]
         self.assertEqual(self.begin({one: 8}, {one: 9}, {one: 0}, begun={one: 5}), ({one: 5}, []))
+
+    def test_offsets_between(self) -> None:
+        """Those of a batch, which is read from 0 where a topic is new; with what is read they say what is gone."""
+        one, two = PLACES[:2]
+        for start, end, ids, begun, found in (
+            ({one: 5}, {one: 9, two: 2}, (ONE, ONE), None, 6),
+            ({one: 5, two: 3}, {one: 4}, (ONE, ONE), None, 0),
+            ({one: 5}, {one: 9}, (ONE, TWO), None, 9),
+            ({one: 8}, {one: 9}, (ONE, ONE), {one: 5}, 4),
+        ):
+            then, last = ({"a": each} for each in ids)
+            self.assertEqual(offsets_between(StreamOffset(start, then), StreamOffset(end, last, begun)), found)
 
     @given(SIZES, SIZES, SIZES)
     def test_batches_go_forward(
