@@ -130,8 +130,9 @@ def join(
             f"--{useless[0].replace('_', '-')} is for two streams: with --table no event waits, and none is late"
         )
     from logbus.pipeline.jobs.event_stream import EventStream
-    from logbus.pipeline.jobs.joins import JoinOptions, TableTopic, run
+    from logbus.pipeline.jobs.joins import JoinOptions, run
     from logbus.pipeline.jobs.streaming_query import QuerySettings
+    from logbus.pipeline.jobs.table_topic import TableTopic
 
     reading = {**kafka, **source_of(source_settings)}
     mine = EventStream(

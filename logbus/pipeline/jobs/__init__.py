@@ -23,6 +23,7 @@ Windows and joins, from ``event_source`` through ``streaming_query`` to ``output
 
 * ``windows``: the windows job
 * ``joins``: the join job
+* ``table_topic``: a compacted topic as a table, as a side of a join
 * ``time_buckets``: buckets of time, so that a join compares events near each other only
 * ``join_keys``: checks the types of a join's keys
 * ``join_estimate``: estimates the rows of a join from samples

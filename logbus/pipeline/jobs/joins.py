@@ -18,18 +18,16 @@ from functools import partial, reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from attrs import field, frozen
+from attrs import frozen
 
-from logbus.errors import ApiError, LogbusError
+from logbus.errors import LogbusError
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
-from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.durations import duration_micros, readable_duration, spark_duration
 from logbus.pipeline.jobs.event_stream import (
     EVENT_TIME,
     PLACE,
     EventStream,
-    check_columns,
     columns_of,
     expression,
     topics_of,
@@ -45,10 +43,8 @@ from logbus.pipeline.jobs.punctuation import OWN
 from logbus.pipeline.jobs.query_checkpoint import RESULT, check_before_spark
 from logbus.pipeline.jobs.sql_check import Columns, check_expressions, check_single, known_functions
 from logbus.pipeline.jobs.streaming_query import QueryDefinition, QueryReport, QuerySettings, run_query
+from logbus.pipeline.jobs.table_topic import TableTopic
 from logbus.pipeline.jobs.time_buckets import TimeBuckets
-from logbus.pipeline.payloads.payload import Payload, RawPayload
-from logbus.pipeline.source.offset_reader import OffsetReader
-from logbus.pipeline.source.options import read_source_options as read_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,46 +61,6 @@ KINDS = {"inner": "inner", "left": "left_outer", "right": "right_outer", "full":
 _FOR_TABLES = ("inner", "left")
 
 _BUCKET = f"{OWN}bucket"
-
-
-@frozen(kw_only=True)
-class TableTopic:
-    """
-    A topic as a table (Kafka Streams: KTable).
-
-    :ivar source: options of ``format("logbus")`` for a batch: the whole topic is read.
-    :ivar payload: how values are parsed; a key whose latest value cannot be read is not in the table.
-    :raise OptionError: an option is wrong, or is a start or end position.
-    """
-
-    source: Mapping[str, str]
-    payload: Payload = field(factory=RawPayload)
-
-    def __attrs_post_init__(self) -> None:
-        for name in self.source:
-            if name.lower().startswith(("starting", "ending")):
-                raise OptionError(f"option {name!r}: a table is all of its topic")
-        given = {name.lower() for name in self.source}
-        if "kafka.isolation.level" not in given:
-            object.__setattr__(self, "source", {"kafka.isolation.level": "read_committed", **self.source})
-        read_options(self.source, streaming=False)
-        check_columns(self.payload, self.payload.own_columns)
-
-    def check(self, tell: Callable[[str], None]) -> None:
-        """See :func:`.check_topics`."""
-        check_topics(read_options(self.source, streaming=False), tell)
-
-    def rows(self, spark: SparkSession) -> DataFrame:
-        """The latest event of each key, with the columns of the payload."""
-        from pyspark.sql import functions as f
-
-        records = spark.read.format("logbus").options(**self.source).load().where(f.col("key").isNotNull())
-        # All records of a key are in one partition, in the order of offsets.
-        whole = f.struct(*(f.col(name) for name in records.columns))
-        newest = records.groupBy("topic", "key").agg(f.max_by(whole, f.col("offset")).alias("_newest"))
-        live = newest.select("_newest.*").where(f.col("value").isNotNull())
-        self.payload.check()
-        return with_time(self.payload, self.payload.parsed(live).where(f.col(self.payload.reason).isNull()))
 
 
 @frozen(kw_only=True)
@@ -330,11 +286,14 @@ def cost_warning(spark: SparkSession, options: JoinOptions) -> str:
     return warning(samples[0], samples[1], interval, [f"{mine}={theirs}" for mine, theirs in options.on.items()])
 
 
-def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | None = None) -> QueryDefinition:
+def query_of(
+    spark: SparkSession, options: JoinOptions, late: LateWatermark | None, tell: Callable[[str], None]
+) -> QueryDefinition:
     """
     The join as a query.
 
     :param late: has the watermark by which late events of two streams are counted.
+    :param tell: is called with messages about the table.
     :raise OptionError: an expression is wrong.
     :raise PipelineError: the table's topic does not exist.
     """
@@ -362,13 +321,12 @@ def query_of(spark: SparkSession, options: JoinOptions, late: LateWatermark | No
             closed_at=options.done_at,
         )
     left, table = options.left.events(spark), right
-    try:
-        OffsetReader(read_options(table.source, streaming=False)).topics()
-    except ApiError as e:
-        raise PipelineError(f"the table cannot be read: {e}") from e
+    starts = table.starts()
+    starts.look(tell)
     joined(left, table.rows(spark), options)  # Finds wrong expressions before the first batch.
 
     def each(batch: DataFrame) -> DataFrame:
+        starts.look(tell)
         return joined(batch, table.rows(batch.sparkSession), options)
 
     return QueryDefinition(
@@ -392,7 +350,7 @@ def run(spark: SparkSession, options: JoinOptions, watch: JobControl | None = No
     """
     with LateWatermark.made() as late:
         watch = watch or JobControl()
-        query = query_of(spark, options, late)
+        query = query_of(spark, options, late, watch.tell)
         if warned := cost_warning(spark, options):
             watch.tell(f"warning: {warned}")
         return run_query(spark, query, options.outputs, options.running, watch)

@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.jobs.job_control import JobControl
-from logbus.pipeline.jobs.joins import JoinOptions, TableTopic, run
+from logbus.pipeline.jobs.joins import JoinOptions, run
 from logbus.pipeline.jobs.outputs import ToTable
 from logbus.pipeline.jobs.streaming_query import QuerySettings
+from logbus.pipeline.jobs.table_topic import TableTopic
 from logbus.pipeline.payloads.payload import JsonPayload
 from logbus.testing import Broker
+from tests.pipeline.load_fixtures import ask
 from tests.pipeline.query_fixtures import Seen, event, in_table, nycflights, put, stream, to_topic, topics, written
 
 if TYPE_CHECKING:
@@ -265,9 +268,18 @@ def test_changing_table(spark: SparkSession, broker: Broker, tmp_path: Path) -> 
     assert [name for _, name in later] == ["Ann", None, "Cyd", "Dan"]
     # Nothing waits for the table, so what is selected may change.
     logins("c", "x")
-    after = Seen({})
-    run(spark, join(after, kind="inner", select={"who": "r.name"}))
+    after, told = Seen({}), list[str]()
+    ask(broker.bootstrap, "delete_records", [TopicPartition("users", 0, 3)])
+    ask(broker.bootstrap, "delete_records", [TopicPartition("logins", 0, len("abcde") + len("abcd") + 1)])
+    logins("a", "c")
+    of_what_is_left = stream(broker, "logins", "user STRING, at TIMESTAMP", failOnDataLoss="false")
+    report = run(
+        spark, join(after, kind="inner", select={"who": "r.name"}, left=of_what_is_left), JobControl(told.append)
+    )
     assert list(after.batches.values()) == [[("Cyd",)]]
+    assert len([each for each in told if "users-0 begins at offset 3: keys whose last record was" in each]) == 1
+    # Of the stream the record of "c" is gone, and those of "x", "a" and "c" are left.
+    assert (report.lost, report.rows_in, report.rows_out) == (1, 3, 1)
 
 
 def test_invalid_expressions(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:

@@ -26,11 +26,12 @@ from logbus.pipeline.jobs.durations import MAX_DURATION, duration_micros, readab
 from logbus.pipeline.jobs.event_stream import EventStream
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.join_keys import check_key, type_of, types_of
-from logbus.pipeline.jobs.joins import JoinOptions, TableTopic
+from logbus.pipeline.jobs.joins import JoinOptions
 from logbus.pipeline.jobs.outputs import ToTopic
 from logbus.pipeline.jobs.progress import offset_lines, plan_line, rates, report_progress, tasks_done
 from logbus.pipeline.jobs.query_starts import run_writer
 from logbus.pipeline.jobs.streaming_query import QueryReport, QuerySettings
+from logbus.pipeline.jobs.table_topic import TableTopic
 from logbus.pipeline.jobs.windows import SessionWindow, SlidingWindow, TumblingWindow, WindowsOptions
 from logbus.pipeline.payloads.payload import JsonPayload
 
