@@ -22,6 +22,7 @@ Shell:
 * ``mirror_keys``: these options by the keys that brokers and the command have
 * ``mirror``: Mirror: one flow from a source to a target
 * ``copy_session``: CopySession: copies in transactions, until one of them is not certain
+* ``sent_batches``: SentBatches: what the target answers about the batches of a transaction
 * ``session_start``: marks the end of what mirrors before a session have written
 * ``source_reader``: SourceReader: the partitions that are read, where, and what is in the way
 * ``start_positions``: StartPositions: where to begin in partitions

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
@@ -18,20 +18,20 @@ from twisted.internet.defer import TimeoutError as DeferredTimeout
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer_record import Fetched
-from logbus.client.producer.partition_queue import BatchWritten, ProducerBatch
 from logbus.client.producer.producer import Producer
 from logbus.client.producer.transaction_errors import Fenced, TransactionAborted
 from logbus.coroutines import sleep
-from logbus.errors import ApiError, DecodeError, ErrorCode
-from logbus.mirror.batch_copy import BatchCopy, batch_copies
+from logbus.errors import ApiError, DecodeError
+from logbus.mirror.batch_copy import batch_copies
 from logbus.mirror.copied_range import CopiedRange
 from logbus.mirror.mirror_options import MirrorOptions, Taken, nobody
 from logbus.mirror.mirror_status import MirrorState, MirrorStatus
-from logbus.mirror.missing_rights import lacks, what_session_lacks
+from logbus.mirror.missing_rights import what_session_lacks
 from logbus.mirror.position_store import CopiedPartition, read_positions, read_skipped
+from logbus.mirror.sent_batches import RecordTooLarge, SentBatch, SentBatches
 from logbus.mirror.session_start import begin_session
 from logbus.mirror.skipped_records import SkippedRecord, SkippedRecords, left_out_lines
-from logbus.mirror.source_reader import ADVICE, READ_AHEAD, CopyFailed, SourceReader
+from logbus.mirror.source_reader import READ_AHEAD, CopyFailed, SourceReader
 from logbus.mirror.target_state import TargetSetBack, is_set_back
 from logbus.mirror.topic_sync import TopicSync
 from logbus.model import NO_EPOCH, TopicPartition
@@ -44,33 +44,6 @@ _IDLE = 0.01
 
 _SLOW = 10.0
 """Seconds beyond its time after which it is said that a transaction does not end."""
-
-_LASTING = frozenset(
-    {
-        *ADVICE,
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.POLICY_VIOLATION,
-        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-    }
-)
-"""Errors of a partition that trying again does not help."""
-_LIMITS = {ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes", ErrorCode.RECORD_LIST_TOO_LARGE: "segment.bytes"}
-"""Settings of the target's topic that limit the size of a batch, by the errors about them."""
-_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-
-
-class _TooLarge(CopyFailed):
-    """A record is left out of the next transaction."""
-
-
-@define
-class _Sent:
-    """A batch in the open transaction."""
-
-    partition: TopicPartition
-    copy: BatchCopy
-    batch: ProducerBatch
 
 
 @define(eq=False)
@@ -167,7 +140,7 @@ class CopySession:
         watching = clock.callLater(self.options.interval + _SLOW, self._say_slow)
         try:
             size = await self._transact(fetched, began, passed)
-        except _TooLarge:
+        except RecordTooLarge:
             # The next transaction goes on without the record.
             self.status.aborted += 1
             self.reader.go_back(passed)
@@ -203,7 +176,8 @@ class CopySession:
 
         :param passed: gets the next offset of each partition of which something was taken.
         """
-        clock, sent, size = self.source.reactor, list[_Sent](), 0
+        clock, size = self.source.reactor, 0
+        sent = SentBatches(self.target, self.options, self.reader, self._skipped)
         skipped: list[SkippedRecord] = []
         most = self.options.transaction_bytes
         if self.options.rate is not None:
@@ -225,7 +199,7 @@ class CopySession:
                     break
                 fetched = self.reader.take()
             await self._producer.flush()
-            ranges = await self._written(sent)
+            ranges = await sent.ranges()
             await self.reader.check_origins({each.topic for each in ranges})
             await self._write_syncs(ranges)
             await self._write_skipped(skipped)
@@ -238,7 +212,7 @@ class CopySession:
         self.status.rates.add(clock.seconds(), counts, size)
         return size
 
-    def _copy(self, fetched: Fetched, sent: list[_Sent]) -> list[SkippedRecord]:
+    def _copy(self, fetched: Fetched, sent: SentBatches) -> list[SkippedRecord]:
         """Send what was fetched; returns what is left out of it."""
         partition = fetched.partition
         topic = self.reader.topics[partition.topic]
@@ -246,83 +220,13 @@ class CopySession:
         try:
             for copy in batch_copies(fetched.batches, sieve):
                 self.status.encoded_again += isinstance(copy.builder, BatchBuilder)
-                sent.append(_Sent(partition, copy, self._producer.put_batch(copy_of, copy.builder)))
+                sent.add(SentBatch(partition, copy, self._producer.put_batch(copy_of, copy.builder)))
         except (DecodeError, ApiError) as e:
             self.reader.halt(partition, f"{partition}: a batch cannot be read: {e}")
             raise CopyFailed(str(e)) from e
         found = {} if sieve is None else sieve.found
         limit = self._skipped.limit(partition)
         return [SkippedRecord(partition, offset, size, limit, topic.ids) for offset, size in found.items()]
-
-    async def _written(self, sent: list[_Sent]) -> dict[TopicPartition, list[CopiedRange]]:
-        """
-        Where the records of a transaction lie.
-
-        :raises CopyFailed: some were not written.
-        """
-        ranges: dict[TopicPartition, list[CopiedRange]] = {}
-        for each in sent:
-            outcome = each.batch.outcome
-            if isinstance(outcome, BatchWritten) and outcome.base_offset >= 0:
-                known = ranges.setdefault(each.partition, [])
-                downstream = outcome.base_offset
-                for upstream, count in each.copy.upstream:
-                    one = CopiedRange(each.partition, upstream, downstream, count, upstream + count)
-                    whole = known[-1].joined(one) if known else None
-                    known[-1:] = [whole] if whole is not None else [*known[-1:], one]
-                    downstream += count
-                continue
-            if isinstance(outcome, ApiError) and outcome.code in _LIMITS:
-                await self._refuse(each, outcome)
-            if isinstance(outcome, ApiError) and outcome.code in _LASTING:
-                self.reader.halt(each.partition, f"{self._refusal(each, outcome)}; the others go on")
-                raise CopyFailed(str(outcome)) from outcome
-        failed = [each for each in sent if not isinstance(each.batch.outcome, BatchWritten)]
-        # The first failure has the others dropped.
-        for each in sorted(failed, key=lambda each: isinstance(each.batch.outcome, TransactionAborted)):
-            if isinstance(each.batch.outcome, ApiError) and each.batch.outcome.code in _GONE:
-                self.reader.refresh_at = 0.0
-            raise CopyFailed(f"{each.partition}: {each.batch.outcome}")
-        if any(isinstance(each.batch.outcome, BatchWritten) and each.batch.outcome.base_offset < 0 for each in sent):
-            raise CopyFailed("the target does not say at which offsets records are")
-        return ranges
-
-    async def _refuse(self, sent: _Sent, error: ApiError) -> NoReturn:
-        """
-        Leave out a record that is too large, or stop its partition.
-
-        :raises CopyFailed: always.
-        """
-        partition, (index, part) = sent.partition, sent.batch.failed_part
-        if part.builder.count > 1:
-            # It may have been written before; then it was not split.
-            raise CopyFailed(f"{partition}: {error}") from error
-        offset, size, setting = sent.copy.offset_of(index), len(part.builder.build()), _LIMITS[error.code]
-        copy = self.reader.topics[partition.topic].copy
-        limit = await self.reader.topic_sync.number_of_copy(copy, setting)
-        if self.options.on_too_large == "skip":
-            self._skipped.refuse(partition, offset, size, limit)
-            raise _TooLarge(f"{partition} offset {offset}: {error}")
-        why = f"a record of {size} bytes, of which {copy} at the target {self.options.target} takes " + (
-            "fewer" if limit is None else f"{limit}"
-        )
-        reason = (
-            f"{partition} offset {offset}: {why}; raise {setting} of {copy} to {size}, or have such records left out "
-            f"by {self.options.said('on-too-large', 'skip')}; the others go on"
-        )
-        if not self.reader.has_reached(partition, offset):
-            self._skipped.stop_before(partition, offset, reason)
-            raise _TooLarge(reason)
-        self.reader.halt(partition, reason)
-        raise CopyFailed(str(error)) from error
-
-    def _refusal(self, sent: _Sent, error: ApiError) -> str:
-        """Why the target does not take a batch, and what would be right."""
-        what = f"{sent.partition} offset {sent.copy.upstream[0][0]}"
-        if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            copy, where = self.reader.topics[sent.partition.topic].copy, f"the target {self.options.target}"
-            return f"{what}: it cannot be written: {lacks(self.target, 'WRITE', f'topic {copy}', where)}"
-        return f"{what}: {error}{ADVICE.get(error.code, '')}"
 
     async def _write_syncs(self, ranges: Mapping[TopicPartition, list[CopiedRange]]) -> None:
         topic = await self.target.topic(self.options.policy.offset_syncs_topic)
