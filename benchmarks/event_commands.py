@@ -129,7 +129,7 @@ async def scrub(broker: Any) -> None:
 
 async def look_for_lags(broker: Any) -> None:
     """Look for followers that lag."""
-    await broker.replication.isr._look_at_all()
+    await broker.replication.isr.check_lags()
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {

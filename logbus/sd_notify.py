@@ -73,18 +73,18 @@ class ServiceManager:
         """Say that the broker serves clients, and give signs of life from now on."""
         if self._address:
             self._end_extension()
-            self._tell("READY=1")
+            self._notify("READY=1")
             if self._watchdog and self._sign_of_life is None:
                 self._live()
 
     def reloading(self) -> None:
         """Say that the configuration is read again; :meth:`ready` says when it was (``Type=notify-reload``)."""
-        self._tell("RELOADING=1", f"MONOTONIC_USEC={int(self._monotonic() * 1e6)}")
+        self._notify("RELOADING=1", f"MONOTONIC_USEC={int(self._monotonic() * 1e6)}")
 
     def stopping(self) -> None:
         """Say that the broker stops, and ask for more time until :meth:`stopped`; signs of life go on."""
         if self._address:
-            self._tell("STOPPING=1")
+            self._notify("STOPPING=1")
             self._end_extension()
             self._extend()
 
@@ -96,11 +96,11 @@ class ServiceManager:
             self._sign_of_life = None
 
     def _live(self) -> None:
-        self._tell("WATCHDOG=1")
+        self._notify("WATCHDOG=1")
         self._sign_of_life = self._clock.callLater(self._watchdog / 2, self._live)
 
     def _extend(self) -> None:
-        self._tell(f"EXTEND_TIMEOUT_USEC={int(EXTENSION * 1e6)}")
+        self._notify(f"EXTEND_TIMEOUT_USEC={int(EXTENSION * 1e6)}")
         self._extension = self._clock.callLater(EXTENSION / 3, self._extend)
 
     def _end_extension(self) -> None:
@@ -108,7 +108,7 @@ class ServiceManager:
             self._extension.cancel()
             self._extension = None
 
-    def _tell(self, *lines: str) -> None:
+    def _notify(self, *lines: str) -> None:
         if self._address:
             try:
                 self._send(self._address, "\n".join(lines).encode())

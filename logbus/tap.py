@@ -151,18 +151,18 @@ class ProcessRunner(Service):
 
     def _serving(self, _: None) -> None:
         self._collection.freeze()
-        self._tell(ServiceManager.ready)
+        self._tell_service_manager(ServiceManager.ready)
 
     def _rotate_log(self) -> None:
         if self._log_output is not None:
             self._log_output.rotate()
 
     def _reload(self) -> None:
-        self._tell(ServiceManager.reloading)
+        self._tell_service_manager(ServiceManager.reloading)
         if self._log_output is not None:
             self._log_output.reopen()
         self._hung_up(self._reload_config())
-        self._tell(ServiceManager.ready)
+        self._tell_service_manager(ServiceManager.ready)
 
     def _reload_config(self) -> Mapping[str, str | None]:
         """Read the configuration again; return what has changed."""
@@ -182,7 +182,7 @@ class ProcessRunner(Service):
             _log.warn("{names}: used after the next start", names=", ".join(rest))
         return changed
 
-    def _tell(self, what: Callable[[ServiceManager], None]) -> None:
+    def _tell_service_manager(self, what: Callable[[ServiceManager], None]) -> None:
         if self._manager is not None:
             what(self._manager)
 
@@ -190,7 +190,7 @@ class ProcessRunner(Service):
         super().stopService()
         if self._signals is not None:
             self._signals.stopping()
-        self._tell(ServiceManager.stopping)
+        self._tell_service_manager(ServiceManager.stopping)
         return self._service.stopService() if self._service is not None else None
 
     def _lost(self, failure: Failure) -> None:

@@ -25,8 +25,8 @@ from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.errors import ApiError
 from logbus.security.acl.acls import AclOperation
 
-LOOK_SECONDS = 5.0
-"""Between two looks, as brokers do themselves."""
+POLL_SECONDS = 5.0
+"""Between two polls, as between two checks of a broker."""
 
 Rows = dict[str, dict[str, Any]]
 """Conditions, as the API tells them, by their ids."""
@@ -56,9 +56,9 @@ class ConditionWatch:
         self._followers.append(access)
         if self._loop is None:
             self._known.clear()
-            self._loop = LoopingCall(self._look)
+            self._loop = LoopingCall(self._poll)
             self._loop.clock = self.clock
-            self._loop.start(LOOK_SECONDS)
+            self._loop.start(POLL_SECONDS)
 
     def leave(self, access: HttpAccess) -> None:
         """Somebody does not follow any more."""
@@ -67,11 +67,11 @@ class ConditionWatch:
             self._loop.stop()
             self._loop = None
 
-    def _look(self) -> Deferred[None]:
-        looked = Deferred.fromCoroutine(self.look())
+    def _poll(self) -> Deferred[None]:
+        looked = Deferred.fromCoroutine(self.poll())
         return looked.addErrback(lambda failure: self._log.failure("looking at what is wrong failed", failure))
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Look once at all brokers; what one has that does not answer is taken to be as it was."""
         access = next((each for each in self._followers if each.may_on_cluster(AclOperation.DESCRIBE)), None)
         if access is None:

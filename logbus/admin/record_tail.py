@@ -29,8 +29,8 @@ from logbus.security.acl.acls import AclOperation, ResourceType
 MAX_PARTITIONS = 100
 """Partitions that one stream may follow."""
 
-LOOK_SECONDS = 0.25
-"""Between two looks at the ends of this broker's partitions, which costs no request."""
+CHECK_SECONDS = 0.25
+"""Between two checks of the ends of this broker's partitions, which costs no request."""
 
 POLL_SECONDS = 1.0
 """Between two requests for records of partitions that other brokers lead."""
@@ -108,7 +108,7 @@ class RecordTail:
                 self.access.require(AclOperation.READ, ResourceType.TOPIC, self.topic)
                 yield HEARTBEAT
                 silent_since = clock.seconds()
-            yield from wait_for(deferLater(clock, LOOK_SECONDS))
+            yield from wait_for(deferLater(clock, CHECK_SECONDS))
 
     def _candidates(self) -> list[int]:
         """Return the partitions that may have records: of those led elsewhere it is not known, so they are polled."""

@@ -18,10 +18,10 @@ from logbus.metrics import Family, Registry, Sample
 from logbus.services import PeriodicTask
 
 SECONDS = 5.0
-"""Between two looks."""
+"""Between two checks."""
 
 LINES = 5
-"""Conditions of a kind that are logged one by one at a look; the others are counted."""
+"""Conditions of a kind that are logged one by one at a check; the others are counted."""
 
 
 @define(eq=False)
@@ -42,7 +42,7 @@ class ConditionMonitor:
 
     @_task.default
     def _make_task(self) -> PeriodicTask:
-        return PeriodicTask(self._clock, SECONDS, self.look, "looking for what is wrong", now=True)
+        return PeriodicTask(self._clock, SECONDS, self.check, "looking for what is wrong", now=True)
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metric of conditions."""
@@ -59,15 +59,15 @@ class ConditionMonitor:
         )
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to check."""
         self._task.startService()
 
     def stop(self) -> Deferred[None]:
         """End it."""
         return self._task.stopService()
 
-    async def look(self) -> None:
-        """Look for everything; other work has its turns in between."""
+    async def check(self) -> None:
+        """Check all sources; other work has its turns in between."""
         for kind, source in self._sources.items():
             findings: list[Finding] = []
             for finding in source():
@@ -75,9 +75,9 @@ class ConditionMonitor:
                     await deferLater(self._clock, 0)
                 else:
                     findings.append(finding)
-            self._tell(kind, self.conditions.found(kind, findings, self._wall_clock()))
+            self._log_changes(kind, self.conditions.found(kind, findings, self._wall_clock()))
 
-    def _tell(self, kind: ConditionKind, changes: Changes) -> None:
+    def _log_changes(self, kind: ConditionKind, changes: Changes) -> None:
         if not kind.is_logged:
             return
         critical = kind.severity is Severity.CRITICAL

@@ -98,7 +98,7 @@ class Replication:
         logs.user = self.replicas
         logs.space.has_space_again = self._bring_up
         self.replicas.cluster = self.isr
-        self.replicas.repair = self.repairs.look_and_repair
+        self.replicas.repair = self.repairs.check_and_repair
         self.replicas.listeners.append(self.repairs)
         turn: ReadTurn | None = getattr(reactor, "turn", None)
         self.purgatory = Purgatory(reactor, None if turn is None else turn.responses)

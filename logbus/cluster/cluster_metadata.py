@@ -141,7 +141,7 @@ class ClusterMetadata:
         """
         waiting: Deferred[None] = Deferred(lambda _: unsubscribe())
 
-        def look() -> None:
+        def check() -> None:
             if waiting.called:
                 return  # Cancelled by another subscriber to the same change.
             try:
@@ -154,8 +154,8 @@ class ClusterMetadata:
                 unsubscribe()
                 waiting.callback(None)
 
-        unsubscribe = self.subscribe(look)
-        look()
+        unsubscribe = self.subscribe(check)
+        check()
         return waiting
 
     # Changing: everything below only inside `with metadata.changing():`.

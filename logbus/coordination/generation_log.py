@@ -31,14 +31,14 @@ def log_generation(group_id: str, changes: Sequence[Change], group: Group | None
     """
     for _, value in reversed(changes):
         if isinstance(value, GroupMetadataValue):
-            _tell(group_id, "generation", value.generation, len(value.members))
+            _log_generation(group_id, "generation", value.generation, len(value.members))
             return
         if isinstance(value, ConsumerGroupMetadataValue) and group is not None:
-            _tell(group_id, "epoch", value.epoch, group.size)
+            _log_generation(group_id, "epoch", value.epoch, group.size)
             return
 
 
-def _tell(group_id: str, kind: str, number: int, members: int) -> None:
+def _log_generation(group_id: str, kind: str, number: int, members: int) -> None:
     how = (
         "group {group} is at {kind} {number}, with {members} members"
         if members

@@ -31,12 +31,12 @@ class MetadataTopics:
     @property
     def version(self) -> int:
         """See :class:`.TopicsView`."""
-        self._look()
+        self._refresh()
         return self._version
 
     def topic(self, name: str) -> Topic | None:
         """See :class:`.TopicsView`."""
-        self._look()
+        self._refresh()
         return self._topics.get(name)
 
     def name(self, topic_id: TopicId) -> str | None:
@@ -46,10 +46,10 @@ class MetadataTopics:
 
     def names(self) -> Collection[str]:
         """See :class:`.TopicsView`."""
-        self._look()
+        self._refresh()
         return self._topics.keys()
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         if self._seen == self._metadata.version:
             return
         topics = {

@@ -128,12 +128,12 @@ class BaseStore:
 
 @define(eq=False)
 class TreeStore(BaseStore):
-    """Base of the stores that hold the tree in memory; they implement :meth:`_look` and :meth:`_change`."""
+    """Base of the stores that hold the tree in memory; they implement :meth:`_read_tree` and :meth:`_change`."""
 
     # Implemented by the stores.
 
-    def _look(self, look: Callable[[Tree], T]) -> Deferred[T]:
-        """Fires with what ``look`` returns or raises when it is this request's turn."""
+    def _read_tree(self, read: Callable[[Tree], T]) -> Deferred[T]:
+        """Fires with what ``read`` returns or raises when it is this request's turn."""
         raise NotImplementedError
 
     def _change(self, ops: Sequence[Op]) -> Deferred[Applied]:
@@ -157,17 +157,17 @@ class TreeStore(BaseStore):
     def _read(
         self, read: Callable[[Tree, str], T], path: str, leave: Callable[[str, Watcher], None], watch: Watcher | None
     ) -> Deferred[T]:
-        def look(tree: Tree) -> T:
+        def read_and_watch(tree: Tree) -> T:
             found = read(tree, path)
             if watch is not None:
                 leave(path, watch)
             return found
 
-        return self._look(look)
+        return self._read_tree(read_and_watch)
 
     def sync(self) -> Deferred[None]:
         """There is one tree, so being next in order is enough."""
-        return self._look(lambda tree: None)
+        return self._read_tree(lambda tree: None)
 
     @returns_deferred
     async def _commit(self, ops: Sequence[Op]) -> list[OpResult]:

@@ -84,7 +84,7 @@ class _Request:
     """
 
     waiting: Deferred[Any]
-    look: Callable[[Tree], Any] | None = None
+    read: Callable[[Tree], Any] | None = None
     ops: Sequence[Op] = ()
     session_id: int = 0
     failure: Failure | None = None
@@ -197,7 +197,7 @@ class EmbeddedStore(TreeStore):
 
         async def run() -> None:
             try:
-                while owned := await self._look(lambda tree: tree.owned_by(session_id)):
+                while owned := await self._read_tree(lambda tree: tree.owned_by(session_id)):
                     await self.change(session_id, [Delete(path) for path in owned])
             except MultiFailed:
                 # One was deleted meanwhile.
@@ -217,16 +217,16 @@ class EmbeddedStore(TreeStore):
 
     # Requests, in order.
 
-    def look(self, look: Callable[[Tree], T]) -> Deferred[T]:
-        """Fires with what ``look`` returns or raises, in its turn."""
-        return self._request(_Request(Deferred(), look))
+    def read_tree(self, read: Callable[[Tree], T]) -> Deferred[T]:
+        """Fires with what ``read`` returns or raises, in its turn."""
+        return self._request(_Request(Deferred(), read))
 
     def change(self, session_id: int, ops: Sequence[Op]) -> Deferred[Applied]:
         """Fires once ``ops`` of a session are applied for good; fails with MultiFailed."""
         return self._request(_Request(Deferred(), None, ops, session_id))
 
-    def _look(self, look: Callable[[Tree], T]) -> Deferred[T]:
-        return self.look(look)
+    def _read_tree(self, read: Callable[[Tree], T]) -> Deferred[T]:
+        return self.read_tree(read)
 
     def _change(self, ops: Sequence[Op]) -> Deferred[Applied]:
         return self.change(self.session_id, ops)
@@ -264,9 +264,9 @@ class EmbeddedStore(TreeStore):
         outcome: Any
         if request.failure is not None:
             outcome = request.failure
-        elif request.look is not None:
-            look = request.look
-            outcome = attempt(lambda: look(self._tree))
+        elif request.read is not None:
+            read = request.read
+            outcome = attempt(lambda: read(self._tree))
         else:
             outcome = attempt(lambda: self._tree.apply(request.ops, request.session_id, self._now()))
             if isinstance(outcome, Applied):
@@ -347,8 +347,8 @@ class StoreSession(TreeStore):
         self._watches.clear()
         return self.store.end_session(self.session_id)
 
-    def _look(self, look: Callable[[Tree], T]) -> Deferred[T]:
-        return self.store.look(look)
+    def _read_tree(self, read: Callable[[Tree], T]) -> Deferred[T]:
+        return self.store.read_tree(read)
 
     def _change(self, ops: Sequence[Op]) -> Deferred[Applied]:
         return self.store.change(self.session_id, ops)

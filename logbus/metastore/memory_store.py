@@ -155,8 +155,8 @@ class MemoryStore(TreeStore):
         self.generation += 1
         self._move(SessionState.CONNECTED)
 
-    def _look(self, look: Callable[[Tree], T]) -> Deferred[T]:
-        return self._request(lambda: look(self.ensemble.tree))
+    def _read_tree(self, read: Callable[[Tree], T]) -> Deferred[T]:
+        return self._request(lambda: read(self.ensemble.tree))
 
     def _change(self, ops: Sequence[Op]) -> Deferred[Applied]:
         return self._request(lambda: self.ensemble.apply(ops, self.session_id))

@@ -162,9 +162,9 @@ class StoreConnection(Int32StringReceiver):
     def _watcher(self, session: StoreSession, watch: bool) -> Watcher | None:
         if watch and session.watches.count >= MOST_WATCHES:
             raise BadFrame(f"it has {MOST_WATCHES} watches already")
-        return self._tell if watch else None
+        return self._send_event if watch else None
 
-    def _tell(self, event: WatchedEvent) -> None:
+    def _send_event(self, event: WatchedEvent) -> None:
         self._send(EVENT, encode_event(event))
 
     def _send(self, *message: Any) -> None:

@@ -35,16 +35,16 @@ class Origins:
     _aliases: dict[UUID, set[str]] = field(factory=dict, init=False)
     _direct: dict[tuple[UUID, str, int], OffsetMap] = field(factory=dict, init=False)
     _read_to: dict[str, int] = field(factory=dict, init=False)
-    _has_looked: bool = field(default=False, init=False)
+    _is_read: bool = field(default=False, init=False)
     _log = Logger()
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """
-        Read what was written since the last look.
+        Read what was written since the last time.
 
         :raises LogbusError: a topic cannot be read.
         """
-        is_first, self._has_looked = not self._has_looked, True
+        is_first, self._is_read = not self._is_read, True
         for topic in await self.source.topics():
             name = topic.name
             if name.startswith(_PREFIX) and name.endswith(_SUFFIX):

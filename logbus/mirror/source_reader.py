@@ -108,7 +108,7 @@ class SourceReader:
         found = await self.topic_sync.refresh()
         self.topics = {name: each for name, each in found.items() if not self._is_taken(name)}
         if self._is_unnamed:
-            await self.origins.look()
+            await self.origins.refresh()
             self.topics = {name: each for name, each in self.topics.items() if not self._is_loop(each)}
         self.status.topics = {each.name: (each.copy, each.partitions) for each in self.topics.values()}
         partitions = [TopicPartition(each.name, n) for each in self.topics.values() for n in range(each.partitions)]
@@ -174,7 +174,7 @@ class SourceReader:
         """
         if not self._is_unnamed:
             return
-        await self.origins.look()
+        await self.origins.refresh()
         for topic in [each for each in self.topics.values() if each.name in names and self._is_loop(each)]:
             self._fetcher.remove([TopicPartition(topic.name, n) for n in range(topic.partitions)])
             self.refresh_at = 0.0

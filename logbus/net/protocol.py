@@ -267,7 +267,7 @@ class KafkaServerProtocol(Protocol):
             served = self.dispatcher.serve()
         except Exception:
             self.request_failed(Failure())
-        self._go_on(served)
+        self._after_serving(served)
 
     def finish_run(self, run: CoalescedProduce, answer: bytes | Deferred[bytes] | None) -> None:
         """Answer Produce requests that were left to the gatherer; None: serve them."""
@@ -281,9 +281,9 @@ class KafkaServerProtocol(Protocol):
                 return
         except Exception:
             self.request_failed(Failure())
-        self._go_on(True)
+        self._after_serving(True)
 
-    def _go_on(self, served: bool) -> None:
+    def _after_serving(self, served: bool) -> None:
         """After requests were served, or there were none: send responses, and decide how to go on."""
         if self._sender.parts:
             self._sender.flush()

@@ -233,7 +233,7 @@ class RequestBudget:
             for holder in self._held
             if holder not in self._entries
         ]
-        for holder in self._slow_frames.look(frames):
+        for holder in self._slow_frames.find_slow(frames):
             holder.evict(
                 "memory for requests is short (queued.max.request.bytes), and its frame brought too few bytes for "
                 f"{PATIENCE} s"

@@ -23,7 +23,7 @@ from logbus.quotas.quota_managers import QuotaManagers
 from logbus.wire.buffer_pool import BufferPool
 
 
-def _go_on(listener: str, seconds: float) -> None:
+def _no_pause(listener: str, seconds: float) -> None:
     """Nobody pauses listeners."""
 
 
@@ -66,7 +66,7 @@ class SharedResources:
     warning_limiter: WarningLimiter = field()
     client_quotas: QuotaManagers = field(factory=QuotaManagers)
     rates: ConnectionRates = field(factory=lambda: ConnectionRates(lambda: 0.0))
-    pause: Callable[[str, float], object] = field(default=_go_on)
+    pause: Callable[[str, float], object] = field(default=_no_pause)
     turn: ReadTurn = field()
     gatherer: ProduceGatherer = field()
     large_requests: LargeRequestScheduler = field()

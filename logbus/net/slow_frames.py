@@ -16,10 +16,10 @@ PATIENCE = 3
 class SlowFrames:
     """The progress of frames, looked at once a second while a connection waits for memory."""
 
-    # The progress of each at the last look, and for how many seconds it has been too slow.
+    # The progress of each at the last check, and for how many seconds it has been too slow.
     _seen: dict[MemoryHolder, tuple[tuple[int, int], int]] = field(factory=dict, init=False)
 
-    def look(self, holders: Iterable[tuple[MemoryHolder, int]]) -> list[MemoryHolder]:
+    def find_slow(self, holders: Iterable[tuple[MemoryHolder, int]]) -> list[MemoryHolder]:
         """
         Compare the progress of frames with that of a second ago.
 

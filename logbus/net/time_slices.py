@@ -34,7 +34,7 @@ SECONDS = 0.005
 FEW_CONNECTIONS = 100
 """Connections whose virtual times are kept in any case."""
 
-UNITS_PER_LOOK = 16
+UNITS_PER_CLOCK_READ = 16
 """Units between two readings of the clock."""
 
 K = TypeVar("K", bound=Hashable)
@@ -167,7 +167,7 @@ class TimeSlice:
         self._ends = ends
         self._units = units
         self._left = 0
-        self._look()
+        self._read_clock()
 
     def used(self, units: int = 1) -> bool:
         """
@@ -176,7 +176,7 @@ class TimeSlice:
         :returns: whether the slice is over: wait for :meth:`next` then.
         """
         self._left -= units
-        return self._left <= 0 and not self._look()
+        return self._left <= 0 and not self._read_clock()
 
     def next(self) -> Deferred[None]:
         """Wait for the next slice."""
@@ -220,7 +220,7 @@ class TimeSlice:
 
     async def free(self, elements: list[T]) -> None:
         """Empty a list by and by, as :meth:`taken_from` does."""
-        async for _ in self.taken_from(elements, UNITS_PER_LOOK):
+        async for _ in self.taken_from(elements, UNITS_PER_CLOCK_READ):
             pass
 
     async def duplicates(self, keys: Iterable[K]) -> set[K]:
@@ -258,7 +258,7 @@ class TimeSlice:
             result: T = done.value
             return result
 
-    def _look(self) -> bool:
+    def _read_clock(self) -> bool:
         """Read the clock; returns whether the slice has time left."""
         scheduler = self._scheduler
         if scheduler is None:
@@ -267,6 +267,6 @@ class TimeSlice:
         self._units += self._left
         if self._units <= 0 or scheduler.clock.seconds() >= self._ends:
             return False
-        self._left = min(UNITS_PER_LOOK, self._units)
+        self._left = min(UNITS_PER_CLOCK_READ, self._units)
         self._units -= self._left
         return True

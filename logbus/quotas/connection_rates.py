@@ -62,7 +62,7 @@ class ConnectionRates:
         """Set the rates of the broker and of its listeners, in connections a second."""
         self._of_broker = of_broker
         self._of_listeners = {name: rate for name, rate in of_listeners.items() if rate < UNLIMITED}
-        self._look()
+        self._update_is_active()
 
     def set_address(self, address: str | None, rate: float | None) -> None:
         """
@@ -74,7 +74,7 @@ class ConnectionRates:
         self._of_addresses.pop(key, None)
         if rate is not None:
             self._of_addresses[key] = rate
-        self._look()
+        self._update_is_active()
 
     def refuse(self, host: str) -> float:
         """
@@ -127,7 +127,7 @@ class ConnectionRates:
         buckets.move_to_end(host)
         return bucket
 
-    def _look(self) -> None:
+    def _update_is_active(self) -> None:
         addresses = any(rate < UNLIMITED for rate in self._of_addresses.values())
         self.is_active = addresses or self._of_broker < UNLIMITED or bool(self._of_listeners)
         if not addresses:

@@ -45,7 +45,7 @@ class QuotaManagers:
     is_active: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._look()
+        self._update_is_active()
 
     def set(self, entity: Mapping[str, str | None], quotas: Mapping[str, float]) -> None:
         """
@@ -55,7 +55,7 @@ class QuotaManagers:
         """
         for name, table in self._tables():
             table.set(entity, quotas.get(name))
-        self._look()
+        self._update_is_active()
 
     def _tables(self) -> Iterable[tuple[str, QuotaTable]]:
         return (
@@ -65,5 +65,5 @@ class QuotaManagers:
             ("controller_mutation_rate", self.controller_mutation.quotas),
         )
 
-    def _look(self) -> None:
+    def _update_is_active(self) -> None:
         self.is_active = not all(table.is_empty for _, table in self._tables())

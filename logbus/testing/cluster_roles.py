@@ -94,13 +94,13 @@ class ClusterRoles(Generic[B]):
         """
         self._replicas(topic, partition)
 
-        def look() -> B | None:
+        def find() -> B | None:
             state = self.state(topic, partition)
             alive = state is not None and str(state.leader) in self.tree.children(BROKER_IDS)
             found = self.brokers[state.leader] if state is not None and alive else None
             return None if found is other_than else found
 
-        return self.tree.wait_for(look, f"a{' new' if other_than else ''} leader of {topic}-{partition}")
+        return self.tree.wait_for(find, f"a{' new' if other_than else ''} leader of {topic}-{partition}")
 
     def followers(self, topic: str, partition: int = 0) -> list[B]:
         """The other replicas of a partition, in the order of its assignment."""
@@ -141,13 +141,13 @@ class ClusterRoles(Generic[B]):
         check.text("topic", topic)
         check.integer("partition", partition, 0)
 
-        def look() -> Sequence[int] | None:
+        def find() -> Sequence[int] | None:
             data = self.tree.get(TopicZnode.path(topic))
             found = () if data is None else TopicZnode.decode(topic, data).partitions
             return found[partition] if partition < len(found) else None
 
         try:
-            return self.tree.wait_for(look, "", min(CREATION_SECONDS, self.timeout))
+            return self.tree.wait_for(find, "", min(CREATION_SECONDS, self.timeout))
         except WaitTimedOut:
             data = self.tree.get(TopicZnode.path(topic))
             if data is None:
@@ -163,12 +163,12 @@ class ClusterRoles(Generic[B]):
         :raise WaitTimedOut: none was elected in time.
         """
 
-        def look() -> B | None:
+        def find() -> B | None:
             data = self.tree.get(CONTROLLER)
             found = None if data is None else self.brokers[ControllerZnode.decode(data).broker_id]
             return None if found is other_than else found
 
-        return self.tree.wait_for(look, f"a{' new' if other_than else ''} controller")
+        return self.tree.wait_for(find, f"a{' new' if other_than else ''} controller")
 
     def epoch(self, broker: B) -> int:
         """The broker epoch: of its registration; −1 while there is none."""
@@ -185,10 +185,10 @@ class ClusterRoles(Generic[B]):
         :raise WaitTimedOut: they are not.
         """
 
-        def look() -> bool:
+        def check() -> bool:
             return all(self._in_sync(topic) for topic in topics or self.tree.children(TOPICS))
 
-        self.tree.wait_for(look, "all replicas in sync", timeout)
+        self.tree.wait_for(check, "all replicas in sync", timeout)
 
     def _in_sync(self, topic: str) -> bool:
         data = self.tree.get(TopicZnode.path(topic))
@@ -208,11 +208,11 @@ class ClusterRoles(Generic[B]):
     def wait_back(self, broker: B, *, after: int = -1) -> int:
         """Wait until a broker is registered, with an epoch above ``after``; that epoch."""
 
-        def look() -> int | None:
+        def find() -> int | None:
             epoch = self.epoch(broker)
             return epoch if epoch > after else None
 
-        return self.tree.wait_for(look, f"the registration of broker {broker.id}")
+        return self.tree.wait_for(find, f"the registration of broker {broker.id}")
 
     def wait_known(self) -> None:
         """Wait until every running broker tells its clients of all that run."""

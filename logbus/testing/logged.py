@@ -68,7 +68,7 @@ class Logged:
         check.text("words", words)
         check.seconds("timeout", timeout)
 
-        def look() -> str | None:
+        def find() -> str | None:
             found = next((line for line in self.log_lines(since) if words in line), None)
             if found is None and self._closed:
                 raise is_closed(f"wait_logged: there is no line with {words!r}")
@@ -76,7 +76,7 @@ class Logged:
 
         try:
             return wait_until(
-                look,
+                find,
                 f"a line with {words!r} in the broker's log",
                 timeout,
             )

@@ -128,7 +128,7 @@ class NetworkProxy:
     def _set(self, cut: set[Way]) -> None:
         self._cut = cut
         for wire in list(self._wires):
-            wire.look()
+            wire.update()
 
     def _call(self, run: Callable[[], T]) -> T:
         """Run something in the network's thread."""
@@ -171,14 +171,14 @@ class _End(Protocol):
         if heard is not None:
             heard(data)
         self.held.append(data)
-        self.look()
+        self.update()
 
     def connectionLost(self, reason: Any = None) -> None:
         self.ended = True
-        self.look()
-        self.wire.look()
+        self.update()
+        self.wire.update()
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Pass on what may pass."""
         other = self.other
         cut = other is None or self.wire.network.is_cut(self.node, other.node)
@@ -197,11 +197,11 @@ class _End(Protocol):
 
     def pauseProducing(self) -> None:
         self.full = True
-        self.look()
+        self.update()
 
     def resumeProducing(self) -> None:
         self.full = False
-        self.look()
+        self.update()
 
     def stopProducing(self) -> None:
         pass
@@ -215,7 +215,7 @@ class _Wire:
     ends: list[_End] = field(factory=list)
     dial: Callable[[], None] | None = None
 
-    def look(self) -> None:
+    def update(self) -> None:
         if all(end.ended for end in self.ends):
             self.network._wires.discard(self)
             return
@@ -223,7 +223,7 @@ class _Wire:
         if dial is not None:
             dial()
         for end in self.ends:
-            end.look()
+            end.update()
 
 
 class _Dialing(_End):
@@ -252,7 +252,7 @@ class _Dialing(_End):
         self.wire.ends.append(self)
         self.wire.dial = self._dial
         self.network._wires.add(self.wire)
-        self.wire.look()
+        self.wire.update()
 
     def _dial(self) -> None:
         if self.network.is_cut(self.node, self.to):
@@ -270,7 +270,7 @@ class _Dialing(_End):
         if not self.ended:
             self.transport.registerProducer(end, True)  # type: ignore[union-attr]
         end.transport.registerProducer(self, True)
-        self.wire.look()
+        self.wire.update()
 
 
 def _inode_of(host: str, port: int) -> str | None:

@@ -65,10 +65,10 @@ class MemoryView:
         return None if found is None else found[0]
 
     def read(self, path: str) -> tuple[bytes, Any] | None:
-        return self._look(lambda: self._ensemble.tree.get(path), None)
+        return self._read(lambda: self._ensemble.tree.get(path), None)
 
     def children(self, path: str) -> list[str]:
-        return self._look(lambda: self._ensemble.tree.children(path), [])
+        return self._read(lambda: self._ensemble.tree.children(path), [])
 
     def wait_for(self, condition: Callable[[], T | None], what: str, timeout: float | None = None) -> T:
         seconds = self._timeout if timeout is None else timeout
@@ -82,10 +82,10 @@ class MemoryView:
             if not changed:
                 raise WaitTimedOut(f"{what} did not come about within {seconds:g} s")
 
-    def _look(self, look: Callable[[], T], missing: T) -> T:
+    def _read(self, read: Callable[[], T], missing: T) -> T:
         async def reading() -> T:
             try:
-                return look()
+                return read()
             except NoNode:
                 return missing
 

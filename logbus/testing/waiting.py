@@ -10,7 +10,7 @@ from logbus.errors import LogbusError
 
 T = TypeVar("T")
 
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 """Between two looks."""
 
 
@@ -31,5 +31,5 @@ def wait_until(condition: Callable[[], T | None], what: str | Callable[[], str],
         if time.monotonic() > deadline:
             said = what if isinstance(what, str) else what()
             raise WaitTimedOut(f"{said} did not come about within {timeout:g} s")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     return found

@@ -19,7 +19,7 @@ LOCK_FILE = "workers.lock"
 
 WAIT_SECONDS = 60.0
 """For all of them to end; then one hangs, and somebody must look."""
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 
 
 def wait_for_earlier_workers(
@@ -49,7 +49,7 @@ def wait_for_earlier_workers(
         if not told:
             told = True
             tell(f"waiting for workers of a supervisor that was killed: {'; '.join(left)}")
-        sleep(LOOK_SECONDS)
+        sleep(POLL_SECONDS)
 
 
 def _was_killed(path: Path) -> bool:

@@ -40,7 +40,7 @@ class MonitorTests(SynchronousTestCase):
         if "condition_monitor" in str(event.get("log_namespace")):
             self.logged.append((event["log_level"].name, str(event["log_format"]).format(**event)))  # type: ignore[attr-defined]
 
-    def look(self) -> list[tuple[str, str]]:
+    def check(self) -> list[tuple[str, str]]:
         """The next look; what it logs."""
         del self.logged[:]
         self.clock.advance(SECONDS)
@@ -48,27 +48,27 @@ class MonitorTests(SynchronousTestCase):
 
     def test_told_once(self) -> None:
         """A line when it begins, with what to do; none while it holds; one when it is over."""
-        self.assertEqual(self.look(), [])
+        self.assertEqual(self.check(), [])
         self.late = [Finding("reactor", "it was blocked for 2.0 s")]
-        told = self.look()
+        told = self.check()
         self.assertEqual(told, [("warn", f"reactor-late (reactor): it was blocked for 2.0 s: {REACTOR_LATE.advice}")])
         self.late = [Finding("reactor", "it was blocked for 3.0 s")]
-        self.assertEqual(self.look(), [])
+        self.assertEqual(self.check(), [])
         [condition] = self.monitor.conditions
         self.assertEqual((condition.message, condition.since), ("it was blocked for 3.0 s", 1000 + 2 * SECONDS))
         self.late = []
-        self.assertEqual(self.look(), [("info", "over: reactor-late (reactor): it was blocked for 3.0 s")])
+        self.assertEqual(self.check(), [("info", "over: reactor-late (reactor): it was blocked for 3.0 s")])
 
     def test_logged_elsewhere(self) -> None:
         """What its subsystem logs has no second line."""
         self.full = [Finding("/d", "0 of 10 bytes are free")]
-        self.assertEqual(self.look(), [])
+        self.assertEqual(self.check(), [])
         self.assertEqual([each.subject for each in self.monitor.conditions], ["/d"])
 
     def test_many(self) -> None:
         """Many at once have some lines, and a number."""
         self.offline = [Finding(f"t{number}", "without a leader: partition 0") for number in range(20)]
-        told = self.look()
+        told = self.check()
         self.assertEqual(len(told), LINES + 1)
         self.assertEqual(told[0][0], "error")
         self.assertIn(f"{20 - LINES} more of partitions-offline began", told[-1][1])
@@ -78,11 +78,11 @@ class MonitorTests(SynchronousTestCase):
         clock = Turning()
         self.offline = [None, Finding("t", "without a leader: partition 0"), None]
         monitor = ConditionMonitor(clock, lambda: 0.0, {PARTITIONS_OFFLINE: lambda: iter(self.offline)})
-        looking = Deferred.fromCoroutine(monitor.look())
+        checking = Deferred.fromCoroutine(monitor.check())
         for _ in range(2):
-            self.assertNoResult(looking)
+            self.assertNoResult(checking)
             clock.turn()
-        self.successResultOf(looking)
+        self.successResultOf(checking)
         self.assertEqual(len(list(monitor.conditions)), 1)
 
     def test_failing_source(self) -> None:
@@ -94,11 +94,11 @@ class MonitorTests(SynchronousTestCase):
 
         before = self.monitor._sources
         self.monitor._sources = {REACTOR_LATE: fails}
-        self.look()
+        self.check()
         self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
         self.monitor._sources = before
         self.late = [Finding("reactor", "late")]
-        self.look()
+        self.check()
         self.assertEqual(len(list(self.monitor.conditions)), 1)
 
     def test_metric(self) -> None:
@@ -106,7 +106,7 @@ class MonitorTests(SynchronousTestCase):
         registry = Registry()
         self.monitor.register_metrics(registry)
         self.full = [Finding("/a", "full"), Finding("/b", "full")]
-        self.look()
+        self.check()
         [family] = registry.collect()
         values = {dict(sample.labels)["condition"]: sample.value for sample in family.samples if sample is not None}
         self.assertEqual((values["log-directory-full"], values["reactor-late"]), (2, 0))

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from twisted.internet.defer import CancelledError, Deferred
 
 from logbus.net.request_context import RequestContext
-from logbus.net.time_slices import FEW_CONNECTIONS, FIRST_UNITS, UNITS, UNITS_PER_LOOK, TimeSlice
+from logbus.net.time_slices import FEW_CONNECTIONS, FIRST_UNITS, UNITS, UNITS_PER_CLOCK_READ, TimeSlice
 from logbus.wire.messages.metadata import MetadataRequest
 from tests.handlers.kit import a_request
 from tests.net.time_slice_case import TimeSliceCase
@@ -30,8 +30,8 @@ class TimeSliceTests(TimeSliceCase):
         work = self.start(1000, seconds=0.001)
         self.assertEqual(len(self.done), FIRST_UNITS)
         while not work.called:
-            self.assertLessEqual(self.turn(), 10 + UNITS_PER_LOOK)
-        self.assertGreaterEqual(self.scheduler.slices, (1000 - FIRST_UNITS) // (10 + UNITS_PER_LOOK))
+            self.assertLessEqual(self.turn(), 10 + UNITS_PER_CLOCK_READ)
+        self.assertGreaterEqual(self.scheduler.slices, (1000 - FIRST_UNITS) // (10 + UNITS_PER_CLOCK_READ))
         self.successResultOf(work)
 
     def test_a_slice_is_bounded_where_time_stands_still(self) -> None:

@@ -24,7 +24,7 @@ class LeaderRebalancer:
 
     def start(self) -> None:
         """Check for the first time one interval from now."""
-        self._later()
+        self._schedule()
 
     def stop(self) -> None:
         """Stop checking."""
@@ -32,12 +32,12 @@ class LeaderRebalancer:
         if timer is not None:
             timer.cancel()
 
-    def _later(self) -> None:
+    def _schedule(self) -> None:
         seconds = self.config.get(keys.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS)
-        self._timer = self.clock.callLater(seconds, self._look)
+        self._timer = self.clock.callLater(seconds, self._balance)
 
-    def _look(self) -> None:
-        self._later()
+    def _balance(self) -> None:
+        self._schedule()
         if self.config.get(keys.AUTO_LEADER_REBALANCE_ENABLE) and self.partitions.controller.active is not None:
             percentage = self.config.get(keys.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE)
             self.partitions.balance(percentage).addErrback(self._failed)

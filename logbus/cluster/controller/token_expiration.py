@@ -36,7 +36,7 @@ class TokenExpiration:
     def start(self) -> None:
         """Look for the first time one interval from now, if there can be tokens."""
         if self._tokens.enabled:
-            self._later()
+            self._schedule()
 
     def stop(self) -> None:
         """Look no more."""
@@ -44,12 +44,12 @@ class TokenExpiration:
         if timer is not None:
             timer.cancel()
 
-    def _later(self) -> None:
+    def _schedule(self) -> None:
         seconds = self._config.get(keys.DELEGATION_TOKEN_EXPIRY_CHECK_INTERVAL_MS) / 1000
-        self._timer = self._clock.callLater(seconds, self._look)
+        self._timer = self._clock.callLater(seconds, self._remove_expired)
 
-    def _look(self) -> None:
-        self._later()
+    def _remove_expired(self) -> None:
+        self._schedule()
         if self._admin.controller.active is None:
             return
         now = self._wall_clock() * 1000
@@ -59,7 +59,7 @@ class TokenExpiration:
             self._admin.change_all(edits).addErrback(self._failed)
 
     def _failed(self, failure: Failure) -> None:
-        # The next look finds them again.
+        # The next round finds them again.
         if failure.check(ApiError) is None:
             self._log.failure("delegation tokens that have ended were not removed", failure)
 

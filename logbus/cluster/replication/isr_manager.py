@@ -77,9 +77,9 @@ class IsrManager:
     _asking: bool = field(default=False, init=False)
     _next: IDelayedCall | None = field(default=None, init=False)
     _retry_seconds: float = field(default=FIRST_RETRY_SECONDS, init=False)
-    _looking: IDelayedCall | None = field(default=None, init=False)
-    _look_at: float = field(default=0.0, init=False)
-    _in_look: bool = field(default=False, init=False)
+    _check: IDelayedCall | None = field(default=None, init=False)
+    _check_due: float = field(default=0.0, init=False)
+    _is_checking: bool = field(default=False, init=False)
     _living: frozenset[int] = field(default=frozenset(), init=False)
     _shutting_down: frozenset[int] = field(default=frozenset(), init=False)
     # What replicas are yet to be told.
@@ -96,17 +96,17 @@ class IsrManager:
         self._running = True
         self._living = frozenset(self._metadata.brokers)
         self._unsubscribe = self._metadata.subscribe(self._brokers_changed)
-        self._look_later()
+        self._schedule_check()
         self._ask_soon(0)
 
     def stop(self) -> None:
         """Send nothing more."""
         self._running = False
         self._unsubscribe()
-        for call in (self._next, self._looking):
+        for call in (self._next, self._check):
             if call is not None and call.active():
                 call.cancel()
-        self._next = self._looking = None
+        self._next = self._check = None
 
     # The context of replicas.
 
@@ -203,25 +203,25 @@ class IsrManager:
         self.expansions += bool(set(after) - set(before))
         self.shrinks += bool(set(before) - set(after))
 
-    # Looking.
+    # Followers that lag.
 
-    def _look_later(self) -> None:
+    def _schedule_check(self) -> None:
         interval = self.max_lag / 2
-        self._look_at = self.seconds() + interval
-        self._looking = self._clock.callLater(interval, self._look)
+        self._check_due = self.seconds() + interval
+        self._check = self._clock.callLater(interval, self._check_unless_paused)
 
-    def _look(self) -> None:
-        late = self.seconds() - self._look_at
-        self._look_later()
+    def _check_unless_paused(self) -> None:
+        late = self.seconds() - self._check_due
+        self._schedule_check()
         # If this process was paused, requests of followers are still unread: they are not lagging.
-        if late <= self.max_lag / 4 and not self._in_look:
-            self._in_look = True
-            Deferred.fromCoroutine(self._look_at_all()).addErrback(
+        if late <= self.max_lag / 4 and not self._is_checking:
+            self._is_checking = True
+            Deferred.fromCoroutine(self.check_lags()).addErrback(
                 lambda failure: self._log.failure("looking for lagging followers failed", failure)
             )
 
-    async def _look_at_all(self) -> None:
-        """Look at each replica, some in a turn; not at the rest if this process was paused between two turns."""
+    async def check_lags(self) -> None:
+        """Check how far all followers lag, some in a turn; ends early if this process was paused between two turns."""
         replicas = self._replicas
         time_slice = TimeSlice(replicas.slices)
         try:
@@ -234,7 +234,7 @@ class IsrManager:
                     if not self._running or self.seconds() - before > self.max_lag / 4:
                         break
         finally:
-            self._in_look = False
+            self._is_checking = False
 
     def _brokers_changed(self) -> None:
         living = frozenset(self._metadata.brokers)

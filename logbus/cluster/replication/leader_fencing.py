@@ -88,7 +88,7 @@ class LeaderFencing:
             self._over()
         elif self._alone_since is None:
             self._alone_since = self.clock.seconds()
-            self._look_later()
+            self._schedule_check()
 
     def _is_registered(self) -> bool:
         """Whether the controller knows the current registration of this broker."""
@@ -106,15 +106,15 @@ class LeaderFencing:
             self._next = None
         self._trust(list(self._doubted))
 
-    def _look_later(self) -> None:
-        self._next = self.clock.callLater(self.patience / CHECKS_PER_SESSION, self._look)
+    def _schedule_check(self) -> None:
+        self._next = self.clock.callLater(self.patience / CHECKS_PER_SESSION, self._check_leaderships)
 
-    def _look(self) -> None:
+    def _check_leaderships(self) -> None:
         self._next = None
         if self._alone_since is None or self._is_registered():
             self._over()
             return
-        self._look_later()
+        self._schedule_check()
         silent_since = self.clock.seconds() - self.patience
         if self._alone_since < silent_since:
             self._doubt([replica for replica in self.replicas if self._is_doubtful(replica, silent_since)])

@@ -128,7 +128,7 @@ class Purgatory:
     def wake(self, delayed: DelayedOperation[Any]) -> None:
         """Check ``delayed`` at the end of this turn of the reactor."""
         if not self._woken:
-            self._clock.callLater(0, self._look)
+            self._clock.callLater(0, self._try_woken)
         self._woken[delayed] = None
 
     def remove(self, delayed: DelayedOperation[Any]) -> None:
@@ -142,7 +142,7 @@ class Purgatory:
         for delayed in list(self._waiting):
             delayed.complete()
 
-    def _look(self) -> None:
+    def _try_woken(self) -> None:
         woken, self._woken = self._woken, {}
         if len(woken) == 1:
             next(iter(woken)).try_to_complete()

@@ -116,7 +116,7 @@ class ReplicaRepair:
     def start(self) -> None:
         """Begin to repair damage as it is found."""
         self._running = True
-        self.replicas.logs.damage.on_found = self._found
+        self.replicas.logs.damage.on_found = self._damage_found
         self._work_in(0)
 
     def stop(self) -> None:
@@ -127,7 +127,7 @@ class ReplicaRepair:
             self._timer.cancel()
             self._timer = None
         for log in list(self._waiting):
-            self._tell(log)
+            self._release_waiters(log)
 
     # -- What happens
 
@@ -143,14 +143,14 @@ class ReplicaRepair:
         for log in list(self.replicas.logs.damage.open):
             if log.partition == name:
                 # Later: other listeners are called after this one, and waiting callers must see the new role.
-                self.timers.call_later(0, partial(self._tell, log))
+                self.timers.call_later(0, partial(self._release_waiters, log))
                 self._work_in(0)
 
-    def _found(self, log: Log) -> None:
+    def _damage_found(self, log: Log) -> None:
         self._retry_s = FIRST_RETRY_S
         self._work_in(0)
 
-    async def look_and_repair(self, replica: Replica, offset: int) -> None:
+    async def check_and_repair(self, replica: Replica, offset: int) -> None:
         """
         Check the batch at an offset. If it is damaged, have it repaired, or another replica lead. Returns when that is
         done, or is not possible now.
@@ -212,23 +212,23 @@ class ReplicaRepair:
             is_over = True
             try:
                 if damage.of(log) and self._running:
-                    is_over = await self._attend(log)
+                    is_over = await self._repair_log(log)
             except (LogbusError, OSError, CancelledError) as error:
-                self._failed(log, str(error) or repr(error))
+                self._repair_failed(log, str(error) or repr(error))
             finally:
                 if is_over:
-                    self._tell(log)
+                    self._release_waiters(log)
             if not damage.of(log):
                 self._asked.pop(log, None)
                 self._withdrawn.pop(log, None)
                 self._problems.pop(log, None)
                 self.reports.complete(log.partition)
 
-    def _tell(self, log: Log) -> None:
+    def _release_waiters(self, log: Log) -> None:
         for waiting in self._waiting.pop(log, ()):
             waiting.callback(None)
 
-    async def _attend(self, log: Log) -> bool:
+    async def _repair_log(self, log: Log) -> bool:
         """Repair a log as far as possible now; False: another leader is about to be elected."""
         replica = self.replicas.find(*log.partition)
         if replica is None or replica.log is not log:
@@ -247,16 +247,16 @@ class ReplicaRepair:
             await self._repair(replica, [leader, *(one for one in in_sync if one != leader)])
             return True
         if not in_sync:
-            self._failed(log, "no other replica is in sync; what is damaged cannot be read until one is")
+            self._repair_failed(log, "no other replica is in sync; what is damaged cannot be read until one is")
             # Looking again costs no request, and readers wait.
             self._retry_s = min(self._retry_s, ALONE_RETRY_S)
             return True
-        if self._ask_for_another(replica, log):
+        if self._request_other_leader(replica, log):
             return False
         await self._repair(replica, in_sync)
         return True
 
-    def _ask_for_another(self, replica: Replica, log: Log) -> bool:
+    def _request_other_leader(self, replica: Replica, log: Log) -> bool:
         """Have another replica elected; return whether that may still happen."""
         withdrawn = self._withdrawn.get(log, ())
         damage = [one for one in self.replicas.logs.damage.of(log) if one.base_offset not in withdrawn]
@@ -309,12 +309,12 @@ class ReplicaRepair:
             self._log.debug("{partition} is repaired later: {why}", partition=log.partition, why=uncommitted)
             self._retry_s = min(self._retry_s, FIRST_RETRY_S)
             return
-        self._failed(log, "; ".join(problems))
+        self._repair_failed(log, "; ".join(problems))
         if nobody_has_it:
             # No replica has more records than this one: another leader would not help.
             self._withdrawn.setdefault(log, set()).add(damage.base_offset)
 
-    def _failed(self, log: Log, problem: str) -> None:
+    def _repair_failed(self, log: Log, problem: str) -> None:
         self.failures += 1
         if self._problems.get(log) != problem:
             self._problems[log] = problem

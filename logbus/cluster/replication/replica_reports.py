@@ -51,7 +51,7 @@ class ReplicaReports:
     _leaders_told: dict[TopicPartition, int] = field(factory=dict, init=False)
     _reports: dict[TopicPartition, ReplicaReport] = field(factory=dict, init=False)
     _leaderless: dict[TopicPartition, Replica] = field(factory=dict, init=False)
-    _asking: bool = field(default=False, init=False)
+    _sending: bool = field(default=False, init=False)
     _retry: IDelayedCall | None = field(default=None, init=False)
     _closed: bool = field(default=False, init=False)
     _controller: int = field(default=NO_CONTROLLER, init=False)
@@ -65,7 +65,7 @@ class ReplicaReports:
     def offline(self, names: Iterable[TopicPartition]) -> None:
         """These replicas went offline with their log directory."""
         self._offline.update(dict.fromkeys(names))
-        self._go_on()
+        self._send_next()
 
     def incomplete(self, name: TopicPartition, reason: str) -> None:
         """This broker's replica lacks committed records, or holds damaged ones: have another lead, if one can."""
@@ -87,7 +87,7 @@ class ReplicaReports:
     def leaderless(self, replica: Replica) -> None:
         """A partition has no leader, and this replica may have every committed record."""
         self._leaderless[replica.topic_partition] = replica
-        self._go_on()
+        self._send_next()
 
     def close(self) -> None:
         """Report nothing more: the broker stops."""
@@ -107,16 +107,16 @@ class ReplicaReports:
         self._controller = controller
         for name, reason in self._incomplete.items():
             self._reports.setdefault(name, ReplicaReport(name, self.broker_id, NO_EPOCH, reason))
-        self._go_on()
+        self._send_next()
 
     def _add(self, report: ReplicaReport) -> None:
         self._reports[report.topic_partition] = report
-        self._go_on()
+        self._send_next()
 
-    def _go_on(self) -> None:
+    def _send_next(self) -> None:
         waiting = self._offline or self._reports or self._leaderless
-        if waiting and not (self._asking or self._closed or self._retry is not None):
-            self._asking = True
+        if waiting and not (self._sending or self._closed or self._retry is not None):
+            self._sending = True
             Deferred.fromCoroutine(self._send()).addErrback(
                 lambda failure: self._log.failure("a report of replicas broke", failure)
             )
@@ -129,7 +129,7 @@ class ReplicaReports:
                 await self.controller_channel.report_failed(sorted(offline))
                 offline = {}
             if reports:
-                self._heard(reports, await self.controller_channel.report_replicas(list(reports.values())))
+                self._log_answers(reports, await self.controller_channel.report_replicas(list(reports.values())))
                 reports = {}
             if leaderless:
                 await self.controller_channel.report_log_ends(
@@ -145,10 +145,10 @@ class ReplicaReports:
             if not self._closed:
                 self._retry = self.clock.callLater(RETRY_SECONDS, self._try_again)
         finally:
-            self._asking = False
-        self._go_on()
+            self._sending = False
+        self._send_next()
 
-    def _heard(self, reports: Mapping[TopicPartition, ReplicaReport], answers: Answers) -> None:
+    def _log_answers(self, reports: Mapping[TopicPartition, ReplicaReport], answers: Answers) -> None:
         for name, report in reports.items():
             answer = answers.get(name)
             if isinstance(answer, ApiError) and answer.code is not ErrorCode.FENCED_LEADER_EPOCH:
@@ -161,7 +161,7 @@ class ReplicaReports:
 
     def _try_again(self) -> None:
         self._retry = None
-        self._go_on()
+        self._send_next()
 
 
 def _take_batch(waiting: dict[TopicPartition, T]) -> dict[TopicPartition, T]:

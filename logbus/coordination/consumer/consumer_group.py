@@ -318,7 +318,7 @@ class ConsumerGroup:
             self.recorded.set_member(member.member_id, member)
         if is_new or (member.topics, member.regex) != (before.topics, before.regex):
             self.targets.subscriptions_changed(int(now * 1000), sees)
-        self.targets.look(int(now * 1000), sees)
+        self.targets.check_topics(int(now * 1000), sees)
         self.targets.update()
 
     def advance(self, now: float, member_id: str, owned: Partitions | None) -> MemberPosition:

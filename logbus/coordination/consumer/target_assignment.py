@@ -63,7 +63,7 @@ class TargetAssignment:
         """
         Increase the group epoch: a member joined, left, or changed its subscription.
 
-        :param sees: see :meth:`look`.
+        :param sees: see :meth:`check_topics`.
         :raise ApiError: INVALID_REGULAR_EXPRESSION: there are too many different ones.
         """
         self._names = None
@@ -80,7 +80,7 @@ class TargetAssignment:
         for regex in new:
             self._resolve(regex, now_ms, sees)
 
-    def look(self, now_ms: int, sees: Sees | None = None) -> None:
+    def check_topics(self, now_ms: int, sees: Sees | None = None) -> None:
         """
         Increase the group epoch if subscribed topics were created, deleted or got more partitions.
 

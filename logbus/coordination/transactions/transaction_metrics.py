@@ -83,12 +83,12 @@ class TransactionMetrics:
             self._oldest(name, census),
         )
         found = _OpenTransactionTotals()
-        yield from computed_gauges(found, self._look(found))
+        yield from computed_gauges(found, self._count_open(found))
 
     def _states(self, name: str, census: TransactionSummary) -> Iterator[Sample | None]:
         known, now_ms = self.coordinator.transactions(), self.coordinator.wall_ms()
         for first in range(0, len(known), PAUSE_IDS):
-            census.look(known[first : first + PAUSE_IDS], now_ms)
+            census.add(known[first : first + PAUSE_IDS], now_ms)
             yield None
         for state in TransactionState:
             if state is not TransactionState.DEAD:
@@ -97,7 +97,7 @@ class TransactionMetrics:
     def _oldest(self, name: str, census: TransactionSummary) -> Iterator[Sample]:
         yield Sample(name, (), census.oldest_ms / 1000)
 
-    def _look(self, found: _OpenTransactionTotals) -> Iterator[None]:
+    def _count_open(self, found: _OpenTransactionTotals) -> Iterator[None]:
         late_before_ms = late_before(self.coordinator.config, self.coordinator.wall_ms())
         for number, replica in enumerate(self.replicas, 1):
             if number % PAUSE_PARTITIONS == 0:

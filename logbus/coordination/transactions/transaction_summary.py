@@ -46,7 +46,7 @@ class TransactionSummary:
     states: Counter[str] = field(factory=Counter)
     oldest_ms: int = 0
 
-    def look(self, transactions: Iterable[TransactionMetadata], now_ms: int) -> None:
+    def add(self, transactions: Iterable[TransactionMetadata], now_ms: int) -> None:
         """Add ids to the summary."""
         for each in transactions:
             self.states[each.state.value] += 1

@@ -86,7 +86,7 @@ class LogCleaner(LogWorker):
         """Begin to look for work, if the cleaner is enabled."""
         if self.settings().enable and not self._running:
             self._running = True
-            self._look_later()
+            self._schedule()
 
     def stop(self) -> Deferred[None]:
         """
@@ -103,10 +103,10 @@ class LogCleaner(LogWorker):
         for throttler in (self._throttler, *self._throttlers.values()):
             throttler.hurry()
 
-    def _look_later(self) -> None:
-        self._wake = self._timers.call_later(max(self.settings().backoff_ms, _SHORTEST_MS) / 1000, self._look)
+    def _schedule(self) -> None:
+        self._wake = self._timers.call_later(max(self.settings().backoff_ms, _SHORTEST_MS) / 1000, self._clean_due)
 
-    def _look(self) -> None:
+    def _clean_due(self) -> None:
         self._wake = None
 
         def failed(failure: Failure) -> None:
@@ -114,12 +114,12 @@ class LogCleaner(LogWorker):
 
         def done(_: object) -> None:
             if self._running and self._wake is None:
-                self._look_later()
+                self._schedule()
 
         cleaning = Deferred.fromCoroutine(self.clean_all()).addErrback(failed).addCallback(done)
         if not cleaning.called and self.settings().threads > 1:
             # A log may take hours, in which other logs become due.
-            self._look_later()
+            self._schedule()
 
     # -- Work
 

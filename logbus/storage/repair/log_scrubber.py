@@ -35,7 +35,7 @@ CHUNK = 256 * 1024
 """Bytes read at a time."""
 FIRST_ROUND_S = 60.0
 """Seconds from the start to the first round: recovery and catching up of followers come first."""
-LOOK_S = 60.0
+CHECK_S = 60.0
 """Seconds between checks of the settings: a round may be due, or the interval have changed."""
 LOOK_AGAIN_S = 60.0
 """Seconds for which a segment that was found undamaged is not checked again."""
@@ -190,7 +190,7 @@ class LogScrubber:
         if not self._running:
             self._running = True
             self._due = self._timers.clock.seconds() + FIRST_ROUND_S
-            self._look_later()
+            self._schedule()
 
     def stop(self) -> Deferred[None]:
         """Give up the current check; fires when none runs."""
@@ -214,18 +214,18 @@ class LogScrubber:
 
     # -- Rounds
 
-    def _look_later(self) -> None:
+    def _schedule(self) -> None:
         if self._running:
-            self._wake = self._timers.call_later(LOOK_S, self._look)
+            self._wake = self._timers.call_later(CHECK_S, self._begin_round_if_due)
 
-    def _look(self) -> None:
+    def _begin_round_if_due(self) -> None:
         self._wake = None
         interval = self.settings().interval_ms
         if interval < 0 or self._timers.clock.seconds() < self._due:
             if interval >= 0:
                 # It may be shorter now.
                 self._due = min(self._due, self._timers.clock.seconds() + max(interval / 1000, FIRST_ROUND_S))
-            self._look_later()
+            self._schedule()
             return
         self._in_round = True
 
@@ -236,7 +236,7 @@ class LogScrubber:
             self._in_round = False
             self._due = self._timers.clock.seconds() + max(self.settings().interval_ms / 1000, 0.0)
             self._ended()
-            self._look_later()
+            self._schedule()
 
         Deferred.fromCoroutine(self.scrub_all()).addErrback(failed).addCallback(done)
 

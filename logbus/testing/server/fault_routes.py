@@ -23,7 +23,7 @@ from logbus.testing.server.server_routes import TOKEN, ControlledBrokers, senten
 
 T = TypeVar("T")
 
-LOOK_SECONDS = 0.03
+POLL_SECONDS = 0.03
 """Between two looks of a request that waits."""
 TIMEOUT = {"timeout": integer("Seconds to wait at most.", minimum=0, maximum=300, default=0)}
 BROKER = {"broker": {**integer("Only this broker; without it all of them.", minimum=0), "default": None}}
@@ -233,7 +233,7 @@ class FaultRoutes:
         async def looked() -> T:
             until = time.monotonic() + timeout
             while not is_enough(found := await self.controlled.change(look)) and time.monotonic() < until:
-                await deferLater(self.reactor, LOOK_SECONDS)
+                await deferLater(self.reactor, POLL_SECONDS)
             return found
 
         return Deferred.fromCoroutine(looked())

@@ -55,7 +55,7 @@ class ParentWatch:
             if descriptor is not None:
                 self._watch(descriptor, f"the parent process {parent} has ended")
             # Also if it ended before the descriptor was opened, and that was another process of its number.
-            self._look(parent)
+            self._check_parent(parent)
 
     def stop(self) -> None:
         """Watch no longer."""
@@ -69,7 +69,7 @@ class ParentWatch:
             self._timer = None
 
     def _watch(self, descriptor: int, sign: str, *, reads: bool = False) -> None:
-        watched = _Descriptor(descriptor, reads, lambda: self._tell(sign))
+        watched = _Descriptor(descriptor, reads, lambda: self._report_end(sign))
         try:
             self._reactor.addReader(watched)
         except OSError:  # it is of a kind that cannot be watched
@@ -78,14 +78,14 @@ class ParentWatch:
         else:
             self._descriptors.append(watched)
 
-    def _look(self, parent: int) -> None:
+    def _check_parent(self, parent: int) -> None:
         self._timer = None
         if self._parent() != parent:
-            self._tell(f"the parent process {parent} has ended")
+            self._report_end(f"the parent process {parent} has ended")
         else:
-            self._timer = self._reactor.callLater(SECONDS, self._look, parent)
+            self._timer = self._reactor.callLater(SECONDS, self._check_parent, parent)
 
-    def _tell(self, sign: str) -> None:
+    def _report_end(self, sign: str) -> None:
         self.stop()
         self._ended(sign)
 

@@ -167,7 +167,7 @@ class _Server:
             try:
                 await worker.run(brokers.open)
                 if not ended.called:
-                    self._tell({**described(), "token": self.token})
+                    self._print_line({**described(), "token": self.token})
                 self.collection.freeze()
                 await ended
             finally:
@@ -193,7 +193,7 @@ class _Server:
         self.control_url = f"http://{host}:{port.getHost().port}/api/v1"
         return port
 
-    def _tell(self, content: Mapping[str, Any]) -> None:
+    def _print_line(self, content: Mapping[str, Any]) -> None:
         if self.port_file is not None:
             self.port_file.write(content)
         else:

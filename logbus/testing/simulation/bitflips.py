@@ -83,7 +83,7 @@ class BitFlips:
         :param share: the position, as a share of the bytes that may be hit.
         :returns: the flip; None: there is no byte that may be hit.
         """
-        self.look()
+        self.find_repaired()
         topics = {each.topic: each for each in self.losses}
         batches = []
         for replica in sorted(node.broker.replication.replicas, key=lambda each: str(each.topic_partition)):
@@ -112,9 +112,9 @@ class BitFlips:
         for flip in self.open:
             if tuple(flip.partition) == (topic, partition) and flip.found() == flip.byte:
                 flip.take_back()
-        self.look()
+        self.find_repaired()
 
-    def look(self) -> None:
+    def find_repaired(self) -> None:
         """Find the flips that are repaired, or truncated."""
         topics = {each.topic: each for each in self.losses}
         for flip in list(self.open):

@@ -120,7 +120,7 @@ class Run:
                 clock.at(start + fault.at, None, nemesis.do, fault)
             for _ in range(int(settings.seconds)):
                 clock.run_until(clock.now + 1)
-                self.inspector.look(list(cluster.nodes.values()))
+                self.inspector.check(list(cluster.nodes.values()))
             for each in self._works:
                 each.over()
             nemesis.mend_all()
@@ -198,7 +198,7 @@ class Run:
         self.clock.run_until(self.clock.now + 12)
         for work in self._works:
             work.read_again(HEAL_S, self.cluster.wait)
-        self.inspector.look(nodes)
+        self.inspector.check(nodes)
         self.inspector.compare(nodes)
 
     def _repair(self, nodes: list[BrokerNode]) -> None:
@@ -211,7 +211,7 @@ class Run:
                 logs.scrubber.suspect(log, log.segments[-1])
 
         def is_repaired() -> bool:
-            self._flips.look()
+            self._flips.find_repaired()
             return not self._flips.open and not any(node.broker.logs.damage.count for node in nodes)
 
         if not self.cluster.wait(is_repaired, HEAL_S):

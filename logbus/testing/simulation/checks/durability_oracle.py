@@ -56,7 +56,7 @@ class DurabilityOracle:
                 # A replica that rejoins the ISR has fetched the missing records.
                 self._dark[partition] = self._dark.get(partition, frozenset()) & members
                 self._lied[partition] = self._lied.get(partition, frozenset()) & members
-                self._look(partition)
+                self._note_loss(partition)
                 if members and members <= self._damaged.get(partition, frozenset()):
                     self.only_damaged(partition)
 
@@ -101,7 +101,7 @@ class DurabilityOracle:
         for partition, members in self._members.items():
             if broker_id in members:
                 self._dark[partition] |= {broker_id}
-                self._look(partition)
+                self._note_loss(partition)
 
     def synced_data_lost(self, broker_id: int) -> None:
         """A disk lost synced data: its broker lacks records until it has left the ISR, and rejoined by fetching."""
@@ -109,7 +109,7 @@ class DurabilityOracle:
             self._lied[partition] |= {broker_id} & members
         self.power_lost(broker_id)
 
-    def _look(self, partition: int) -> None:
+    def _note_loss(self, partition: int) -> None:
         if self._dark[partition] == self._members[partition]:
             # Later records count as intact again: a loss is allowed once only.
             self._dark[partition] = frozenset()

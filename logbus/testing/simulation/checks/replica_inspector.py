@@ -59,7 +59,7 @@ class ReplicaInspector:
                 Anomaly("two-leaders", f"{partition} is led by {other} and by {broker_id} in leader epoch {epoch}")
             )
 
-    def look(self, nodes: Sequence[BrokerNode]) -> None:
+    def check(self, nodes: Sequence[BrokerNode]) -> None:
         """Check that nothing went back that must only grow."""
         for node in nodes:
             if not node.up or node.reactor.frozen:

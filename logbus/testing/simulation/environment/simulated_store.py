@@ -212,14 +212,14 @@ class SimulatedStore(TreeStore):
     def hear(self, applied: Applied) -> None:
         """Any client made a change."""
         for watcher, event in self._watches.take(applied.events).due:
-            self._send_back(self._tell, self._connection, watcher, event)
+            self._send_back(self._send_event, self._connection, watcher, event)
 
-    def _tell(self, connection: int, watcher: Any, event: Any) -> None:
+    def _send_event(self, connection: int, watcher: Any, event: Any) -> None:
         if connection == self._connection:
             self._deliver(self._watches.tell, watcher, event)
 
-    def _look(self, look: Callable[[Tree], T]) -> Deferred[T]:
-        return self._request(lambda: look(self.ensemble.tree), changes=False)
+    def _read_tree(self, read: Callable[[Tree], T]) -> Deferred[T]:
+        return self._request(lambda: read(self.ensemble.tree), changes=False)
 
     def _change(self, ops: Any) -> Deferred[Applied]:
         wanted: tuple[Op, ...] = tuple(ops)

@@ -41,7 +41,7 @@ class CommittedConsumer(Consumer):
         """Whether it has read everything, and no transaction was open when it last asked."""
         return self.is_at_the_end and self.stable_end == self.end
 
-    def _look(self, answer: PartitionData) -> None:
+    def _check_answer(self, answer: PartitionData) -> None:
         self.stable_end = answer.last_stable_offset
         now = self.view.reactor.seconds()
         where = f"{self.name} at {self.position} of partition {self.partition} at {now:.3f}"

@@ -111,7 +111,7 @@ class Consumer:
             return
         self._trouble = 0
         self.end = answer.high_watermark
-        self._look(answer)
+        self._check_answer(answer)
         if self._is_damaged:
             self._is_damaged = False
             self.job.errors[DAMAGED] += 1
@@ -136,7 +136,7 @@ class Consumer:
         self.view.forget(self.partition)
         await self.view.sleep(self.random.uniform(0.05, 0.3))
 
-    def _look(self, answer: PartitionData) -> None:
+    def _check_answer(self, answer: PartitionData) -> None:
         data = self._content(answer)
         found = []
         try:
