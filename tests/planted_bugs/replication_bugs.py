@@ -17,8 +17,8 @@ from logbus.cluster.controller.broker_incarnations import BrokerIncarnations
 from logbus.cluster.controller.fence import Fence
 from logbus.cluster.controller.leader_election import ElectionResult, Situation
 from logbus.cluster.follower.divergence import TruncateTo
+from logbus.cluster.follower.followed_partitions import FollowedPartitions
 from logbus.cluster.follower.partition_fetch_state import PartitionFetchState
-from logbus.cluster.follower.replica_fetcher import ReplicaFetcher
 from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
 from logbus.cluster.replication.follower_state import NEVER, FollowerState
 from logbus.cluster.replication.partition import Partition
@@ -80,15 +80,15 @@ async def _repair_nothing(self: ReplicaRepair, replica: Replica, damage: Damage,
     """Damage is found, and stays."""
 
 
-_ADD = ReplicaFetcher.add
+_ADD = FollowedPartitions.add
 
 
-def _add_and_cut(self: ReplicaFetcher, followed: PartitionFetchState) -> None:
+def _add_and_cut(self: FollowedPartitions, followed: PartitionFetchState) -> None:
     _ADD(self, followed)
     log = followed.replica.log
     offset = max(followed.replica.high_watermark, log.log_start_offset)
     if offset < log.log_end_offset:
-        self._follow_up(followed, TruncateTo(offset))
+        self._after_divergence(followed, TruncateTo(offset))
 
 
 def _begin_with_old_positions(self: Partition, log_end_offset: int, now: float) -> None:
@@ -176,7 +176,9 @@ _PARTITION = "tests.cluster.replication.test_partition_isr."
 
 BUGS: dict[str, Bug] = {
     # Found by the simulation.
-    "a new follower truncates its log to the high watermark": Bug(((ReplicaFetcher, "add", _add_and_cut),), FLAPS, 12),
+    "a new follower truncates its log to the high watermark": Bug(
+        ((FollowedPartitions, "add", _add_and_cut),), FLAPS, 12
+    ),
     "the leader does not look for divergence": Bug(((PartitionReader, "_diverges", lambda *_: False),), ELECTIONS, 12),
     "acks=all does not wait for the others": Bug(((Replica, "durable", _durable_here),), ELECTIONS, 10),
     "consumers read beyond the high watermark": Bug(((Replica, "read", _read_all),), ELECTIONS, 10, first=3),

@@ -16,9 +16,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.cluster.follower.fetch_settings import ReplicaFetchCounters, ReplicaFetchSettings
+from logbus.cluster.follower.followed_partitions import FollowedPartitions
 from logbus.cluster.follower.partition_fetch_state import PartitionFetchState
 from logbus.cluster.follower.replica_fetcher import ChannelFor, ReplicaFetcher
-from logbus.cluster.follower.tier_state_machine import RemoteState, no_remote_storage
+from logbus.cluster.follower.tier_state_machine import RemoteState, TierStateMachine, no_remote_storage
 from logbus.cluster.replication.replica import Replica
 from logbus.cluster.replication.replication_throttle import FollowerThrottle
 from logbus.metrics import Registry
@@ -119,7 +120,7 @@ class ReplicaFetcherManager(Service):
         if running is None:
             running = self._loops[leader] = self._start(leader)
         self._followed[name] = (leader, followed)
-        running.fetch.add(followed)
+        running.fetch.partitions.add(followed)
 
     def unfollow(self, name: TopicPartition) -> Deferred[None]:
         """Stop fetching a partition; fires once nothing changes its log any more. Unknown ones are ignored."""
@@ -128,25 +129,32 @@ class ReplicaFetcherManager(Service):
             return succeed(None)
         leader, followed = found
         running = self._loops[leader]
-        ended = running.fetch.remove(followed)
-        if not running.fetch.followed:
+        ended = running.fetch.partitions.remove(followed)
+        if not running.fetch.partitions.followed:
             del self._loops[leader]
             running.done.cancel()
         return ended
 
     def _start(self, leader: int) -> _RunningFetcher:
-        fetch = ReplicaFetcher(
+        partitions = FollowedPartitions(
             leader,
-            self.broker_id,
-            self._broker_epoch,
             self._logs,
-            self._channel_for,
             self._timers,
             self._settings,
             self.counters,
             self._throttle,
+            TierStateMachine(leader, self.broker_id, self._channel_for, self.remote_state),
             lambda followed, reason: self._leader_incomplete(followed.name, leader, followed.leader_epoch, reason),
-            self.remote_state,
+        )
+        fetch = ReplicaFetcher(
+            leader,
+            self.broker_id,
+            self._broker_epoch,
+            self._channel_for,
+            self._timers,
+            self._settings,
+            self.counters,
+            partitions,
         )
         done = Deferred.fromCoroutine(fetch.run())
         done.addErrback(self._ended, leader)
