@@ -12,6 +12,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
 from logbus.cluster.controller.topic_plan import internal
+from logbus.cluster.replication.record_deletion import deletion_offset
 from logbus.cluster.replication.replica_manager import Replica, ReplicaManager
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.handlers.broker_parts import BrokerParts
@@ -203,7 +204,9 @@ class LogOffsetHandlers:
                         raise internal(topic.name, "loses no records on request")
                     replica = self._replicas.leader(topic.name, asked.partition_index)
                     if context.terms.validate_only:
-                        answer.low_watermark = max(replica.low_watermark, replica.deletion_offset(asked.offset))
+                        answer.low_watermark = max(
+                            replica.low_watermark, deletion_offset(replica.partition, asked.offset)
+                        )
                     else:
                         # All of them share the writes of the start offsets.
                         asking = self._replicas.delete_records(topic.name, asked.partition_index, asked.offset)

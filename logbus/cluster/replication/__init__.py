@@ -3,6 +3,7 @@ This broker's replicas: logs with their roles, high watermarks and in-sync repli
 
 * ``replica_manager``: all replicas of this broker; takes roles from metadata updates (Kafka: ReplicaManager).
 * ``replica``: one replica: its log, its role, and the requests that wait for it.
+* ``record_deletion``: the offsets of DeleteRecords. Pure.
 * ``replica_context``: what it needs to know of the cluster around it. Pure.
 * ``partition``: the state of a partition: high watermark, ISR, followers (Kafka: Partition). Pure.
 * ``isr_change_state``: the ISR changes that the leader has asked for (KIP-497). Pure.

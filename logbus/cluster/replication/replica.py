@@ -20,6 +20,7 @@ from logbus.cluster.replication.broker_topic_stats import TopicStats
 from logbus.cluster.replication.follower_state import FollowerState
 from logbus.cluster.replication.offset_waiters import OffsetWaiters
 from logbus.cluster.replication.partition import Partition
+from logbus.cluster.replication.record_deletion import low_watermark
 from logbus.cluster.replication.replica_context import ReplicaContext, StandaloneContext
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
@@ -213,7 +214,7 @@ class Replica:
         before = partition.high_watermark
         self._update_synced_end()
         moved = partition.fetched(follower, offset, log_start_offset, cluster.seconds(), cluster.max_lag)
-        self._after_recount(moved, before)
+        self._high_watermark_updated(moved, before)
         isr_change = partition.isr_change
         if (follower.is_ready or isr_change.needs_confirmation) and isr_change.pending is None:
             cluster.request_isr_change(self)
@@ -272,7 +273,7 @@ class Replica:
     def _synced(self, _: object) -> None:
         before = self.partition.high_watermark
         self._update_synced_end()
-        self._after_recount(self.partition.advance(), before)
+        self._high_watermark_updated(self.partition.advance(), before)
 
     # The role, and the ISR.
 
@@ -314,26 +315,26 @@ class Replica:
         """Swap the topic's settings."""
         self.log.configure(config)
         before = self.partition.high_watermark
-        self._after_recount(self.partition.configure(config.min_insync_replicas), before)
+        self._high_watermark_updated(self.partition.configure(config.min_insync_replicas), before)
 
     def check_lag(self) -> None:
         """Periodically: check whether all in-sync replicas keep up (Kafka: Partition.maybeShrinkIsr)."""
         partition, now, max_lag = self.partition, self.cluster.seconds(), self.cluster.max_lag
         before = partition.high_watermark
-        self._after_recount(partition.check_lag(now, max_lag), before)
+        self._high_watermark_updated(partition.check_lag(now, max_lag), before)
         if partition.desired_isr(now, max_lag) != partition.leader_and_isr.isr:
             self.cluster.request_isr_change(self)
 
     def brokers_lost(self, brokers: Collection[int]) -> None:
         """These brokers are no longer registered: the high watermark does not wait for them to join the ISR."""
         before = self.partition.high_watermark
-        self._after_recount(self.partition.brokers_lost(brokers), before)
+        self._high_watermark_updated(self.partition.brokers_lost(brokers), before)
         self._wake_followers()
 
     def set_shutting_down(self, brokers: Collection[int]) -> None:
         """Set the brokers that are shutting down, which cannot join the ISR."""
         before = self.partition.high_watermark
-        self._after_recount(self.partition.set_shutting_down(brokers), before)
+        self._high_watermark_updated(self.partition.set_shutting_down(brokers), before)
 
     def isr_answered(self, change: IsrChange, answer: LeaderAndIsr | ApiError | None) -> None:
         """
@@ -354,7 +355,7 @@ class Replica:
     def _isr_changed(self, high_watermark_before: int) -> None:
         partition = self.partition
         self._wake_followers()
-        self._after_recount(partition.high_watermark != high_watermark_before, high_watermark_before)
+        self._high_watermark_updated(partition.high_watermark != high_watermark_before, high_watermark_before)
         if len(self._acks) and not partition.has_enough_replicas:
             # The high watermark cannot move now: producers would wait in vain.
             try:
@@ -377,19 +378,18 @@ class Replica:
 
     # The high watermark.
 
-    def _after_recount(self, moved: bool, before: int) -> None:
-        if moved:
-            self._high_watermark_moved(before)
-        else:
-            self._complete_acks()  # It may have become valid for this epoch without moving.
+    def _high_watermark_updated(self, moved: bool, before: int) -> None:
+        """
+        The high watermark was updated, but not by an append: tell those that wait for it.
 
-    def _high_watermark_moved(self, before: int) -> None:
-        """The high watermark moved, but not by an append."""
-        partition = self.partition
-        if self.log_watchers:
-            self._notify_log_watchers(UNKNOWN_SIZE if self.cluster.followers_serve else 0)
-        if self.watchers:
-            self._notify_watchers(self._size_between(before, partition.high_watermark))
+        :param moved: whether it changed; it may have become valid for this epoch without that.
+        :param before: what it was.
+        """
+        if moved:
+            if self.log_watchers:
+                self._notify_log_watchers(UNKNOWN_SIZE if self.cluster.followers_serve else 0)
+            if self.watchers:
+                self._notify_watchers(self._size_between(before, self.partition.high_watermark))
         self._complete_acks()
 
     def _size_between(self, start: int, end: int) -> int:
@@ -444,8 +444,7 @@ class Replica:
     @property
     def low_watermark(self) -> int:
         """The lowest log start offset of all live replicas."""
-        starts = [f.log_start_offset for n, f in self.partition.followers.items() if self.cluster.is_alive(n)]
-        return min(self.log.log_start_offset, *starts) if starts else self.log.log_start_offset
+        return low_watermark(self.partition, self.log.log_start_offset, self.cluster.is_alive)
 
     def deleted(self) -> Deferred[None] | None:
         """None if all live replicas have advanced to this log's start offset, else a Deferred that fires then."""
@@ -455,21 +454,6 @@ class Replica:
         # They learn the start offset from the answers to their fetches.
         self._notify_log_watchers(UNKNOWN_SIZE)
         return self._deletions.wait(start)
-
-    def deletion_offset(self, before: int) -> int:
-        """
-        The log start offset for a deletion of all records before an offset (−1: before the high watermark).
-
-        :raise ApiError: OFFSET_OUT_OF_RANGE above the high watermark.
-        """
-        high_watermark = self.partition.high_watermark
-        offset = high_watermark if before == -1 else before
-        if not 0 <= offset <= high_watermark:
-            raise ApiError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition} cannot delete before offset {before}: the high watermark is {high_watermark}",
-            )
-        return offset
 
     def _fail_waiters(self, error: ApiError) -> None:
         self._acks.fail(error)

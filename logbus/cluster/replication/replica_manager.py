@@ -17,6 +17,7 @@ from logbus.cluster.icluster import ILeadershipListener, IReplicaHost, Partition
 from logbus.cluster.metadata_update import PartitionState
 from logbus.cluster.replication.broker_topic_stats import BrokerTopicStats
 from logbus.cluster.replication.partition import Partition
+from logbus.cluster.replication.record_deletion import deletion_offset
 from logbus.cluster.replication.replica import Repair, Replica, Watcher, no_repair
 from logbus.cluster.replication.replica_context import ReplicaContext, StandaloneContext
 from logbus.config import TopicConfig
@@ -150,7 +151,7 @@ class ReplicaManager:
         :raise ApiError: as :meth:`leader`, and OFFSET_OUT_OF_RANGE above the high watermark.
         """
         replica = self.leader(topic, partition)
-        return await self.logs.delete_records(replica.topic_partition, replica.deletion_offset(before))
+        return await self.logs.delete_records(replica.topic_partition, deletion_offset(replica.partition, before))
 
     # The replica host, for metadata updates.
 

@@ -13,6 +13,7 @@ from zope.interface.verify import verifyObject
 
 from logbus.cluster.icluster import ILeadershipListener
 from logbus.cluster.metadata_update import PartitionState
+from logbus.cluster.replication.record_deletion import deletion_offset
 from logbus.cluster.replication.replica import Replica
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.config import TopicConfig
@@ -124,9 +125,9 @@ class ReplicasTests(SynchronousTestCase):
         for _ in range(3):
             replica.append(a_batch(b"v"), NOW_MS)
         for wrong in (4, -2, 2**63 - 1):
-            error = self.assertRaises(ApiError, replica.deletion_offset, wrong)
+            error = self.assertRaises(ApiError, deletion_offset, replica.partition, wrong)
             self.assertEqual(error.code, ErrorCode.OFFSET_OUT_OF_RANGE)
-        self.assertEqual([replica.deletion_offset(n) for n in (0, 2, 3, -1)], [0, 2, 3, 3])
+        self.assertEqual([deletion_offset(replica.partition, n) for n in (0, 2, 3, -1)], [0, 2, 3, 3])
 
     def test_listeners_hear_of_leadership(self) -> None:
         """Of each epoch this broker leads in, and of each end: another leader, deletion, a failed directory."""
