@@ -7,7 +7,7 @@ kernel; and then at the client. So a peer cannot make requests pile up here.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from attrs import define, evolve, field
 from twisted.internet.defer import CancelledError, Deferred
@@ -51,6 +51,23 @@ class Requester(Responder, Protocol):
         """The client could not log in: send it ``parts``, and close the connection."""
 
 
+class _WaitingProduce(NamedTuple):
+    """
+    A Produce that waits before it is served.
+
+    :ivar ready: what it waits for.
+    :ivar received: when it was received.
+    :ivar since: when it would have been served, by the clock of :class:`.RequestTimes`.
+    :ivar small_before: small Produce requests that all connections had served by then.
+    """
+
+    request: Request
+    ready: Deferred[None]
+    received: float
+    since: float
+    small_before: int
+
+
 @define(eq=False)
 class RequestDispatcher:
     """
@@ -78,9 +95,7 @@ class RequestDispatcher:
     _template: RequestTemplate | None = field(default=None, init=False)
     # Of the last Fetch that was recognized.
     _fetch_template: FetchTemplate | None = field(default=None, init=False)
-    # A Produce that waits before it is served, for what, when it was received, since when it waits, and the small
-    # requests served until then.
-    _preparing: tuple[Request, Deferred[None], float, float, int] | None = field(default=None, init=False)
+    _preparing: _WaitingProduce | None = field(default=None, init=False)
     _pending: PendingResponses = field(init=False)
     _quotas: QuotaManagers = field(init=False)
     _throttle: ClientThrottle = field(init=False)
@@ -200,10 +215,10 @@ class RequestDispatcher:
         """Give up what only this peer waits for."""
         self._throttle.flush()
         if self._preparing is not None:
-            waiting = self._preparing[1]
+            ready = self._preparing.ready
             self._preparing = None
-            waiting.addErrback(lambda failure: failure.trap(CancelledError))
-            waiting.cancel()
+            ready.addErrback(lambda failure: failure.trap(CancelledError))
+            ready.cancel()
         self._pending.connection_lost()
 
     # Requests that are decoded.
@@ -320,23 +335,24 @@ class RequestDispatcher:
         """Have a Produce wait, if it has to: nothing is received meanwhile."""
         if not self._sender.transport.receives_in_place:
             return False
-        waiting = preparer(self._context_for(request.client_id), request)
-        if waiting is None:
+        ready = preparer(self._context_for(request.client_id), request)
+        if ready is None:
             return False
-        self._preparing = request, waiting, self._received, self._times.mark, self._large.small
+        self._preparing = _WaitingProduce(request, ready, self._received, self._times.mark, self._large.small)
         self._flow.stop_reading(PREPARING)
-        waiting.addCallback(lambda _: self._flow.resume(PREPARING))
+        ready.addCallback(lambda _: self._flow.resume(PREPARING))
         return True
 
     def _serve_prepared(self) -> int:
         """Serve the request that waited; returns its bytes."""
-        assert self._preparing is not None
-        (request, _, self._received, since, small), self._preparing = self._preparing, None
-        self._times.mark, others = since, self._large.small - small
-        self._route(request)
-        if request.size >= LARGE:
-            self._large.served(since, others)
-        return request.size
+        waited, self._preparing = self._preparing, None
+        assert waited is not None
+        self._received, self._times.mark = waited.received, waited.since
+        others = self._large.small - waited.small_before
+        self._route(waited.request)
+        if waited.request.size >= LARGE:
+            self._large.served(waited.since, others)
+        return waited.request.size
 
     # Produce requests that repeat an earlier one, and come in runs.
 
