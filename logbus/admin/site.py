@@ -68,7 +68,6 @@ from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.conditions import Conditions
 from logbus.config import keys
 from logbus.config.config_view import ConfigView
-from logbus.config.setting_checks import usable_topic_overrides
 from logbus.coordination.group_lag_history import LagHistory
 from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.transactions.hanging_transactions import HangingTransactions
@@ -309,9 +308,6 @@ class AdminSite(ServerFactory):
     @_pages.default
     def _make_pages(self) -> Pages:
         return self.make_pages(self)
-
-    def _min_isr(self, overrides: Mapping[str, str]) -> int:
-        return self.config.topic_config(usable_topic_overrides(overrides)).min_insync_replicas
 
     def _cleanup_policy(self, overrides: Mapping[str, str]) -> str:
         return overrides.get("cleanup.policy") or ",".join(sorted(self.config.topic_config({}).cleanup_policy))
