@@ -164,7 +164,7 @@ LOG_DIRECTORY_FULL = ConditionKind(
     "log-directory-full",
     _CRITICAL,
     "There is no space: producers to partitions in this directory are refused until there is.",
-    "Delete topics or files, lower log.retention.bytes or log.retention.hours, or give the file system more space.",
+    "Delete topics or files, lower log.retention.bytes or log.retention.ms, or give the file system more space.",
     "the directory",
     is_logged=False,
 )
@@ -172,7 +172,7 @@ LOG_DIRECTORY_NEARLY_FULL = ConditionKind(
     "log-directory-nearly-full",
     _WARNING,
     "More than log.dir.usage.warn.ratio of the space is used.",
-    "Lower log.retention.bytes or log.retention.hours, or give the file system more space, before writes are refused.",
+    "Lower log.retention.bytes or log.retention.ms, or give the file system more space, before writes are refused.",
     "the directory",
     is_logged=False,
 )

@@ -195,7 +195,8 @@ class CertificateSource:
             if days < CERTIFICATE_DAYS:
                 when = f"{first.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
                 name = first.subject.rfc4514_string()
-                ends = f"ended on {when}" if days < 0 else f"ends on {when}, in {days:.0f} days"
+                left = f"in {days:.0f} days" if days >= 2 else "in less than two days"
+                ends = f"ended on {when}" if days < 0 else f"ends on {when}, {left}"
                 yield Finding(listener, f"the certificate of {name} {ends}")
 
 

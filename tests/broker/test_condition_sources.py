@@ -182,7 +182,7 @@ class OtherTests(SynchronousTestCase):
         def pair(own: float, issuer: float) -> Any:
             return SimpleNamespace(certificate=certificate("CN=own", own), chain=(certificate("CN=issuer", issuer),))
 
-        pairs = [("a", pair(31, 400)), ("b", pair(90, 7)), ("c", pair(-1, 400))]
+        pairs = [("a", pair(31, 400)), ("b", pair(90, 7)), ("c", pair(-1, 400)), ("d", pair(1, 400))]
         security = SimpleNamespace(key_pairs=lambda: iter(pairs))
         source = CertificateSource(cast(Any, security), now.timestamp)
         self.assertEqual(
@@ -190,6 +190,7 @@ class OtherTests(SynchronousTestCase):
             [
                 ("b", "the certificate of CN=issuer ends on 2026-05-08 12:00 UTC, in 7 days"),
                 ("c", "the certificate of CN=own ended on 2026-04-30 12:00 UTC"),
+                ("d", "the certificate of CN=own ends on 2026-05-02 12:00 UTC, in less than two days"),
             ],
         )
 

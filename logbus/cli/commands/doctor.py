@@ -77,6 +77,12 @@ def _look(path: Path | None, settings: tuple[str, ...], admin: str | None) -> It
     from logbus.listener_config import resolve_listeners
     from logbus.server_options import parse_set, read_file
 
+    if admin is not None:
+        yield from cluster_findings(ask_over_http(admin))
+        if path is None and not settings:
+            # The defaults are the configuration of none of its brokers.
+            yield from machine_findings(machine_facts(), None)
+            return
     file, origins = read_file(str(path)) if path is not None else ({}, {})
     given = {**file, **dict(parse_set(text) for text in settings)}
     origins = {**origins, **{text.partition("=")[0].strip(): "--set" for text in settings}}
@@ -94,5 +100,3 @@ def _look(path: Path | None, settings: tuple[str, ...], admin: str | None) -> It
         yield from directory_findings(directories, config.get(keys.LOG_DIR_USAGE_WARN_RATIO))
     yield from errors
     yield from machine_findings(machine_facts(), config)
-    if admin is not None:
-        yield from cluster_findings(ask_over_http(admin))

@@ -142,7 +142,7 @@ def machine_findings(facts: MachineFacts, config: ConfigView | None) -> Iterator
     """
     Say what to mend on a machine.
 
-    :param config: of the broker that is to run there; None: it cannot be read.
+    :param config: of the broker that is to run there; None: there is none to look at, or it cannot be read.
     """
     for line in advice(facts.is_compiled, facts.build):
         yield Finding(
@@ -237,7 +237,7 @@ def directory_findings(found: Sequence[DirectoryFacts], warn_ratio: float) -> It
                 facts.path,
                 f"{facts.used_ratio:.0%} of its file system is used",
                 "Producers are refused when it is full.",
-                "Keep less (log.retention.bytes, log.retention.hours), or give it more space.",
+                "Keep less (log.retention.bytes, log.retention.ms), or give it more space.",
             )
         if facts.free_inodes is not None and facts.free_inodes < FEW_INODES:
             yield Finding(

@@ -54,6 +54,17 @@ def test_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
         assert "risk: broker 0, " in capsys.readouterr().out
 
 
+def test_a_cluster_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks about a cluster hears nothing of the log directory that a broker without settings would have here."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "logbus-data").touch()
+    with Broker() as broker:
+        run_app(["doctor", "--admin", broker.admin_url])
+        assert "logbus-data" not in capsys.readouterr().out
+        run_app(["doctor", "--admin", broker.admin_url, "--set", "num.partitions=3"])
+        assert "logbus-data" in capsys.readouterr().out
+
+
 def test_no_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     """One that does not answer is an error of the call, in one line."""
     assert run_app(["doctor", "--admin", "http://127.0.0.1:1"]) == 2
