@@ -28,6 +28,8 @@ ROWS, API_ROWS, MOST_SORTED = 50, 500, 2000
 INTERNAL = 10
 """More internal topics than there are: usage has them, whether the page has or not."""
 SHOWN_CONFIGS = 3
+NEEDS_CONFIGS = "needs the right DescribeConfigs"
+"""Stands for settings of a topic that a user may not see."""
 
 Topic = Mapping[str, Any]
 SORTS: Mapping[str, Callable[[Topic], Any]] = MappingProxyType(
@@ -235,7 +237,7 @@ def fault_badges(topic: Topic) -> list[Tag]:
 def _overrides(configs: Mapping[str, str] | None) -> Any:
     """Return overrides but the clean-up policy, which has a column of its own."""
     if configs is None:
-        return tags.span("not yours to see", class_="note")
+        return tags.span(NEEDS_CONFIGS, class_="note")
     own = sorted((key, value) for key, value in configs.items() if key != "cleanup.policy")
     shown = [tags.code(f"{key}={shortened(value, 40)}") for key, value in own[:SHOWN_CONFIGS]]
     more = len(own) - len(shown)

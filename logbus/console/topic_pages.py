@@ -31,7 +31,7 @@ from logbus.console.elements import (
 from logbus.console.figures import count, number, shortened, size
 from logbus.console.group_pages import KINDS, group_link
 from logbus.console.page import Page, Visit
-from logbus.console.topic_list_page import fault_badges
+from logbus.console.topic_list_page import NEEDS_CONFIGS, fault_badges
 
 SECTION = "/console/topics"
 ROWS, READERS = 50, 50
@@ -72,7 +72,7 @@ class TopicPages:
                             ("Partitions", number(about["partitions"])),
                             ("Replicas of each", number(about["replication_factor"])),
                             *(_sums(items) if len(items) == about["partitions"] else []),
-                            ("Cleanup", shortened(about["cleanup_policy"] or "not yours to see", 40)),
+                            ("Cleanup", shortened(about["cleanup_policy"] or NEEDS_CONFIGS, 40)),
                             ("Id", tags.code(about["id"])),
                             ("Written by", "brokers only" if about["internal"] else "producers"),
                         ]

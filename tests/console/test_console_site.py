@@ -183,7 +183,9 @@ class RightsTests(SynchronousTestCase):
         world = console(authorizer=_AllowsAnybody({(AclOperation.DESCRIBE, ResourceType.TOPIC, "orders")}))
         page = seen(world.ask("GET", "/console/topics/orders"))
         self.assertIn("DescribeConfigs on the Topic orders", page.text)
+        self.assertIn("Cleanup needs the right DescribeConfigs", page.text)
         self.assertIn("Partitions", page.text)
+        self.assertIn("needs the right DescribeConfigs", seen(world.ask("GET", "/console/topics")).text)
 
     def test_sign_in(self) -> None:
         """A browser asks for the password where a login may help."""
