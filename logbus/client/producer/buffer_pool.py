@@ -161,6 +161,11 @@ class BufferPool:
         if self._backpressure and ((self.buffered < self._buffer_bytes and not self._pending) or for_all):
             self._backpressure.resume_all()
 
+    def unplaced(self) -> int:
+        """The number of records that are in no batch yet."""
+        places = (self._pending, *self._lookups.values())
+        return sum(each.record is not None for place in places for each in place.values())
+
     async def all_placed(self) -> None:
         """Wait until all current records are in batches or refused."""
         if self._pending:

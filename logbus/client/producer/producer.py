@@ -455,7 +455,12 @@ class Producer:
         try:
             await closing
         except DeferredTimeout:
-            self._log.warn("the producer was closed with {count} batches unsent", count=len(self._unfinished))
+            unsent = self._buffer_pool.unplaced() + sum(batch.builder.count for batch in self._unfinished)
+            self._log.warn(
+                "the producer was closed after {seconds} s; records not acknowledged: {count}",
+                seconds=seconds,
+                count=unsent,
+            )
         finally:
             self.abort()
 

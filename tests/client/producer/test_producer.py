@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.cluster.cluster import Cluster
@@ -22,6 +23,7 @@ from logbus.wire.messages.records import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tests.client.client_warnings import client_warnings
 from tests.client.memory_cluster import Log, MemoryCluster
 
 
@@ -465,14 +467,30 @@ class ProducerTests(SynchronousTestCase):
         producer = self.producer()
         sent = producer.send("t", b"x")
         self.lingered()
-        closed = producer.close(2.0)
-        for _ in range(19):
-            self.brokers.settle(0.1)
-        self.assertNoResult(closed)
-        self.brokers.settle(0.2)
+        with capturedLogs() as logged:
+            closed = producer.close(2.0)
+            for _ in range(19):
+                self.brokers.settle(0.1)
+            self.assertNoResult(closed)
+            self.brokers.settle(0.2)
         self.successResultOf(closed)
         self.failureResultOf(sent, DeliveryFailed)
         self.assertEqual(producer.buffered, 0)
+        self.assertIn("the producer was closed after 2.0 s; records not acknowledged: 1", client_warnings(logged))
+
+    def test_closing_before_a_topic_is_known(self) -> None:
+        """Records that are in no batch yet, since no broker answers, count among those that are lost."""
+        self.brokers.nodes.clear()
+        producer = self.producer()
+        sent = [producer.send("t", b"x") for _ in range(3)]
+        with capturedLogs() as logged:
+            closed = producer.close(2.0)
+            for _ in range(21):
+                self.brokers.settle(0.1)
+        self.successResultOf(closed)
+        for each in sent:
+            self.failureResultOf(each, DeliveryFailed)
+        self.assertIn("the producer was closed after 2.0 s; records not acknowledged: 3", client_warnings(logged))
 
     def test_stopping_at_every_step(self) -> None:
         """
