@@ -11,8 +11,8 @@ from attrs import frozen
 
 from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.imetastore import IMetadataStore
-from logbus.metastore.metadata_copy import NotCopied, read_running
-from logbus.metastore.metadata_file import Metadata, dump
+from logbus.metastore.metadata_copy import READINGS, read_running
+from logbus.metastore.metadata_file import BadMetadataFile, Metadata, check, dump
 from logbus.metastore.operations import MetastoreError
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log_manager import LogManager
@@ -46,9 +46,13 @@ class BrokerSnapshots:
         try:
             nodes = await read_running(self._store)
             await disk.submit(IOPool.BACKGROUND, _write, disk, f"{made.name}/{METADATA}", Metadata(nodes))
-        except (MetastoreError, NotCopied) as e:
+        except MetastoreError as e:
             self.release(made.name)
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"the metadata cannot be read: {e}") from None
+        except BadMetadataFile as e:
+            self.release(made.name)
+            text = f"the metadata changed {READINGS} times while they were read; try again ({e})"
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, text) from None
         except BaseException:
             self.release(made.name)
             raise
@@ -72,6 +76,11 @@ class BrokerSnapshots:
 
 
 def _write(disk: IDisk, path: str, metadata: Metadata) -> None:
-    """Runs in an I/O thread."""
+    """
+    Runs in an I/O thread: with many partitions it takes a while.
+
+    :raise BadMetadataFile: the nodes do not belong together.
+    """
+    check(metadata)
     # Users' credentials are in it.
     disk.replace(path, dump(metadata).encode(), False, private=True)

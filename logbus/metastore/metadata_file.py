@@ -158,12 +158,16 @@ def _check_place(path: str, nodes: Mapping[str, bytes]) -> None:
 
 def _check_partitions(nodes: Mapping[str, bytes]) -> None:
     """Check that each state belongs to an assigned partition, and that each leader is one of its replicas."""
+    # A topic's node has all its partitions: decoded for each of them, ten thousand take minutes.
+    assignments: dict[str, tuple[tuple[int, ...], ...]] = {}
     for path in nodes:
         found = _STATE.fullmatch(path)
         if found is None:
             continue
         topic, number = found[1], int(found[2])
-        assigned = TopicZnode.decode(topic, nodes[TopicZnode.path(topic)]).partitions
+        if topic not in assignments:
+            assignments[topic] = TopicZnode.decode(topic, nodes[TopicZnode.path(topic)]).partitions
+        assigned = assignments[topic]
         if number >= len(assigned):
             raise BadMetadataFile(f"{path}: the topic has {len(assigned)} partitions")
         state = StateZnode.decode(topic, number, nodes[path], 0)

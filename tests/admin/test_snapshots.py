@@ -79,3 +79,13 @@ class SnapshotTests(HttpBrokerCase):
         self.assertEqual(answered.status, 503)
         self.assertIn("the metadata cannot be read", json.loads(answered.body)["detail"])
         self.assertEqual(self.http.get(SNAPSHOTS)["items"], [])
+
+    def test_metadata_that_do_not_belong_together(self) -> None:
+        """Nor would one with a partition's state and no topic."""
+        store = self.server.broker.member.store
+        for path in ("/brokers/topics/u", "/brokers/topics/u/partitions"):
+            store.create(path, b"")
+        answered = self.make()
+        self.assertEqual(answered.status, 503)
+        self.assertIn("/brokers/topics/u holds", json.loads(answered.body)["detail"])
+        self.assertEqual(self.http.get(SNAPSHOTS)["items"], [])
