@@ -17,8 +17,8 @@ class NoBroker(Unreachable):
     """Something listens at an address, but does not answer as a broker does to a client that connects as this one."""
 
 
-class ClientClosed(Unreachable):
-    """The cluster object was closed: it connects to nobody any more."""
+class ClientClosed(LogbusError):
+    """The :class:`~logbus.client.Cluster` was closed, and connects to no broker any more: not to be retried."""
 
 
 def is_retriable(error: BaseException) -> bool:

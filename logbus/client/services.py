@@ -170,6 +170,9 @@ class ConsumerService(Service, Generic[K, V]):
                 self._log.failure("a record could not be read or processed", Failure())
             finally:
                 self._consumer = None
+            if self._cluster.is_closed:
+                self._log.error("a ConsumerService reads nothing more, since its Cluster was closed; stop it before")
+                return
             if self.running:
                 self._pausing = sleep(self._cluster.reactor, self._pause)
                 try:

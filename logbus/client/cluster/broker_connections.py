@@ -26,6 +26,8 @@ from logbus.timers import Timers
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IStreamClientEndpoint
 
+CLOSED = "the client is closed: its Cluster was closed before what uses it"
+
 _Key = tuple[str, int, str]
 
 
@@ -40,6 +42,7 @@ class BrokerConnections:
     :ivar connect_timeout: seconds to wait for a connection.
     :ivar security: TLS and SASL.
     :ivar metrics: counts of connections and requests.
+    :ivar is_closed: no connections are made any more.
     """
 
     _log = Logger()
@@ -56,7 +59,7 @@ class BrokerConnections:
     _connecting: dict[_Key, tuple[list[Deferred[Channel]], Deferred[Channel] | None]] = field(factory=dict, init=False)
     _outages: BrokerOutages = field(factory=BrokerOutages, init=False)
     _lanes: int = field(default=0, init=False)
-    _closed: bool = field(default=False, init=False)
+    is_closed: bool = field(default=False, init=False)
 
     @_timers.default
     def _make_timers(self) -> Timers:
@@ -93,7 +96,7 @@ class BrokerConnections:
 
     def close(self) -> Deferred[None]:
         """Close all connections, and make no more; fires when they are closed."""
-        self._closed = True
+        self.is_closed = True
         for _, attempt in list(self._connecting.values()):
             if attempt is not None:
                 attempt.cancel()
@@ -112,10 +115,11 @@ class BrokerConnections:
 
         :param lane: see :meth:`.Cluster.channel`, likewise ``lends``.
         :raises Unreachable: it cannot be made.
+        :raises ClientClosed: :meth:`close` was called.
         :raises ApiError: the broker refuses our login, or its certificate is not trusted: not to be retried.
         """
-        if self._closed:
-            raise ClientClosed("the client is closed")
+        if self.is_closed:
+            raise ClientClosed(CLOSED)
         key = (host, port, lane)
         channel = self._channels.get(key)
         if channel is not None and channel.usable:
@@ -146,7 +150,9 @@ class BrokerConnections:
                     error = RequestTimedOut(f"no answer in {min(self._connect_timeout, self._timeout):g} s")
                 is_heard = isinstance(error, LogbusError) and not isinstance(error, RequestTimedOut)
                 kind = NoBroker if is_heard else Unreachable
-                known = refusal(host, port, error) or kind(why_unreachable(host, port, error))
+                known: LogbusError = refusal(host, port, error) or kind(why_unreachable(host, port, error))
+                if self.is_closed:
+                    known = ClientClosed(CLOSED)
                 self._note_outage(host, port, known)
                 self.metrics.failed_connects += 1
                 problem = Failure(known)
@@ -202,7 +208,7 @@ class BrokerConnections:
             self._note_outage(host, port, channel.ended_by)
 
     def _note_outage(self, host: str, port: int, error: LogbusError) -> None:
-        if self._closed:
+        if self.is_closed:
             return
         if self._outages.failed(f"{host}:{port}", self._reactor.seconds()):
             self._log.warn("{error}", error=error)

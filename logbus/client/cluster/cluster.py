@@ -18,7 +18,7 @@ from logbus.client.cluster.broker_connections import BrokerConnections
 from logbus.client.cluster.cluster_metrics import ClusterMetrics
 from logbus.client.cluster.metadata_cache import MetadataCache
 from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata
-from logbus.client.retry import Backoff, ClientClosed, NoBroker, Unreachable, api_error
+from logbus.client.retry import Backoff, NoBroker, Unreachable, api_error
 from logbus.client.validators import InvalidOption, function, seconds, shown, text
 from logbus.coroutines import returns_deferred, sleep
 from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut
@@ -119,6 +119,11 @@ class Cluster(MetadataCache):
     def principal(self) -> str:
         """Who this client is for brokers that do not map names, such as ``User:alice``."""
         return self._principal()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._connections.is_closed
 
     @property
     def metrics(self) -> ClusterMetrics:
@@ -223,8 +228,6 @@ class Cluster(MetadataCache):
         for host, port in dict.fromkeys([*known, *self.bootstrap]):
             try:
                 return await self._connections.channel(host, port)
-            except ClientClosed:
-                raise
             except Unreachable as e:
                 problems.append(e)
         is_heard = any(isinstance(each, NoBroker) for each in problems)
@@ -261,7 +264,10 @@ class Cluster(MetadataCache):
         return await (self.any_channel() if node is None else self._connections.channel(node.host, node.port))
 
     def close(self) -> Deferred[None]:
-        """Close all connections; fires when they are closed."""
+        """
+        Close all connections; fires when they are closed. Close producers and consumers before: what still uses the
+        cluster fails with :class:`.ClientClosed`.
+        """
         return self._connections.close()
 
     # Internals.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.consumer.fetch_buffer import BufferedFetch, FetchBuffer, PartitionProblem
 from logbus.client.consumer.partition_position import PartitionErrors, PartitionPosition, Position
-from logbus.errors import ApiError
+from logbus.errors import LogbusError
 from logbus.model import NO_EPOCH, TopicPartition
 
 
@@ -119,12 +119,12 @@ class AssignedPartitions:
         """
         Take records of the partition whose turn it is.
 
-        :raises ApiError: its error; it is fetched again then.
+        :raises LogbusError: its error; it is fetched again then.
         """
         position = self.next
         try:
             fetched = self._buffer.take()
-        except ApiError:
+        except LogbusError:
             position.refetch()
             position.has_error = False
             raise

@@ -12,7 +12,7 @@ from typing import Protocol
 from attrs import define, field
 
 from logbus.client.consumer.consumer_record import Fetched
-from logbus.errors import ApiError
+from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 
 
@@ -31,12 +31,12 @@ class BufferedFetch(Protocol):
 class PartitionProblem:
     """An error of a partition, raised when its turn comes."""
 
-    error: ApiError
+    error: LogbusError
     size: int = field(default=0, init=False)
 
     def take(self) -> Fetched:
         """
-        :raises ApiError: always.
+        :raises LogbusError: always.
         """
         raise self.error
 
@@ -89,7 +89,7 @@ class FetchBuffer:
         """
         Take records of the partition whose turn it is.
 
-        :raises ApiError: the next item of that partition is an error.
+        :raises LogbusError: the next item of that partition is an error.
         :raises StopIteration: nothing can be taken.
         """
         partition = self.next
@@ -98,7 +98,7 @@ class FetchBuffer:
         before = item.size
         try:
             fetched = item.take()
-        except ApiError:
+        except LogbusError:
             # What follows cannot be read either.
             self.drop(partition)
             raise

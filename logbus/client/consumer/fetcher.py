@@ -113,14 +113,14 @@ class Fetcher:
         """
         The next records of any partition, if some are buffered.
 
-        :raises ApiError: as :meth:`poll`.
+        :raises LogbusError: as :meth:`poll`.
         """
         if not self.assigned.has_data:
             return None
         position = self.assigned.next
         try:
             fetched = self.assigned.take()
-        except ApiError:
+        except LogbusError:
             position.failed(self._clock.seconds(), self._cluster.backoff)
             self._schedule()
             raise
@@ -135,13 +135,15 @@ class Fetcher:
         Cancelling the Deferred loses no records: the next call gets them.
 
         :raises ApiError: (in the Deferred) OFFSET_OUT_OF_RANGE if ``reset`` is none; a topic that does not exist;
-            corrupt records. The error is raised again until its cause is gone; :meth:`seek` skips it.
+            corrupt records; the login is refused. The error is raised again until its cause is gone; :meth:`seek` skips
+            it.
+        :raises ClientClosed: the cluster was closed.
         """
         if self._closed:
             return fail(LogbusError("the consumer is closed"))
         try:
             fetched = self.take()
-        except ApiError as e:
+        except LogbusError as e:
             return fail(e)
         if fetched is not None:
             return succeed(fetched)
@@ -239,6 +241,8 @@ class Fetcher:
     async def _find_leaders(self, positions: list[PartitionPosition]) -> None:
         try:
             self.assigned.put_errors(await find_leaders(self._cluster, positions, self._options.patience))
+        except LogbusError as e:
+            self._report(positions, e)
         finally:
             self._finding_leaders = False
         self._after()
@@ -246,10 +250,13 @@ class Fetcher:
     async def _find_offsets(self, node_id: int, positions: list[PartitionPosition]) -> None:
         try:
             found, errors = await find_offsets(self._cluster, positions, self._options.committed)
+        except LogbusError as e:
+            self._report(positions, e)
+        else:
+            self.assigned.located(found)
+            self.assigned.put_errors(errors)
         finally:
             self._finding_offsets.discard(node_id)
-        self.assigned.located(found)
-        self.assigned.put_errors(errors)
         self._after()
 
     async def _fetch(
@@ -268,8 +275,7 @@ class Fetcher:
                 position.replica = -1
                 position.failed(now, self._cluster.backoff)
             if not is_retriable(e):
-                error = e if isinstance(e, ApiError) else ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(e))
-                self.assigned.put_errors([(positions[0], error)])
+                self._report(positions, e)
         else:
             for position, result in found:
                 self._handle_result(position, result)
@@ -278,6 +284,10 @@ class Fetcher:
         finally:
             broker.busy = False
         self._after()
+
+    def _report(self, positions: Sequence[PartitionPosition], error: LogbusError) -> None:
+        """Have an error that retrying does not help raised once, though it is that of several partitions."""
+        self.assigned.put_errors([(positions[0], error)])
 
     def _after(self) -> None:
         self.assigned.make_room()
@@ -326,7 +336,7 @@ class Fetcher:
             waiting = self._waiting.pop(0)
             try:
                 fetched = self.take()
-            except ApiError as e:
+            except LogbusError as e:
                 waiting.errback(e)
             else:
                 assert fetched is not None

@@ -8,7 +8,7 @@ from attrs import define, field, frozen
 
 from logbus.client.list_offsets import EARLIEST, LATEST
 from logbus.client.retry import Backoff
-from logbus.errors import ApiError
+from logbus.errors import LogbusError
 from logbus.model import NO_EPOCH, TopicPartition
 
 Reset = Literal["earliest", "latest", "none"]
@@ -95,5 +95,5 @@ class PartitionPosition:
         self.attempts, self.retry_at, self.missing_since = 0, 0.0, None
 
 
-PartitionErrors = list[tuple[PartitionPosition, ApiError]]
+PartitionErrors = list[tuple[PartitionPosition, LogbusError]]
 """Partitions with errors that retrying does not help."""

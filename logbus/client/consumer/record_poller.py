@@ -199,7 +199,7 @@ class RecordPoller(Generic[K, V]):
         The next batch that can be delivered without waiting, in addition to the last one.
 
         :param but: partitions to skip if they only have the rest of a batch.
-        :raises ApiError: the error of the partition whose turn it is.
+        :raises LogbusError: the error of the partition whose turn it is.
         """
         delivery = self._ready_delivery(but)
         if delivery is not None:

@@ -6,7 +6,7 @@ from enum import Enum
 
 from attrs import frozen
 
-from logbus.client.membership.interface import MembershipFailed
+from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 
 
@@ -30,7 +30,7 @@ class NotifyListener:
 class ReportFailure:
     """End the membership with an error."""
 
-    error: MembershipFailed
+    error: LogbusError
 
 
 @frozen

@@ -28,6 +28,7 @@ from logbus.client.membership.member_commits import MemberCommits
 from logbus.client.membership.missing_topics import MissingTopics
 from logbus.client.membership.poll_watch import PollWatch
 from logbus.client.membership.subscription import Subscription
+from logbus.client.retry import ClientClosed
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 
@@ -177,6 +178,10 @@ class Membership:
 
     def _leaves(self, leave: bool | None) -> bool:
         return self.options.group_instance_id is None if leave is None else leave
+
+    def _closed_under(self, error: ClientClosed) -> ClientClosed:
+        """The error that ends the membership when the client is closed under it."""
+        return ClientClosed(f"group {self.options.group_id!r}: {error}")
 
     # Internals.
 

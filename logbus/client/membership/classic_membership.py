@@ -33,9 +33,9 @@ from logbus.client.membership.classic_states import (
 from logbus.client.membership.interface import GroupListener, GroupOptions
 from logbus.client.membership.subscription import Subscription
 from logbus.client.membership.topic_watch import TopicWatch
-from logbus.client.retry import api_error
+from logbus.client.retry import ClientClosed, api_error
 from logbus.coroutines import sleep
-from logbus.errors import ErrorCode, LogbusError
+from logbus.errors import ErrorCode, LogbusError, RequestTimedOut
 from logbus.model import TopicPartition
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 from logbus.wire.messages.groups import (
@@ -153,11 +153,14 @@ class ClassicMembership(Membership):
         async def ask() -> None:
             try:
                 answer = await send(*arguments)
+            except ClientClosed as e:
+                closed = self._closed_under(e)
+                answer = lambda: self._state_machine.fail(closed)  # noqa: E731
             except LogbusError as e:
                 self._log.debug("group {group}: {error}", group=self.options.group_id, error=e)
-                code = code_of(e)
+                code, said = code_of(e), str(e)
                 self._coordinator.noticed(code)
-                answer = lambda: self._state_machine.refused(code)  # noqa: E731
+                answer = lambda: self._state_machine.refused(code, said)  # noqa: E731
             except CancelledError:
                 raise
             except Exception:
@@ -331,7 +334,8 @@ class ClassicMembership(Membership):
             group_instance_id=sent.group_instance_id,
         )
         wait = self.options.heartbeat_interval
-        failed: ErrorCode | None = None
+        error: LogbusError | None = None
+        failed = ErrorCode.NONE
         try:
             seconds = self._heartbeat_patience()
             asking = Deferred.fromCoroutine(self._coordinator.ask(request, seconds=seconds))
@@ -339,7 +343,8 @@ class ClassicMembership(Membership):
             if code:
                 raise api_error(code, f"group {sent.group_id!r}")
         except (LogbusError, TimeoutError) as e:
-            failed = code_of(e) if isinstance(e, LogbusError) else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            error = e if isinstance(e, LogbusError) else RequestTimedOut("the heartbeat was not answered in time")
+            failed = code_of(error)
             self._coordinator.noticed(failed)
             wait = min(wait, self._cluster.backoff.most)
         finally:
@@ -347,8 +352,12 @@ class ClassicMembership(Membership):
         if self._heartbeat_timer is None:
             self._schedule_heartbeat(wait)
         # Ignore an error of an earlier generation.
-        if failed is not None and self.metadata == sent:
-            self._do(self._state_machine.heartbeat_answered(failed))
+        if error is None or self.metadata != sent:
+            return
+        if isinstance(error, ClientClosed):
+            self._do(self._state_machine.fail(self._closed_under(error)))
+        else:
+            self._do(self._state_machine.heartbeat_answered(failed, str(error)))
 
     def _heartbeat_patience(self) -> float:
         """

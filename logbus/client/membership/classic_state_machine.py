@@ -30,7 +30,7 @@ from logbus.client.membership.classic_states import (
     reaction_to,
 )
 from logbus.client.membership.failures import ELSEWHERE, membership_failure
-from logbus.errors import ErrorCode
+from logbus.errors import ErrorCode, LogbusError
 from logbus.model import TopicPartition
 
 
@@ -63,7 +63,7 @@ class ClassicStateMachine:
     # Of these steps: JoinGroup comes after the backoff; LeaveGroup has a reason; the failure to report.
     _is_join_delayed: bool = field(default=False, init=False)
     _leave_reason: str = field(default="", init=False)
-    _failure: ErrorCode | None = field(default=None, init=False)
+    _failure: LogbusError | None = field(default=None, init=False)
     # Partitions of the new assignment that the listener is told of after it has given up others.
     _newly_assigned: frozenset[TopicPartition] | None = field(default=None, init=False)
     # Join again as soon as the present step is over.
@@ -172,9 +172,7 @@ class ClassicStateMachine:
         again, self._joins_again = self._joins_again, False
         if then is AfterRevocation.FAIL:
             assert self._failure is not None
-            actions: list[Action] = [
-                ReportFailure(membership_failure(self._failure, self.group_id, self.group_instance_id))
-            ]
+            actions: list[Action] = [ReportFailure(self._failure)]
         else:
             actions = [] if then is AfterRevocation.PAUSE else [ReportLeft()]
         return actions + (self.begin() if again else [])
@@ -204,11 +202,11 @@ class ClassicStateMachine:
             return [NotifyListener(ListenerEvent.REVOKED, self._releasing)]
         return self.listener_done()
 
-    def refused(self, code: ErrorCode) -> list[Action]:
-        """JoinGroup or SyncGroup failed."""
+    def refused(self, code: ErrorCode, said: str | None = None) -> list[Action]:
+        """JoinGroup or SyncGroup failed, with this message."""
         reaction = reaction_to(code)
         if reaction is ErrorReaction.FATAL:
-            return self._fail(code)
+            return self._fail(code, said)
         if reaction in (ErrorReaction.OUTDATED, ErrorReaction.UNKNOWN):
             self._forget(reaction)
             # Some coordinators return this error each time, so use the backoff.
@@ -217,7 +215,7 @@ class ClassicStateMachine:
         self.phase, self._joins_again = ClassicMemberState.JOINING, False
         return [SendJoinGroup(wait=True)]
 
-    def heartbeat_answered(self, code: ErrorCode) -> list[Action]:
+    def heartbeat_answered(self, code: ErrorCode, said: str | None = None) -> list[Action]:
         """
         Heartbeat failed. Errors of an unavailable coordinator are ignored, but by a member that waits for SyncGroup:
         the coordinator that got it is gone, and may have left a connection that shows nothing.
@@ -227,7 +225,7 @@ class ClassicStateMachine:
             is_void = self.phase is ClassicMemberState.SYNCING and code in ELSEWHERE
             return self.refused(code) if is_void else []
         if reaction is ErrorReaction.FATAL:
-            return self._fail(code)
+            return self._fail(code, said)
         if reaction is ErrorReaction.REJOIN:
             # A heartbeat from before JoinGroup may be answered after it: that is the rebalance that is joined already.
             return [] if self.phase is ClassicMemberState.JOINING else self.rejoin()
@@ -245,6 +243,12 @@ class ClassicStateMachine:
             return []
         return self.refused(code)
 
+    def fail(self, error: LogbusError) -> list[Action]:
+        """The coordinator can be asked no more: end with this error."""
+        self._failure = error
+        self.generation = NO_GENERATION
+        return self._end(AfterRevocation.FAIL, lost=True)
+
     def left(self) -> list[Action]:
         """LeaveGroup was answered, or failed."""
         return self._ended(AfterRevocation.LEAVE)
@@ -259,10 +263,8 @@ class ClassicStateMachine:
     def _leave(self, reason: str) -> list[Action]:
         return [SendLeaveGroup(self.member_id, reason)] if self.member_id else []
 
-    def _fail(self, code: ErrorCode) -> list[Action]:
-        self._failure = code
-        self.generation = NO_GENERATION
-        return self._end(AfterRevocation.FAIL, lost=True)
+    def _fail(self, code: ErrorCode, said: str | None) -> list[Action]:
+        return self.fail(membership_failure(code, self.group_id, self.group_instance_id, said))
 
     def _end(self, then: AfterRevocation, *, lost: bool = False) -> list[Action]:
         """Give up all partitions, once the listener is free."""

@@ -22,7 +22,7 @@ from logbus.client.membership.consumer_state_machine import (
 )
 from logbus.client.membership.interface import GroupListener, GroupOptions
 from logbus.client.membership.subscription import Subscription
-from logbus.client.retry import api_error
+from logbus.client.retry import ClientClosed, api_error
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from logbus.wire.messages.consumer_groups import (
@@ -142,6 +142,9 @@ class ConsumerMembership(Membership):
             self._attempt = 0
             wait = self._interval = min(max(response.heartbeat_interval_ms / 1000, _OFTEN), _SELDOM)
             actions = lambda: self._handle_response(report, response)  # noqa: E731
+        except ClientClosed as e:
+            closed = self._closed_under(e)
+            actions = lambda: member.fail(closed)  # noqa: E731
         except LogbusError as e:
             self._log.debug("group {group}: {error}", group=self.options.group_id, error=e)
             code, said = code_of(e), str(e)

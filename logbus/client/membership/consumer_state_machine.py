@@ -23,7 +23,7 @@ from attrs import define, evolve, field, frozen
 from logbus.client.membership.actions import Action, ListenerEvent, NotifyListener, ReportFailure, ReportLeft
 from logbus.client.membership.failures import membership_failure
 from logbus.client.membership.subscription import Subscription
-from logbus.errors import ErrorCode
+from logbus.errors import ErrorCode, LogbusError
 from logbus.model import TopicPartition
 
 JOINING_EPOCH = 0
@@ -118,7 +118,7 @@ class ConsumerStateMachine:
     # All partitions are given up: whether others may have them already, the step after that, the failure to report.
     _is_lost: bool = field(default=False, init=False)
     _next_step: AfterRelease = field(default=AfterRelease.GO_ON, init=False)
-    _failure: tuple[ErrorCode, str | None] | None = field(default=None, init=False)
+    _failure: LogbusError | None = field(default=None, init=False)
     # Join again after that step.
     _joins_again: bool = field(default=False, init=False)
 
@@ -222,7 +222,11 @@ class ConsumerStateMachine:
             return self._give_up_all(AfterRelease.JOIN, lost=True)
         if code.retriable:
             return []
-        self._failure = (code, said)
+        return self.fail(membership_failure(code, self.group_id, self.group_instance_id, said))
+
+    def fail(self, error: LogbusError) -> list[Action]:
+        """The coordinator can be asked no more: end with this error."""
+        self._failure = error
         return self._give_up_all(AfterRelease.FAIL, lost=True)
 
     def left(self) -> list[Action]:
@@ -305,10 +309,7 @@ class ConsumerStateMachine:
         again, self._joins_again = self._joins_again, False
         if then is AfterRelease.FAIL:
             assert self._failure is not None
-            code, said = self._failure
-            actions: list[Action] = [
-                ReportFailure(membership_failure(code, self.group_id, self.group_instance_id, said))
-            ]
+            actions: list[Action] = [ReportFailure(self._failure)]
         else:
             actions = [] if then is AfterRelease.PAUSE else [ReportLeft()]
         return actions + (self.begin() if again else [])

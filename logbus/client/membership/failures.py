@@ -33,9 +33,12 @@ def membership_failure(
     """
     The error for a code that retrying does not help.
 
-    :param said: the broker's message; left out if there is advice.
+    :param said: the message of the broker's error; left out if there is advice.
     """
+    group, name = f"group {group_id!r}: ", f" ({code.name})"
     advice = _ADVICE.get(code)
-    if advice is None:
-        return MembershipFailed(code, f"group {group_id!r}: {said or code.sentence} ({code.name})")
-    return MembershipFailed(code, f"group {group_id!r}: {advice.format(instance=group_instance_id)} ({code.name})")
+    if advice is not None:
+        why = advice.format(instance=group_instance_id)
+    else:
+        why = (said or code.sentence).removeprefix(group).removesuffix(name)
+    return MembershipFailed(code, f"{group}{why}{name}")

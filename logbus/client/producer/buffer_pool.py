@@ -19,7 +19,7 @@ from logbus.client.producer.backpressure import Backpressure
 from logbus.client.producer.producer_metrics import ProducerMetrics
 from logbus.client.producer.producer_options import ProducerOptions
 from logbus.client.producer.producer_record import BufferFull, DeliveryFailed, DeliveryHandle, ProducerRecord
-from logbus.client.retry import ClientClosed, is_retriable
+from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
 
 PER_SEND = 512
@@ -243,7 +243,7 @@ class BufferPool:
             except LogbusError as e:
                 unknown = isinstance(e, ApiError) and e.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 is_lasting = (unknown and not self._create_topics) or not is_retriable(e)
-                if is_lasting or isinstance(e, ClientClosed) or not await attempts.again():
+                if is_lasting or not await attempts.again():
                     raise
 
     def _fail(self, pending: _PendingRecord, error: Exception) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from attrs import define
 
-from logbus.client.retry import ClientClosed, is_retriable
+from logbus.client.retry import is_retriable
 from logbus.errors import ApiError, ErrorCode
 from logbus.records.header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -117,8 +117,7 @@ def resolve_failure(
     :param transactional: only the coordinator may change the epoch, so the transaction has to be aborted instead.
     """
     if isinstance(error, NotSent):
-        is_lasting = isinstance(error.error, ClientClosed) or not is_retriable(error.error)
-        return FailureResolution.FAIL if is_lasting else FailureResolution.AGAIN
+        return FailureResolution.AGAIN if is_retriable(error.error) else FailureResolution.FAIL
     code = error.code if isinstance(error, ApiError) else None
     if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER and numbered:
         return FailureResolution.WRITTEN

@@ -168,7 +168,8 @@ class Sender:
             if not identity.is_ready:
                 if identity.error is None:
                     identity.prepare()
-                    return identity.is_ready
+                    # At once, without a broker to ask: then its change was not heard, since this is at work.
+                    return identity.is_ready or identity.is_over
                 self.give_up(identity.error)
                 return False
             if queue.not_before > now:
