@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         WhiteList,
         zookeeper_store,
     )
+    from logbus.client.consumer.assigned_partitions import NotAssigned
     from logbus.client.consumer.batch_delivery import RecordError
     from logbus.client.consumer.consumer import Consumer
     from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
         TransactionAborted,
         TransactionError,
     )
-    from logbus.client.retry import Unreachable
+    from logbus.client.retry import ClientClosed, Unreachable
     from logbus.client.services import ClusterService, ConsumerService
     from logbus.client.validators import InvalidOption
 
@@ -91,6 +92,7 @@ __all__ = [
     "BlackList",
     "Broadcast",
     "BufferFull",
+    "ClientClosed",
     "Cluster",
     "ClusterService",
     "CommitFailed",
@@ -115,6 +117,7 @@ __all__ = [
     "MembershipFailed",
     "MessageStream",
     "NewTopic",
+    "NotAssigned",
     "InvalidOption",
     "OutcomeUnknown",
     "ProcessingFailed",
@@ -152,6 +155,7 @@ _NAMES = {
         "WhiteList",
         "zookeeper_store",
     ),
+    "consumer.assigned_partitions": ("NotAssigned",),
     "consumer.batch_delivery": ("RecordError",),
     "consumer.consumer": ("Consumer",),
     "consumer.consumer_record": ("ConsumerRecord", "Fetched"),
@@ -171,7 +175,7 @@ _NAMES = {
         "TransactionAborted",
         "TransactionError",
     ),
-    "retry": ("Unreachable",),
+    "retry": ("ClientClosed", "Unreachable"),
     "services": ("ClusterService", "ConsumerService"),
     "validators": ("InvalidOption",),
 }

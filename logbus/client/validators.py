@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 from logbus.errors import ConfigError
 from logbus.model import TopicPartition
+
+P = ParamSpec("P")
 
 MAX_INT32 = 2**31 - 1
 MAX_SECONDS = MAX_INT32 / 1000
@@ -17,6 +20,42 @@ _SHOWN = 100
 
 class InvalidOption(ConfigError, ValueError):
     """An option or argument is invalid; the message names it and says what is valid."""
+
+
+def unknown_options(what: str, unknown: Iterable[str], known: Iterable[str]) -> TypeError:
+    """
+    Make the error for options that there are not, with the most similar ones that there are.
+
+    :param what: has the options, such as ``a producer``.
+    """
+    import difflib  # needed only here
+
+    names, known = sorted(unknown), sorted(known)
+    near = [each for name in names for each in difflib.get_close_matches(name, known, n=1, cutoff=0.7)]
+    hint = f"did you mean {' and '.join(near)}?" if len(near) == len(names) else f"it has {', '.join(known)}"
+    return TypeError(f"{what} has no option {', '.join(names)}; {hint}")
+
+
+def names_options(what: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """
+    Decorate an ``__init__``, so that its error for an unknown option says which there are.
+
+    :param what: has the options, such as ``a producer``.
+    """
+
+    def decorate(init: Callable[P, None]) -> Callable[P, None]:
+        of = init.__code__
+        known = of.co_varnames[1 : of.co_argcount + of.co_kwonlyargcount]
+
+        @wraps(init)
+        def check(*args: P.args, **options: P.kwargs) -> None:
+            if unknown := options.keys() - known:
+                raise unknown_options(what, unknown, known[of.co_argcount - 1 :])
+            init(*args, **options)
+
+        return check
+
+    return decorate
 
 
 def choice(name: str, value: object, choices: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.client.retry import Backoff, Unreachable, api_error, is_retriable
+from logbus.client.retry import Backoff, ClientClosed, Unreachable, api_error, is_retriable
 from logbus.errors import ApiError, Disconnected, ErrorCode
 
 
@@ -24,11 +24,11 @@ class ErrorTests(SynchronousTestCase):
 
     def test_retriable_errors(self) -> None:
         """
-        Lost connections and Kafka's retriable codes are; refusals and bugs are not.
+        Lost connections and Kafka's retriable codes are; refusals, a closed client and bugs are not.
         """
         for error in (Disconnected(), Unreachable(), ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)):
             self.assertTrue(is_retriable(error))
-        for error in (ApiError(ErrorCode.MESSAGE_TOO_LARGE), ValueError()):
+        for error in (ApiError(ErrorCode.MESSAGE_TOO_LARGE), ClientClosed(), ValueError()):
             self.assertFalse(is_retriable(error))
 
     def test_backoff_doubles_up_to_a_limit(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.client import EARLIEST, Consumer, ConsumerRecord
+from logbus.client import EARLIEST, ClientClosed, Consumer, ConsumerRecord
 from logbus.client.services import ClusterService, ConsumerService
 from logbus.client.validators import InvalidOption
 from logbus.model import TopicPartition
@@ -114,6 +114,19 @@ class ConsumerServiceTests(ServiceCase):
             self.brokers.settle(0.1)
         self.successResultOf(stopping)
         self.assertEqual(self.seen, [b"a", b"b"])
+
+    def test_cluster_that_is_closed(self) -> None:
+        """It ends, and says so once, instead of beginning again and again."""
+        self.log.batches.clear()
+        self.begin(self.process)
+        self.service.cluster.close()
+        self.brokers.settle(30)
+        self.assertLess(len(self.consumers), 3)
+        made = len(self.consumers)
+        self.brokers.settle(30)
+        self.assertEqual(len(self.consumers), made)
+        self.assertTrue(self.flushLoggedErrors(ClientClosed))
+        self.stop()
 
     def test_failure(self) -> None:
         """A failure is logged; after a pause another consumer begins."""

@@ -36,6 +36,31 @@ class OptionTests(SynchronousTestCase):
     def producer(self, **options: Any) -> Producer:
         return Producer(self.cluster, **{"wall_clock": time.time, "random": Random(1), **options})
 
+    def test_unknown_options(self) -> None:
+        """The error names what was meant, or all that there are."""
+        for call, given, said in (
+            (self.producer, "linger_ms", "a producer has no option linger_ms; did you mean linger?"),
+            (self.producer, "compression_type", "a producer has no option compression_type; it has acks, batch_bytes,"),
+            (
+                lambda **o: Consumer(self.cluster, **o),
+                "auto_offset",
+                "did you mean auto_offset_reset?",
+            ),
+            (
+                lambda **o: Consumer(self.cluster, **o),
+                "group",
+                "no option group; did you mean group_id?",
+            ),
+            (lambda **o: Cluster(self.memory.clock, "b1:9092", **o), "clientid", "did you mean client_id?"),
+            (
+                lambda **o: AdminClient(self.cluster, **o),
+                "nonsense",
+                "no option nonsense; it has timeout",
+            ),
+        ):
+            with self.subTest(given):
+                self.assertIn(said, str(self.assertRaises(TypeError, call, **{given: 1})))
+
     def test_consumers(self) -> None:
         """
         Each option by itself, and those of members.

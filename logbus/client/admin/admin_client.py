@@ -36,7 +36,7 @@ from logbus.client.admin.user_admin import UserAdmin
 from logbus.client.cluster.cluster import Cluster, Node, TopicMetadata
 from logbus.client.list_offsets import list_offsets
 from logbus.client.retry import api_error
-from logbus.client.validators import InvalidOption, checked, integer, seconds, shown, text, texts
+from logbus.client.validators import InvalidOption, checked, integer, names_options, seconds, shown, text, texts
 from logbus.client.validators import cluster as is_cluster
 from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
@@ -111,6 +111,7 @@ class AdminClient(
     :param timeout: seconds the brokers may take for a request.
     """
 
+    @names_options("an admin client")
     def __init__(self, cluster: Cluster, *, timeout: float = 30.0) -> None:
         is_cluster(cluster)
         seconds("timeout", timeout, positive=True, is_sent=True)

@@ -36,9 +36,7 @@ class AdminClient(Client):
         **options: Unpack[ClusterArguments],
     ) -> None:
         own: dict[str, Any] = dict(options)
-        super().__init__(cluster, own)
-        if own:
-            raise TypeError(f"an admin client has no option {', '.join(sorted(own))}")
+        super().__init__(cluster, own, "an admin client", ["request_timeout"])
         self._core = core.AdminClient(self._cluster.core, timeout=request_timeout)
 
     create_topics = awaited(core.AdminClient.create_topics)

@@ -77,6 +77,7 @@ def awaited(
 
     @wraps(method)
     async def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+        self._check_loop()
         return await outcome(method(self._core, *args, **kwargs))
 
     # As it is defined, for the documentation and for debuggers.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 from logbus.client.aio.cluster import Cluster, ClusterArguments
+from logbus.client.aio.event_loop import current
 from logbus.client.aio.lifetime import Lifetime
+from logbus.client.validators import unknown_options
 
 
 class Client(Lifetime):
@@ -14,10 +17,16 @@ class Client(Lifetime):
 
     :param cluster: where the brokers are, or a :class:`~logbus.client.aio.Cluster` that clients share, which its owner
         closes.
-    :param options: of the cluster, if it is the client's own.
+    :param options: the options given; those of the cluster, if it is the client's own, are taken out.
+    :param what: what has the options, such as ``a producer``.
+    :param known: the names of those that there are, besides the cluster's.
+    :raises TypeError: there is no such option, or it is one of a cluster that is shared.
     """
 
-    def __init__(self, cluster: Cluster | Any, options: dict[str, Any]) -> None:
+    def __init__(self, cluster: Cluster | Any, options: dict[str, Any], what: str, known: Iterable[str]) -> None:
+        known = {*known, *ClusterArguments.__annotations__}
+        if unknown := options.keys() - known:
+            raise unknown_options(what, unknown, known)
         own = {name: options.pop(name) for name in ClusterArguments.__annotations__ if name in options}
         if isinstance(cluster, Cluster):
             if own:
@@ -41,6 +50,14 @@ class Client(Lifetime):
         await self._cluster.start()
         self._is_closed = False
         return self
+
+    def _check_loop(self) -> None:
+        """
+        Check that the client is used in its own event loop: in another one nothing would ever wake who waits.
+
+        :raises RuntimeError: another one runs.
+        """
+        current(self._cluster.event_loop)
 
     async def close(self) -> None:
         """End it."""

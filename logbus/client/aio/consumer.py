@@ -86,7 +86,8 @@ class Consumer(Client, Generic[K, V]):
         **options: Unpack[ConsumerArguments],
     ) -> None:
         own: dict[str, Any] = dict(options)
-        super().__init__(cluster, own)
+        named = ("group_id", "listener", "key_deserializer", "value_deserializer")
+        super().__init__(cluster, own, "a consumer", (*named, *ConsumerArguments.__annotations__))
         for each in topics:
             check.text("a topic", each)
         if listener is not None and group_id is None:
@@ -201,15 +202,19 @@ class Consumer(Client, Generic[K, V]):
         The next records, by partition. Cancelling it loses none.
 
         :param timeout: seconds to wait for records; None: no limit.
-        :returns: at least one record, unless the timeout expires or the consumer is closed.
+        :returns: at least one record, unless the timeout expires or the consumer is closed meanwhile.
         :raises RecordError: the next record cannot be deserialized.
         :raises ApiError: OFFSET_OUT_OF_RANGE if ``auto_offset_reset`` is ``none``; a topic that does not exist; corrupt
             records. The error is raised again until its cause is gone; :meth:`seek` skips it.
         :raises MembershipFailed: the group does not accept this member any more.
+        :raises LogbusError: the consumer was closed before, or reads nothing yet: it was not started.
         """
         if timeout is not None:
             check.seconds("timeout", timeout)
         check.integer("max_records", max_records, 1)
+        if self._poller.closed:
+            # Not an empty result again and again, with which a loop would never end.
+            raise LogbusError("the consumer is closed")
         delivery = await self._next_delivery(timeout)
         return {} if delivery is None else self._poller.take(delivery, max_records)
 
@@ -284,6 +289,8 @@ class Consumer(Client, Generic[K, V]):
         been cancelled by then.
         """
         loop = self._cluster.loop
+        if self._topics and not self._poller.closed:
+            raise LogbusError("the consumer was not started: use 'async with', or await its start()")
         deadline = None if seconds is None else loop.time() + seconds
         while True:
             left = None if deadline is None else max(0.0, deadline - loop.time())
@@ -296,7 +303,7 @@ class Consumer(Client, Generic[K, V]):
         """
         Deliver no records of these partitions until they are resumed; the consumer stays in its group.
 
-        :raises KeyError: one is not assigned.
+        :raises NotAssigned: one is not assigned.
         """
         self._core.pause(*partitions)
 
@@ -304,7 +311,7 @@ class Consumer(Client, Generic[K, V]):
         """
         Deliver them again.
 
-        :raises KeyError: one is not assigned.
+        :raises NotAssigned: one is not assigned.
         """
         self._core.resume(*partitions)
 
@@ -318,7 +325,7 @@ class Consumer(Client, Generic[K, V]):
         """
         The offset of the next record to deliver; None while it is being looked up.
 
-        :raises KeyError: the partition is not assigned.
+        :raises NotAssigned: the partition is not assigned.
         """
         return self._core.position(partition)
 
@@ -327,7 +334,7 @@ class Consumer(Client, Generic[K, V]):
         Move to another position.
 
         :param position: an offset, :data:`.EARLIEST`, :data:`.LATEST`, or :class:`.AtTime`.
-        :raises KeyError: the partition is not assigned.
+        :raises NotAssigned: the partition is not assigned.
         """
         self._core.seek(partition, position)
 
@@ -366,6 +373,7 @@ class Consumer(Client, Generic[K, V]):
 
         :param done: the records delivered last are processed, too.
         """
+        self._check_loop()
         self._is_closed = True
         try:
             await outcome(self._core.close(done=done))

@@ -56,11 +56,12 @@ class Producer(Client):
     :param options: of :class:`logbus.client.Producer`, which see; and of the cluster, if it is not shared.
 
     :raises ConfigError: an option is wrong.
+    :raises TypeError: there is no such option.
     """
 
     def __init__(self, cluster: Cluster | str | Iterable[str], **options: Unpack[ProducerArguments]) -> None:
         own: dict[str, Any] = dict(options)
-        super().__init__(cluster, own)
+        super().__init__(cluster, own, "a producer", ProducerArguments.__annotations__)
         self._core = core.Producer(self._cluster.core, **own)
         self._delivery = _Delivery if self._core.transactional_id is None else _TransactionalDelivery
         self._room = self._core.room
@@ -138,6 +139,7 @@ class Producer(Client):
 
     async def flush(self) -> None:
         """Send everything now, and wait until all outcomes are known, failures included."""
+        self._check_loop()
         await outcome(self._core.flush())
 
     def transaction(self, consumer: Consumer[Any, Any] | None = None) -> Transaction:
@@ -156,7 +158,7 @@ class Producer(Client):
         """
         from logbus.client.aio.transaction import Transaction
 
-        return Transaction(self._core.transaction(None if consumer is None else consumer._core))
+        return Transaction(self._core.transaction(None if consumer is None else consumer._core), self._check_loop)
 
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - it is no error
         """
@@ -164,6 +166,7 @@ class Producer(Client):
 
         :param timeout: seconds after which unsent records fail; default: none besides the delivery timeout.
         """
+        self._check_loop()
         self._is_closed = True
         try:
             await outcome(self._core.close(timeout))

@@ -82,9 +82,17 @@ class SchemaRegistry(Lifetime):
             agent=Agent.usingEndpointFactory(self._event_loop, _Endpoints(self._event_loop), self._pool),
         )
 
+    def _check_loop(self) -> None:
+        """
+        Check that it is used in its own event loop.
+
+        :raises RuntimeError: another one runs.
+        """
+        current(self._event_loop)
+
     async def start(self) -> Self:
         """Nothing: it connects when it is asked something."""
-        current(self._event_loop)
+        self._check_loop()
         self._is_closed = False
         return self
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,12 @@ class Transaction:
     error or cancelled. :meth:`~logbus.client.aio.Producer.transaction` makes it.
     """
 
-    def __init__(self, transaction: core.Transaction) -> None:
+    def __init__(self, transaction: core.Transaction, check_loop: Callable[[], object]) -> None:
         self._core = transaction
+        self._check_loop = check_loop
 
     async def __aenter__(self) -> Transaction:
+        self._check_loop()
         try:
             await run(self._begin())
         except asyncio.CancelledError as e:

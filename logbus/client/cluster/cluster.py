@@ -19,7 +19,7 @@ from logbus.client.cluster.cluster_metrics import ClusterMetrics
 from logbus.client.cluster.metadata_cache import MetadataCache
 from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata
 from logbus.client.retry import Backoff, NoBroker, Unreachable, api_error
-from logbus.client.validators import InvalidOption, function, seconds, shown, text
+from logbus.client.validators import InvalidOption, function, names_options, seconds, shown, text
 from logbus.coroutines import returns_deferred, sleep
 from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut
 from logbus.model import TopicPartition
@@ -72,6 +72,7 @@ class Cluster(MetadataCache):
     :raises ConfigError: ``bootstrap`` is not a list of addresses, or another option is wrong.
     """
 
+    @names_options("a Cluster")
     def __init__(
         self,
         reactor: Any,

@@ -13,17 +13,33 @@ from logbus.client.consumer.partition_position import PartitionErrors, Partition
 from logbus.errors import LogbusError
 from logbus.model import NO_EPOCH, TopicPartition
 
+_SHOWN = 10
+"""The number of assigned partitions in an error."""
+
+
+class NotAssigned(LogbusError, KeyError):
+    """A partition is not, or not yet, or no more, assigned to the consumer; the message has those that are."""
+
+    __str__ = Exception.__str__
+
+
+class _Positions(dict[TopicPartition, PartitionPosition]):
+    def __missing__(self, partition: TopicPartition) -> PartitionPosition:
+        names = [str(each) for each in sorted(self)]
+        has = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+        raise NotAssigned(f"{partition} is not assigned to this consumer, which has {has or 'no partitions (yet)'}")
+
 
 class AssignedPartitions:
     """
-    Positions and buffered data by partition; methods raise ``KeyError`` for a partition that is not assigned.
+    Positions and buffered data by partition; methods raise :class:`NotAssigned` for one that is not assigned.
 
     :param queue_bytes: the size of the buffer.
     """
 
     def __init__(self, queue_bytes: int) -> None:
         self._queue_bytes = queue_bytes
-        self._positions: dict[TopicPartition, PartitionPosition] = {}
+        self._positions = _Positions()
         self._buffer = FetchBuffer()
 
     def __iter__(self) -> Iterator[PartitionPosition]:

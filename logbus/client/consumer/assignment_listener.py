@@ -38,6 +38,7 @@ class AssignmentListener(GroupListener):
         (KIP-447).
 
     :ivar listener: the application's.
+    :ivar is_idle: the application has neither subscribed nor assigned anything.
     :ivar failure: the error that stopped the consumer; raised to callers that ask for records.
     """
 
@@ -50,6 +51,7 @@ class AssignmentListener(GroupListener):
     _options: ConsumerOptions[Any, Any]
     _require_stable: bool
     listener: GroupListener = field(factory=GroupListener, init=False)
+    is_idle: bool = field(default=True, init=False)
     failure: LogbusError | None = field(default=None, init=False)
     # Partitions whose offsets are being looked up, with an object for each request: results of earlier requests are
     # ignored.
@@ -146,8 +148,10 @@ class AssignmentListener(GroupListener):
         """
         See that there is something to wait for.
 
-        :raises LogbusError: the membership ended, or offsets could not be looked up.
+        :raises LogbusError: the membership ended, offsets could not be looked up, or nothing was ever to be read.
         """
+        if self.is_idle:
+            raise LogbusError("the consumer reads nothing: subscribe to topics or assign partitions before you read")
         if self.failure is not None:
             failure = self.failure
             if self._committer.membership is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, fail
 from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
 
@@ -67,6 +67,7 @@ class Committer:
     _under_way: _Round | None = field(default=None, init=False)
     _next: _Round | None = field(default=None, init=False)
     _unheard: set[Deferred[None]] = field(factory=set, init=False)
+    _is_closed: bool = field(default=False, init=False)
     _is_failing: bool = field(default=False, init=False)
 
     def commit(self, offsets: Offsets | None = None, *, done: bool = False) -> Deferred[None]:
@@ -78,8 +79,11 @@ class Committer:
 
         :param offsets: None: the positions of all partitions.
         :param done: only what is processed; lost partitions are not reported then.
-        :raises LogbusError: (in the Deferred) there is no group; CommitFailed; or another failure.
+        :raises LogbusError: (in the Deferred) there is no group; the consumer is closed; CommitFailed; or another
+            failure.
         """
+        if self._is_closed:
+            return fail(LogbusError("the consumer is closed"))
         turn = self._next
         if turn is None:
             turn = self._next = _Round()
@@ -142,7 +146,8 @@ class Committer:
             self._timer.cancel()
 
     def close(self) -> None:
-        """Stop, and cancel commits that no caller waits for."""
+        """Stop, refuse further commits, and cancel those that no caller waits for."""
+        self._is_closed = True
         self.stop()
         for each in list(self._unheard):
             each.cancel()

@@ -328,11 +328,12 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         Cancelling the Deferred loses no records.
 
         :param timeout: seconds to wait for records; None: no limit.
-        :returns: fires with at least one record, unless the timeout expires or the consumer is closed.
+        :returns: fires with at least one record, unless the timeout expires or the consumer is closed meanwhile.
         :raises RecordError: (in the Deferred) the next record cannot be deserialized.
         :raises ApiError: OFFSET_OUT_OF_RANGE if ``auto_offset_reset`` is ``none``; a topic that does not exist; corrupt
             records. The error is raised again until its cause is gone; :meth:`seek` skips it.
         :raises MembershipFailed: the group does not accept this member any more.
+        :raises LogbusError: the consumer was closed before, or reads nothing yet.
         """
 
         if timeout is not None:
@@ -340,6 +341,8 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         check.integer("max_records", max_records, 1)
 
         async def poll() -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+            # Not an empty result again and again, with which a loop would never end.
+            self._check_open()
             delivery = await self.poller.next_delivery(timeout)
             return {} if delivery is None else self.poller.take(delivery, max_records)
 
@@ -349,7 +352,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         """
         Deliver no records of these partitions until they are resumed; the consumer stays in its group.
 
-        :raises KeyError: one is not assigned.
+        :raises NotAssigned: one is not assigned.
         """
         self._fetcher.assigned.pause(partitions)
         self.poller.stop()
@@ -358,7 +361,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         """
         Deliver them again.
 
-        :raises KeyError: one is not assigned.
+        :raises NotAssigned: one is not assigned.
         """
         self._fetcher.resume(partitions)
 
@@ -372,7 +375,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         """
         The offset of the next record to deliver; None while it is being looked up.
 
-        :raises KeyError: the partition is not assigned.
+        :raises NotAssigned: the partition is not assigned.
         """
         return self.poller.position(partition)
 
@@ -381,7 +384,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         Move to another position.
 
         :param position: an offset, :data:`EARLIEST`, :data:`LATEST`, or :class:`AtTime`.
-        :raises KeyError: the partition is not assigned.
+        :raises NotAssigned: the partition is not assigned.
         """
         check.partition(partition)
         check_position(partition, position)
@@ -404,7 +407,7 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         offset starts as ``auto_offset_reset`` says; one that is revoked meanwhile is left out.
 
         :param partitions: default: all assigned partitions.
-        :raises KeyError: (in the Deferred, as all of these) one is not assigned.
+        :raises NotAssigned: (in the Deferred, as all of these) one is not assigned.
         :raises LogbusError: there is no group; the broker refuses; or a partition has no committed offset and
             ``auto_offset_reset`` is ``none``.
         """
@@ -488,5 +491,6 @@ class Consumer(OffsetsByTime, Generic[K, V]):
             raise LogbusError("the consumer is closed")
 
     def _begin(self) -> None:
+        self._listener.is_idle = False
         if self._auto:
             self._committer.start(self._options.auto_commit_interval)

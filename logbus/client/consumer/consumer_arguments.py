@@ -9,6 +9,7 @@ from typing import Any
 from attrs import fields
 
 from logbus.client import validators as check
+from logbus.client.consumer.consumer_options import ConsumerOptions
 from logbus.client.consumer.partition_position import AtTime
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.list_offsets import EARLIEST
@@ -22,9 +23,9 @@ def group_options(group_id: str | None, client_rack: str | None, options: dict[s
 
     :raises TypeError: there is no such option, or no group.
     """
-    unknown = sorted(options.keys() - {each.name for each in fields(GroupOptions)})
-    if unknown:
-        raise TypeError(f"a consumer has no option {', '.join(unknown)}")
+    known = {each.name for each in fields(GroupOptions)}
+    if unknown := options.keys() - known:
+        raise check.unknown_options("a consumer", unknown, known | {each.name for each in fields(ConsumerOptions)})
     if group_id is None:
         if options:
             raise TypeError(f"without a group_id there is no use for {', '.join(sorted(options))}")

@@ -92,7 +92,7 @@ class Fetcher:
         """
         Move to another position of a partition, and drop its buffered data.
 
-        :raises KeyError: the partition is not assigned.
+        :raises NotAssigned: the partition is not assigned.
         """
         self.assigned.seek(partition, position, epoch)
         self._schedule()
@@ -101,7 +101,7 @@ class Fetcher:
         """
         Fetch and deliver paused partitions again.
 
-        :raises KeyError: one is not assigned.
+        :raises NotAssigned: one is not assigned.
         """
         self.assigned.resume(partitions)
         self._serve_waiters()

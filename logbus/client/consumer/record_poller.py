@@ -279,7 +279,7 @@ class RecordPoller(Generic[K, V]):
         """
         The offset of the next record to deliver; None while it is being looked up.
 
-        :raises KeyError: the partition is not assigned.
+        :raises NotAssigned: the partition is not assigned.
         """
         delivery = self._open_batches.get(partition)
         return self._fetcher.assigned.position(partition) if delivery is None else delivery.position

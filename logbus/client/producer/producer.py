@@ -93,10 +93,12 @@ class Producer:
 
     :ivar metrics: counts of records, batches and requests.
     :raises InvalidOption: a ``ConfigError`` and ``ValueError``: an option is wrong, or does not go with another.
+    :raises TypeError: there is no such option.
     """
 
     _log = Logger()
 
+    @check.names_options("a producer")
     def __init__(
         self,
         cluster: Cluster,

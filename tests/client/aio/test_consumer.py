@@ -327,3 +327,24 @@ def test_error_side_by_side(bootstrap: str, topic: str) -> None:
             await consumer.each(process, concurrency=0)
 
     run(work())
+
+
+def test_order_of_calls(bootstrap: str, topic: str) -> None:
+    """Reading before the start, after the end, and from another loop is refused, where it would wait for ever."""
+
+    async def work() -> None:
+        await fill(bootstrap, topic, b"a")
+        consumer = Consumer(bootstrap, topic, group_id=topic, auto_offset_reset="earliest")
+        for early in (consumer.getone(), consumer.getmany(0)):
+            with pytest.raises(LogbusError, match="was not started"):
+                await early
+        async with consumer:
+            assert (await consumer.getone()).value == b"a"
+            for call in (consumer.getone(), consumer.commit(), consumer.close()):
+                with pytest.raises(RuntimeError, match="another event loop"):
+                    await asyncio.to_thread(asyncio.run, call)
+        for late in (consumer.getone(), consumer.getmany(0)):
+            with pytest.raises(LogbusError, match="is closed"):
+                await late
+
+    run(work())

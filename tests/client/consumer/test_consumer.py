@@ -8,7 +8,17 @@ from typing import Any, TypeVar
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.client import EARLIEST, LATEST, Cluster, Consumer, ConsumerRecord, Fetched, RecordError
+from logbus.client import (
+    EARLIEST,
+    LATEST,
+    ClientClosed,
+    Cluster,
+    Consumer,
+    ConsumerRecord,
+    Fetched,
+    NotAssigned,
+    RecordError,
+)
 from logbus.client.interceptors import ConsumerInterceptor
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
@@ -51,6 +61,68 @@ class ConsumerCase(SynchronousTestCase):
     def take(self, consumer: Consumer, count: int) -> list[Any]:
         """The values of the next records."""
         return [self.now(consumer.__anext__()).value for _ in range(count)]
+
+
+class OrderOfCallsTests(ConsumerCase):
+    """Methods that are called too early, too late, or for the wrong partition say so."""
+
+    def test_nothing_to_read(self) -> None:
+        """A poll would wait for ever."""
+        idle = Consumer(self.cluster)
+        self.addCleanup(idle.close)
+        for waiting in (idle.poll(1.0), idle.poll(), self.start(idle.__anext__())):
+            self.brokers.settle()
+            self.assertIn("the consumer reads nothing", str(self.failureResultOf(waiting, LogbusError).value))
+
+    def test_partition_that_is_not_assigned(self) -> None:
+        """The error names it, and those that are; it is a KeyError, too."""
+        consumer = self.consumer()
+        calls = (consumer.position, consumer.pause, consumer.resume, lambda each: consumer.seek(each, 0))
+        for call in calls:
+            error = self.assertRaises(NotAssigned, call, P1)
+            self.assertIsInstance(error, KeyError)
+            self.assertEqual(str(error), "t-1 is not assigned to this consumer, which has t-0")
+        error = self.failureResultOf(consumer.seek_to_committed(P1), NotAssigned).value
+        consumer.assign({})
+        self.assertIn("has no partitions", str(self.assertRaises(NotAssigned, consumer.seek, P0, 0)))
+
+    def test_closed(self) -> None:
+        """
+        A poll that waits has no records; a later one fails, since a loop over polls would never end otherwise. A loop
+        over records ends. Nothing is committed any more.
+        """
+        consumer = self.consumer({P0: LATEST}, group_id="g", enable_auto_commit=False)
+        waiting = consumer.poll()
+        self.brokers.settle(1)
+        self.now(consumer.close())
+        self.assertEqual(self.successResultOf(waiting), {})
+        for late in (consumer.poll(1.0), consumer.commit(), consumer.commit({P0: 1})):
+            self.assertIn("the consumer is closed", str(self.failureResultOf(late, LogbusError).value))
+        self.failureResultOf(self.start(consumer.__anext__()), StopAsyncIteration)
+
+    def test_cluster_that_is_closed(self) -> None:
+        """Who waits for records is told, and who asks for them later; closing the consumer ends soon."""
+        consumer = self.consumer({P0: LATEST})
+        waiting = consumer.poll()
+        self.brokers.settle(1)
+        self.assertNoResult(waiting)
+        self.cluster.close()
+        self.brokers.settle(2)
+        self.failureResultOf(waiting, ClientClosed)
+        again = consumer.poll()
+        self.brokers.settle(2)
+        self.failureResultOf(again, ClientClosed)
+        self.now(consumer.close())
+        self.assertEqual(self.brokers.clock.getDelayedCalls(), [])
+
+    def test_cluster_that_is_closed_while_it_connects(self) -> None:
+        """No other attempt follows."""
+        self.brokers.nodes.clear()
+        consumer = self.consumer()
+        waiting = consumer.poll()
+        self.cluster.close()
+        self.brokers.settle(2)
+        self.failureResultOf(waiting, ClientClosed)
 
 
 class ReadingTests(ConsumerCase):

@@ -20,6 +20,7 @@ from logbus.client.membership.classic_states import (
     SendSyncGroup,
     reaction_to,
 )
+from logbus.client.membership.interface import MembershipFailed
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
 from tests.client.membership_kit import places
@@ -99,6 +100,7 @@ class JoiningTests(SynchronousTestCase):
                 one = member(phase)
                 (failed,) = one.refused(code)
                 assert isinstance(failed, ReportFailure)
+                assert isinstance(failed.error, MembershipFailed)
                 assert failed.error.code is code
                 assert "'g'" in failed.error.message
                 assert one.phase is ClassicMemberState.UNJOINED

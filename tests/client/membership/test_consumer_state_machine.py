@@ -19,6 +19,7 @@ from logbus.client.membership.consumer_state_machine import (
     SendHeartbeat,
     SendLeaveHeartbeat,
 )
+from logbus.client.membership.interface import MembershipFailed
 from logbus.client.membership.subscription import Subscription
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
@@ -154,6 +155,7 @@ class ReconcilingTests(SynchronousTestCase):
             assert one.refused(code, "because") == [NotifyListener(ListenerEvent.LOST, places("t", 0))]
             (failed,) = one.listener_done()
             assert isinstance(failed, ReportFailure)
+            assert isinstance(failed.error, MembershipFailed)
             assert failed.error.code is code
             assert one.phase is ConsumerMemberState.UNJOINED
 

@@ -13,6 +13,7 @@ from logbus.client.membership import CommitFailed, Membership, Subscription
 from logbus.client.membership.group_coordinator_client import GroupCoordinatorClient
 from logbus.client.membership.group_offsets import GroupOffsets
 from logbus.client.membership.interface import GroupMetadata
+from logbus.client.retry import ClientClosed
 from logbus.coroutines import sleep
 from logbus.errors import ErrorCode
 from logbus.model import TopicPartition
@@ -57,6 +58,22 @@ class EitherProtocol:
         self.until(lambda: self.balanced(a, b), 60)
         assert self.hears[0].heard("lost") == had
         assert not self.hears[1].heard("lost")
+
+    def test_closed_client(self: Any) -> None:
+        """A member of a client that is closed loses its partitions, and fails, instead of trying for ever."""
+        client = self.a_client()
+        a = self.member("t", client=client)
+        self.until(lambda: self.balanced(a))
+        self.cluster.now(client.close())
+        self.until(lambda: bool(self.hears[0].errors))
+        (error,) = self.hears[0].errors
+        assert isinstance(error, ClientClosed), error
+        assert "group 'g': the client is closed" in str(error)
+        assert (a.state, a.assignment) == ("unjoined", frozenset())
+        assert self.hears[0].heard("lost")
+        late = self.member("t", client=client)
+        self.until(lambda: bool(self.hears[1].errors))
+        assert late.state == "unjoined"
 
     def test_the_group_waits_for_the_listener(self: Any) -> None:
         """Revoked partitions are not assigned to another member before the listener is done; its commits succeed."""
