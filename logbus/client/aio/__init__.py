@@ -7,6 +7,7 @@ It is the client of :mod:`logbus.client` on another event loop: no reactor is in
 * ``producer``: Producer
 * ``transaction``: Transaction
 * ``consumer``: Consumer
+* ``group_listener``: listeners of a group's assignments
 * ``admin_client``: AdminClient
 * ``schema_registry``: SchemaRegistry
 * ``schema_serializers``: AvroSerializer, AvroDeserializer, and those of JSON Schema and Protobuf

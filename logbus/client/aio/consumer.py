@@ -15,6 +15,7 @@ from logbus.client import validators as check
 from logbus.client.aio.awaiting import awaited, deferred_of, outcome, run
 from logbus.client.aio.cluster import Cluster, ClusterArguments
 from logbus.client.aio.cluster_client import Client
+from logbus.client.aio.group_listener import AwaitingListener
 from logbus.client.consumer import consumer as core
 from logbus.client.consumer.batch_delivery import BatchDelivery
 from logbus.client.consumer.consumer_record import ConsumerRecord, Fetched, K, V
@@ -22,7 +23,6 @@ from logbus.client.consumer.partition_position import Isolation, Position, Reset
 from logbus.client.group_metadata import CommittedOffset, GroupMetadata
 from logbus.client.interceptors import ConsumerInterceptor
 from logbus.client.membership import GroupArguments, GroupListener
-from logbus.client.membership.interface import ListenerResult
 from logbus.client.serializers import Deserializer
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
@@ -152,7 +152,7 @@ class Consumer(Client, Generic[K, V]):
         :raises ConfigError: no topic is named, or the options do not fit.
         """
         if isinstance(listener, GroupListener):
-            listener = _Listener(listener)
+            listener = AwaitingListener(listener)
         self._core.subscribe(topics, listener)
 
     unsubscribe = awaited(core.Consumer.unsubscribe)
@@ -388,26 +388,3 @@ class Consumer(Client, Generic[K, V]):
     def _abandon(self) -> None:
         self._core.close(done=False)
         super()._abandon()
-
-
-class _Listener(GroupListener):
-    """Calls a listener whose methods may be asyncio's coroutines."""
-
-    def __init__(self, listener: GroupListener) -> None:
-        self._listener = listener
-
-    def on_assigned(self, partitions: frozenset[TopicPartition]) -> ListenerResult:
-        return _result(self._listener.on_assigned(partitions))
-
-    def on_revoked(self, partitions: frozenset[TopicPartition]) -> ListenerResult:
-        return _result(self._listener.on_revoked(partitions))
-
-    def on_lost(self, partitions: frozenset[TopicPartition]) -> ListenerResult:
-        return _result(self._listener.on_lost(partitions))
-
-    def on_failed(self, error: LogbusError) -> ListenerResult:
-        return _result(self._listener.on_failed(error))
-
-
-def _result(answer: ListenerResult) -> Deferred[Any] | None:
-    return None if answer is None else deferred_of(answer)
