@@ -305,7 +305,7 @@ class ReadingTests(ConsumerCase):
         self.now(consumer.close())
         self.failureResultOf(waiting, StopAsyncIteration)
         self.failureResultOf(self.start(consumer.__anext__()), StopAsyncIteration)
-        self.assertEqual(self.now(consumer.poll()), {})
+        self.assertIn("the consumer is closed", str(self.failureResultOf(consumer.poll(), LogbusError).value))
         with self.assertRaises(LogbusError):
             consumer.assign([P0])
         closing = self.cluster.close()
