@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.client.admin.admin_client import AdminClient, NewTopic
 from logbus.client.cluster.cluster import Cluster, Node
 from logbus.client.list_offsets import LATEST, list_offsets
-from logbus.client.retry import Unreachable
+from logbus.client.retry import ClientClosed, Unreachable
 from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages.topics import CreatableTopicResult, CreateTopicsResponse
@@ -157,7 +157,7 @@ class ClusterTests(SynchronousTestCase):
         self.done(cluster.any_channel())
         self.done(cluster.close())
         self.assertEqual((self.brokers.connections, self.brokers.clock.getDelayedCalls()), ([], []))
-        self.failureResultOf(cluster.any_channel(), Unreachable)
+        self.failureResultOf(cluster.any_channel(), ClientClosed)
 
     def test_a_bad_address(self) -> None:
         """
