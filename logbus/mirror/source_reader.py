@@ -39,6 +39,11 @@ ADVICE = {
     "target's topic",
 }
 
+_OF_ALL = frozenset(
+    {ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_SASL_MECHANISM}
+)
+"""Errors of the connection, not of the partition that they are raised for: the session begins anew."""
+
 
 async def update_ends(source: Cluster, status: MirrorStatus, partitions: Iterable[TopicPartition]) -> None:
     """Look up the ends of partitions that are not read now, so that their lag is known; as far as that is possible."""
@@ -254,6 +259,8 @@ class SourceReader:
             try:
                 return self._fetcher.take()
             except ApiError as e:
+                if e.code in _OF_ALL:
+                    raise
                 self._handle_error(partition, e)
         return None
 

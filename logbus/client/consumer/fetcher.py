@@ -23,7 +23,7 @@ from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.partition_position import PartitionPosition, Position, reset_position
 from logbus.client.consumer.position_lookup import find_leaders, find_offsets
-from logbus.client.retry import is_retriable
+from logbus.client.retry import ClientClosed, is_retriable
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import NO_EPOCH, OffsetAndEpoch, TopicPartition
 
@@ -287,6 +287,8 @@ class Fetcher:
 
     def _report(self, positions: Sequence[PartitionPosition], error: LogbusError) -> None:
         """Have an error that retrying does not help raised once, though it is that of several partitions."""
+        if not isinstance(error, (ApiError, ClientClosed)):
+            error = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         self.assigned.put_errors([(positions[0], error)])
 
     def _after(self) -> None:
