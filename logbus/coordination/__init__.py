@@ -25,6 +25,7 @@ Committed offsets:
 * ``group_offsets``: the committed offsets of a group, and their expiration (pure)
 * ``deleted_topics``: which offsets of deleted topics are still to be removed (pure)
 * ``pending_offsets``: the offsets of open transactions (pure)
+* ``unreplicated_offsets``: the changes that not all in-sync replicas have yet (pure)
 * ``offset_commits``: OffsetCommit
 * ``txn_offset_commits``: TxnOffsetCommit
 * ``offset_target``: the target of an offset reset, and the offset it gives (pure)

@@ -114,12 +114,12 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
 
     def offsets(self, group_id: str) -> GroupOffsets:
         """
-        A group's committed and pending offsets; empty if there is no such group. Read only.
+        A group's committed and pending offsets, as :meth:`.GroupShard.replicated_offsets`; empty if there is no such
+        group. Read only.
 
         :raise ApiError: as :meth:`shard_of`.
         """
-        held = self.shard_of(group_id).offsets.get(group_id)
-        return GroupOffsets(group_id) if held is None else held
+        return self.shard_of(group_id).replicated_offsets(group_id)
 
     def committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
         """

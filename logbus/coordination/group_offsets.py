@@ -62,6 +62,19 @@ class GroupOffsets:
         asked = TopicPartition(topic, partition)
         return None if self.deleted and self.deleted.over(self.group_id, asked) else self._committed.get(asked)
 
+    def before(self, changes: Mapping[TopicPartition, CommittedOffset | None]) -> GroupOffsets:
+        """
+        These offsets without some changes.
+
+        :param changes: what was committed before them; None: nothing.
+        """
+        earlier = GroupOffsets(self.group_id, self.deleted)
+        earlier.pending = self.pending
+        for partition, committed in {**self._committed, **changes}.items():
+            if committed is not None:
+                earlier._committed[partition] = committed
+        return earlier
+
     # Applying records.
 
     def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:

@@ -1,8 +1,9 @@
 """
 One partition of ``__consumer_offsets`` led by this broker, with its groups (Kafka: GroupCoordinatorShard).
 
-A change takes effect when it is appended; the client is answered when it is durable. If an appended change gets lost,
-the broker has lost the partition's disk, and the shard with it.
+A change takes effect when it is appended; the client is answered when it is durable, and committed offsets are shown
+when the in-sync replicas have them. If an appended change gets lost, the broker no longer leads the partition, or has
+lost its disk, and the shard with it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from logbus.coordination.group import Change, Group
 from logbus.coordination.group_offsets import GroupOffsets
 from logbus.coordination.group_records import encode_change
 from logbus.coordination.transactions.transaction_metadata import ProducerIdAndEpoch
+from logbus.coordination.unreplicated_offsets import UnreplicatedOffsets
 from logbus.errors import ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from logbus.timers import Timer
@@ -50,6 +52,7 @@ class GroupShard(CoordinatorShard):
     deleted: DeletedTopics = field(factory=DeletedTopics, init=False)
     transactions: dict[int, set[str]] = field(factory=dict, init=False)
     alarms: dict[str, GroupTimer] = field(factory=dict, init=False)
+    _unreplicated: UnreplicatedOffsets = field(factory=UnreplicatedOffsets, init=False)
     when_loaded: list[Callable[[], object]] = field(factory=list, init=False)
 
     def save(self, changes: Sequence[Change], too_large: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> Deferred[None]:
@@ -61,7 +64,9 @@ class GroupShard(CoordinatorShard):
         """
         if not changes:
             return succeed(None)
+        record_offset = self.log.end_offset
         durable = self.log.append([encode_change(change) for change in changes], too_large)
+        self._note_before(changes, record_offset)
         if self.deleted:
             self._keep(changes)
         for change in changes:
@@ -99,7 +104,9 @@ class GroupShard(CoordinatorShard):
         waits = []
         done = 0
         for appended, durable in self.log.append_all([encode_change(change) for change in changes]):
-            for change in changes[done : done + len(appended)]:
+            some = changes[done : done + len(appended)]
+            self._note_before(some, self.log.end_offset - len(some))
+            for change in some:
                 self.apply(change)
             done += len(appended)
             waits.append(durable)
@@ -123,6 +130,27 @@ class GroupShard(CoordinatorShard):
         for key, value in changes:
             if isinstance(key, OffsetCommitKey) and value is not None:
                 self.deleted.keep(key.group, TopicPartition(key.topic, key.partition))
+
+    def _note_before(self, changes: Sequence[Change], record_offset: int) -> None:
+        """Note what is committed before the changes of a batch that was appended at an offset."""
+        high_watermark = self.log.replica.high_watermark
+        self._unreplicated.replicated(high_watermark)
+        if record_offset < high_watermark:
+            return
+        for key, _ in changes:
+            if isinstance(key, OffsetCommitKey):
+                held = self.offsets.get(key.group)
+                before = None if held is None else held.get(key.topic, key.partition)
+                self._unreplicated.changed(key.group, TopicPartition(key.topic, key.partition), record_offset, before)
+
+    def replicated_offsets(self, group_id: str) -> GroupOffsets:
+        """A group's offsets without the changes that the in-sync replicas do not all have. Read only."""
+        held = self.offsets.get(group_id)
+        if held is None:
+            held = GroupOffsets(group_id, self.deleted)
+        self._unreplicated.replicated(self.log.replica.high_watermark)
+        before = self._unreplicated.before(group_id)
+        return held.before(before) if before else held
 
     def apply(self, change: Change) -> None:
         """Apply a change of offsets; other changes are applied by the groups."""

@@ -7,7 +7,12 @@ from typing import Any
 from logbus.errors import ErrorCode
 from logbus.model import OFFSETS_TOPIC
 from logbus.wire.messages.groups import FindCoordinatorRequest
-from logbus.wire.messages.offsets import OffsetFetchResponse
+from logbus.wire.messages.offsets import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetFetchResponse,
+)
 from logbus.wire.messages.transactions import TxnOffsetCommitRequest
 from tests.cluster.memory_cluster import ClusterCase
 from tests.handlers.kit import Client
@@ -169,6 +174,31 @@ class GroupFailoverTests(ClusterCase):
                     self.assertEqual(self.committed(), {T0: expected, T1: expected})
                     self.cluster.boot(dead)
                     self.cluster.settle(3)
+
+    def test_not_replicated_yet(self) -> None:
+        """A commit that only the coordinator has is not shown: the next one would show the offset before it."""
+        self.commit(1)
+        coordinator = self.coordinator(GROUP)
+        for other in self.cluster.alive:
+            if other != coordinator:
+                self.cluster.cut(coordinator, other)
+        client = self.cluster[coordinator].connect(host="192.0.2.1")
+        client.send(commit_request({T0: 2}), 9)
+        deletion = OffsetDeleteRequestPartition(partition_index=1)
+        client.send(
+            OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=[deletion])]), 0
+        )
+        self.cluster.settle(0.1)
+        self.assertEqual(client.answers(), [])
+        self.assertEqual(self.shown(coordinator), [1, 1])
+        self.cluster.mend()
+        self.assertEqual(self.answer(client).topics[0].partitions[0].error_code, 0)
+        self.assertEqual(self.shown(coordinator), [2, -1])
+
+    def shown(self, broker_id: int) -> list[int]:
+        """The committed offsets by a broker."""
+        (found,) = self.once(broker_id, fetch_request(T0, T1), 9).groups
+        return [one.committed_offset for topic in found.topics for one in topic.partitions]
 
     def coordinator_of_group(self) -> int:
         image = self.cluster.metadata(self.cluster.alive[0]).topic(OFFSETS_TOPIC)
