@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
 
 LIKENESS = 0.65
 """Of a word and the command that may be meant, as difflib has it; "brokers" and "tokens" have 0.62."""
+
+
+@contextmanager
+def _ended_by_closed_pipe() -> Iterator[None]:
+    """End the process by SIGPIPE where click would report an ordinary failure."""
+    try:
+        yield
+    except BrokenPipeError:
+        exit_by_signal(signal.SIGPIPE)
+        raise
 
 
 class LazyGroup(click.Group):
@@ -67,14 +78,14 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _ended_by_closed_pipe():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> object:
-        try:
+        with _ended_by_closed_pipe():
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError:
-            # click would report an ordinary failure.
-            exit_by_signal(signal.SIGPIPE)
-            raise
         return result
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

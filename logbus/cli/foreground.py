@@ -29,6 +29,13 @@ class StartOptions(Options):
         """Return the first line of the help."""
         return "Usage: logbus start [options]"
 
+    def opt_version(self) -> None:
+        """Display the version of logbus and exit."""
+        sys.stdout.write(f"logbus {__version__}\n")
+        raise SystemExit(0)
+
+    opt_h = Options.opt_help
+
 
 class _TwistdOptions(ServerOptions):
     """The options of twistd, which looks for no plugins."""

@@ -61,11 +61,6 @@ _OPERATIONS: Mapping[str, Mapping[str, str]] = {
 """By command, and by the kind of resource that was denied. Where only one request of several may be denied, none."""
 
 
-def is_denial(error: ApiError) -> bool:
-    """Whether a broker refuses for lack of a right."""
-    return error.code in _RESOURCES
-
-
 def missing_rights(errors: Iterable[ApiError]) -> str:
     """
     A sentence that names what the running command lacks, to be appended to its errors.
@@ -78,6 +73,6 @@ def missing_rights(errors: Iterable[ApiError]) -> str:
         names.insert(0, str(context.info_name))
         context = context.parent
     needed = _OPERATIONS.get(" ".join(names), {})
-    kinds = dict.fromkeys(_RESOURCES[error.code] for error in errors if is_denial(error))
+    kinds = dict.fromkeys(_RESOURCES[error.code] for error in errors if error.code in _RESOURCES)
     found = [f"{needed[kind]} of the {kind}" for kind in kinds if kind in needed]
     return f"an ACL must allow {' and '.join(found)} (logbus acls add)" if found else ""

@@ -90,14 +90,16 @@ def parse_pairs(values: Iterable[str], option: str, example: str = "retention.ms
     """
     Parse ``NAME=VALUE`` arguments.
 
-    :raises click.BadParameter: one does not have this form.
+    :raises click.BadParameter: one does not have this form, or two contradict each other.
     """
-    found = {}
+    found: dict[str, str] = {}
     for each in values:
         name, equals, value = each.partition("=")
-        if not equals or not name.strip():
+        name = name.strip()
+        if not equals or not name:
             raise click.BadParameter(f"{each!r} is not NAME=VALUE, such as {example}", param_hint=option)
-        found[name.strip()] = value
+        if found.setdefault(name, value) != value:
+            raise click.BadParameter(f"{name} has two values; give it once", param_hint=option)
     return found
 
 

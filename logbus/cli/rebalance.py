@@ -68,7 +68,9 @@ class Rebalance:
             {broker: (hosts[broker], [each.path for each in listed]) for broker, listed in directories.items()}
         )
         if not found:
-            raise CommandFailed("no two of the brokers are workers of one machine: 'twistd -n logbus --workers 2' is")
+            raise CommandFailed(
+                "there is nothing to spread: no machine has several workers, as by 'logbus start --workers 2'"
+            )
         current = await current_replicas(self.admin, self.topics)
         moving = await self.admin.list_reassignments(current)
         if moving:

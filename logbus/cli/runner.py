@@ -15,15 +15,19 @@ from twisted.python.failure import Failure
 
 from logbus.cli.app import exit_by_signal
 from logbus.cli.client_security import client_security
-from logbus.cli.missing_rights import is_denial, missing_rights
+from logbus.cli.missing_rights import missing_rights
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.retry import NoBroker, Unreachable
+from logbus.client.retry import NoBroker, UnknownBroker, Unreachable
 from logbus.errors import ApiError, Disconnected, ErrorCode, LogbusError, RequestTimedOut
 
 T = TypeVar("T")
 
 _OTHER_LISTENER = "does its listener ask for TLS or a login? --command-config and -X say how to connect"
+_NO_CONTROLLER = (
+    "no broker can change anything at present: if that lasts, look whether the brokers reach ZooKeeper (their logs say)"
+)
+_NO_LOGIN = "log in as a user (not by a token) to work with tokens: --command-config and -X say how"
 
 
 class CommandFailed(LogbusError):
@@ -101,6 +105,8 @@ def with_cluster(bootstrap: str, timeout: float, work: Callable[[Cluster], Corou
         )
         try:
             return await work(cluster)
+        except UnknownBroker as e:
+            raise CommandFailed(str(e)) from None
         except NoBroker as e:
             hint = _OTHER_LISTENER if security is None else "is this the listener for this security.protocol?"
             raise CommandFailed(f"{e}; {hint}") from None
@@ -108,9 +114,9 @@ def with_cluster(bootstrap: str, timeout: float, work: Callable[[Cluster], Corou
             hint = "is a broker running there? 'logbus start' starts one; --bootstrap names another address"
             raise CommandFailed(f"{e}; {hint}") from None
         except ApiError as e:
-            if not is_denial(e):
+            if not _hints([e]):
                 raise
-            raise CommandFailed(_with_rights([e])) from None
+            raise CommandFailed(_with_hints([e])) from None
         except Disconnected as e:
             if isinstance(e, RequestTimedOut) or (security is not None and security.login is not None):
                 raise
@@ -138,13 +144,22 @@ def raise_errors(answers: Mapping[Any, ApiError | None]) -> None:
     """
     errors = [error for error in answers.values() if error is not None]
     if errors:
-        raise CommandFailed(_with_rights(errors))
+        raise CommandFailed(_with_hints(errors))
 
 
-def _with_rights(errors: Sequence[ApiError]) -> str:
-    """Their messages, and the rights that were missing."""
-    said, missing = "; ".join(error.message for error in errors), missing_rights(errors)
-    return f"{said.removesuffix('.')}; {missing}" if missing else said
+def _with_hints(errors: Sequence[ApiError]) -> str:
+    """Their messages, and what can be done."""
+    said, hints = "; ".join(error.message for error in errors), _hints(errors)
+    return f"{said.removesuffix('.')}; {hints}" if hints else said
+
+
+def _hints(errors: Sequence[ApiError]) -> str:
+    if any(error.code is ErrorCode.NOT_CONTROLLER for error in errors):
+        # The client has asked several times.
+        return _NO_CONTROLLER
+    if any(error.code is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for error in errors):
+        return _NO_LOGIN
+    return missing_rights(errors)
 
 
 def results(answers: Mapping[Any, T | ApiError]) -> list[T]:

@@ -17,6 +17,10 @@ class NoBroker(Unreachable):
     """Something listens at an address, but does not answer as a broker does to a client that connects as this one."""
 
 
+class UnknownBroker(Unreachable):
+    """The brokers that could be connected to know none of this id."""
+
+
 class ClientClosed(LogbusError):
     """The :class:`~logbus.client.Cluster` was closed, and connects to no broker any more: not to be retried."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +27,19 @@ class ClosedOutputTests(SynchronousTestCase):
         """An error is told by the status."""
         with patch.object(sys, "stderr", None), patch.object(sys, "stdout", None):
             self.assertEqual(run_app(["dump-log", "/nowhere"]), 2)
+
+
+def test_nobody_reads_the_help() -> None:
+    """The process ends by SIGPIPE, as that of a command does."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    logbus = Path(sys.executable).with_name("logbus")
+    for arguments in (["--help"], ["topics", "--help"]):
+        done = subprocess.run(
+            [logbus, *arguments], stdout=writing, stderr=subprocess.PIPE, check=False, timeout=SECONDS
+        )
+        assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
+    os.close(writing)
 
 
 def test_closed_standard_input(broker: Broker) -> None:

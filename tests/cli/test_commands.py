@@ -334,6 +334,44 @@ class WithBrokerTests(SynchronousTestCase):
         self.assertNotIn("1234567", self.run_ok("configs", "describe", "topic", "settings"))
         self.assertIn("log.dirs", self.run_ok("configs", "describe", "broker", "0"))
         self.assertIn("retention.mss", self.refused("configs", "set", "topic", "settings", "retention.mss=1"))
+        self.assertEqual(
+            self.refused("configs", "delete", "topic", "settings", "retention.mss"),
+            "logbus: topic settings has no setting 'retention.mss'\n",
+        )
+        self.assertEqual(
+            self.refused("configs", "describe", "broker", "7"), "logbus: broker 7 is not there; there are: 0\n"
+        )
+
+    def test_quotas_to_delete(self) -> None:
+        """
+        Those that are there are removed; a name that has none is refused, as it may be wrong.
+        """
+        self.run_ok("quotas", "set", "--user", "zoe", "producer_byte_rate=1000")
+        self.assertEqual(
+            self.refused("quotas", "delete", "--user", "zoe", "consumer_byte_rate"),
+            "logbus: user zoe has no quota consumer_byte_rate\n",
+        )
+        self.run_ok("quotas", "delete", "--user", "zoe")
+        self.assertEqual(self.refused("quotas", "delete", "--user", "zoe"), "logbus: user zoe has no quota\n")
+
+    def test_tokens_without_a_login(self) -> None:
+        """
+        It is said how to log in.
+        """
+        self.assertIn("log in as a user (not by a token)", self.refused("tokens", "list"))
+
+    def test_interrupted_before_its_end(self) -> None:
+        """
+        A command that was to read so many records says by its status that it has not.
+        """
+        self.run_ok("topics", "create", "partly")
+        self.run_ok("produce", "partly", stdin=b"one\n")
+        reading = start("consume", "partly", "--from-beginning", "-n", "2", "--bootstrap", self.broker.bootstrap)
+        assert reading.stdout is not None
+        self.assertEqual(reading.stdout.readline(), b"one\n")
+        reading.send_signal(signal.SIGTERM)
+        out, err = reading.communicate(timeout=PATIENCE)
+        self.assertEqual((reading.returncode, out, err), (-signal.SIGTERM, b"", b""))
 
     def test_loggers(self) -> None:
         """
@@ -369,6 +407,10 @@ class WithBrokerTests(SynchronousTestCase):
         directory = self.broker.data_dir / "dumped-0"
         self.assertIn("value=hello", self.run_ok("dump-log", str(directory), "--records"))
         self.assertEqual(self.run_ok("dump-log", str(directory), "--verify", "--deep"), "")
+        empty = self.mktemp()
+        os.mkdir(empty)
+        done = run("dump-log", empty)
+        self.assertEqual((done.status, done.err), (1, f"logbus: {empty}: there are no files of logs in it\n"))
         data = bytearray((directory / "00000000000000000000.log").read_bytes())
         data[-3] ^= 4
         damaged = self.broker.data_dir.parent / f"{self.broker.data_dir.name}-damaged"

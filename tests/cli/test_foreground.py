@@ -12,15 +12,22 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from logbus import __version__
 from logbus.cli.foreground import address, greet
 from logbus.config import ConfigView
 from logbus.ilogbus import Listener
 from logbus.listener_config import resolve_listeners
+from tests.cli.command_line import run
 
 SECONDS = 300
 # A shell starts what it does not wait for with SIGINT ignored, and so would be what the tests start.
 HEARS_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
 LOGBUS = [sys.executable, "-c", f"{HEARS_CTRL_C}; from logbus.cli import main; main()", "start"]
+
+
+def test_version() -> None:
+    """It is that of logbus, not Twisted's."""
+    assert run("start", "--version").out == f"logbus {__version__}\n"
 
 
 def test_on_a_terminal(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from logbus.cli.password import read_password
+from tests.cli.command_line import run
 
 
 def test_file(tmp_path: Path) -> None:
@@ -34,6 +35,14 @@ def test_no_password(tmp_path: Path) -> None:
             file.write_bytes(content)
         with pytest.raises(click.ClickException, match=str(file)):
             read_password(file, "ann")
+
+
+@pytest.mark.parametrize("command", ["add", "alter"])
+def test_before_the_broker(command: str, tmp_path: Path) -> None:
+    """It is read before the reactor runs, which would keep Ctrl-C from the prompt."""
+    file = tmp_path / "password"
+    done = run("users", command, "ann", "--password-file", str(file), "--bootstrap", "127.0.0.1:1")
+    assert done.err == f"logbus: {file}: the password cannot be read: No such file or directory\n"
 
 
 def test_terminal() -> None:

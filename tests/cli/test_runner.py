@@ -9,6 +9,8 @@ from threading import Thread
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.cli.runner import CommandFailed, raise_errors
+from logbus.errors import ApiError, ErrorCode
 from tests.cli.command_line import PATIENCE, run
 
 
@@ -43,3 +45,13 @@ class HintTests(SynchronousTestCase):
         file = Path(self.enterContext(TemporaryDirectory())) / "client.properties"
         file.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=a\nsasl.password=b\n")
         self.assertEqual(self.hint("--command-config", str(file)), "is this the listener for this security.protocol?\n")
+
+    def test_without_a_controller(self) -> None:
+        """Where nothing can be changed, it is said where to look."""
+        with self.assertRaises(CommandFailed) as failed:
+            raise_errors({"orders": ApiError(ErrorCode.NOT_CONTROLLER, "topic orders: This is not the controller.")})
+        self.assertEqual(
+            str(failed.exception),
+            "topic orders: This is not the controller; no broker can change anything at present: if that lasts, look "
+            "whether the brokers reach ZooKeeper (their logs say)",
+        )

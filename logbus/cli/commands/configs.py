@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +11,9 @@ from logbus.cli.options import bootstrap_options, json_option, parse_pairs
 from logbus.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
+    from logbus.client.admin.admin_client import AdminClient
     from logbus.client.admin.config_admin import Resource
+    from logbus.errors import ApiError
 
 _KINDS = click.Choice(["topic", "broker", "group", "logger"])
 
@@ -57,15 +59,13 @@ def describe(
       logbus configs describe topic orders --all
       logbus configs describe broker 0 num.partitions --json
     """
-    from logbus.cli.runner import CommandFailed, results, with_admin
+    from logbus.cli.runner import results, with_admin
     from logbus.client.admin.config_admin import ConfigSource
 
     resource = _resource(kind, name)
     (answer,) = results(with_admin(bootstrap, timeout, lambda admin: admin.describe_configs([resource])))
     entries = {each.name: each for each in answer}
-    unknown = [key for key in keys if key not in entries]
-    if unknown:
-        raise CommandFailed(f"{kind} {name} has no setting {', '.join(map(repr, unknown))}")
+    _check_known(kind, name, keys, entries)
     shown = [
         each
         for each in sorted(entries.values(), key=lambda each: each.name)
@@ -125,16 +125,35 @@ def delete_configs(kind: str, name: str, keys: tuple[str, ...], bootstrap: str, 
     Example:
       logbus configs delete topic orders retention.ms
     """
-    _alter(kind, name, dict.fromkeys(keys), False, bootstrap, timeout)
+    from logbus.cli.runner import raise_errors, results, with_admin
+
+    resource = _resource(kind, name)
+
+    async def work(admin: AdminClient) -> dict[Resource, ApiError | None]:
+        # A broker takes any key, as Kafka does. Of loggers and of "all" it lists only those that are set.
+        if kind != "logger" and name != "all":
+            (entries,) = results(await admin.describe_configs([resource]))
+            _check_known(kind, name, keys, {each.name for each in entries})
+        return await admin.alter_configs({resource: dict.fromkeys(keys)})
+
+    raise_errors(with_admin(bootstrap, timeout, work))
 
 
 def _alter(
-    kind: str, name: str, changes: Mapping[str, str | None], validate_only: bool, bootstrap: str, timeout: float
+    kind: str, name: str, changes: Mapping[str, str], validate_only: bool, bootstrap: str, timeout: float
 ) -> None:
     from logbus.cli.runner import raise_errors, with_admin
 
     asked = {_resource(kind, name): changes}
     raise_errors(with_admin(bootstrap, timeout, lambda admin: admin.alter_configs(asked, validate_only=validate_only)))
+
+
+def _check_known(kind: str, name: str, keys: Iterable[str], known: Container[str]) -> None:
+    from logbus.cli.runner import CommandFailed
+
+    unknown = [key for key in keys if key not in known]
+    if unknown:
+        raise CommandFailed(f"{kind} {name} has no setting {', '.join(map(repr, unknown))}")
 
 
 def _resource(kind: str, name: str) -> Resource:

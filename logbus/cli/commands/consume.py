@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -17,6 +17,9 @@ from logbus.cli.options import (
     wanted_records,
 )
 from logbus.cli.terminal_escapes import for_terminal
+
+if TYPE_CHECKING:
+    from logbus.client.cluster.cluster import Cluster
 
 
 @click.command()
@@ -100,6 +103,8 @@ def consume(
       logbus consume orders --from 2024-05-01 --until 2024-05-02 --filter value.total>=100 --json
       logbus consume orders --group billing --exit-at-end
     """
+    from twisted.internet.defer import CancelledError
+
     from logbus.cli.record_printer import RecordPrinter, record_format
     from logbus.cli.registry_address import RegistryAddress
     from logbus.cli.runner import with_cluster
@@ -132,4 +137,11 @@ def consume(
     # Records may contain escape sequences that a terminal would obey; a pipe gets the bytes unchanged.
     escape = for_terminal if sys.stdout.isatty() else bytes
     printer = RecordPrinter(record_format(template, as_json, key_separator, escape))
-    with_cluster(bootstrap, timeout, lambda cluster: consume_topic(cluster, options, printer))
+
+    async def work(cluster: Cluster) -> None:
+        is_complete = await consume_topic(cluster, options, printer)
+        if not is_complete and (exit_at_end or until is not None or max_records is not None):
+            # A script must not take a part for all that it asked for.
+            raise CancelledError
+
+    with_cluster(bootstrap, timeout, work)

@@ -81,10 +81,14 @@ def dump_log(files: tuple[Path, ...], records: bool, verify: bool, deep: bool, a
 
 def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
     from logbus.cli.dump.file_dump import is_dumpable
+    from logbus.cli.runner import CommandFailed
 
     for path in paths:
         if path.is_dir():
-            yield from sorted(each for each in path.rglob("*") if each.is_file() and is_dumpable(each))
+            files = sorted(each for each in path.rglob("*") if each.is_file() and is_dumpable(each))
+            if not files:
+                raise CommandFailed(f"{path}: there are no files of logs in it")
+            yield from files
         else:
             yield path
 

@@ -280,23 +280,45 @@ def zookeeper_at(connect: str) -> _StoreMaker:
 
 def with_store(make: Callable[[Any], Any], work: Work[T]) -> T:
     """Run a coroutine with an open store."""
-    from twisted.internet.defer import TimeoutError as TookTooLong
-
-    from logbus.cli.runner import CommandFailed, run
+    from logbus.cli.runner import run
 
     async def session(reactor: Any) -> T:
         store = make(reactor)
         try:
-            try:
-                await store.open().addTimeout(CONNECT_SECONDS, reactor)
-            except TookTooLong:
-                complaint = getattr(store, "complaint", "")
-                raise CommandFailed(f"{store.path} does not answer{complaint and f' ({complaint})'}") from None
+            await opened(store, reactor)
             return await work(store)
         finally:
             await store.close()
 
     return run(session)
+
+
+async def opened(store: Any, reactor: Any) -> None:
+    """
+    Open a store, and say when it is late.
+
+    :raise CommandFailed: it does not answer.
+    """
+    from twisted.internet.defer import TimeoutError as TookTooLong
+
+    from logbus.cli.app import print_error
+    from logbus.cli.outage_lines import PATIENCE
+    from logbus.cli.runner import CommandFailed
+
+    def why() -> str:
+        complaint = getattr(store, "complaint", "")
+        return complaint and f" ({complaint})"
+
+    late = reactor.callLater(
+        PATIENCE, lambda: print_error(f"{store.path} has not answered for {PATIENCE:g} s{why()}; still waiting")
+    )
+    try:
+        await store.open().addTimeout(CONNECT_SECONDS, reactor)
+    except TookTooLong:
+        raise CommandFailed(f"{store.path} does not answer{why()}") from None
+    finally:
+        if late.active():
+            late.cancel()
 
 
 @contextmanager

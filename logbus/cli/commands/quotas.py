@@ -22,15 +22,16 @@ _DEFAULT = "default"
 
 def _entity_options(command: F) -> F:
     for option, parameter, metavar, what in (
-        ("--ip", "ip", "ADDRESS", "Of an address"),
-        ("--client-id", "client_id", "ID", "Of a client id; with --user, of that user's"),
-        ("--user", "user", "NAME", "Of a user"),
+        ("--ip", "ip", "ADDRESS", "address"),
+        ("--client-id", "client_id", "ID", "client id"),
+        ("--user", "user", "NAME", "user"),
     ):
-        plain = option.removeprefix("--")
         command = click.option(
-            f"--{plain}-default", f"{parameter}_default", is_flag=True, help=f"Of each {plain} without its own."
+            f"{option}-default", f"{parameter}_default", is_flag=True, help=f"Of each {what} without its own."
         )(command)
-        command = click.option(option, parameter, metavar=metavar, help=f"{what}.")(command)
+        article = "an" if what == "address" else "a"
+        more = "; with --user, of that user's" if what == "client id" else ""
+        command = click.option(option, parameter, metavar=metavar, help=f"Of {article} {what}{more}.")(command)
     return command
 
 
@@ -111,13 +112,16 @@ def delete_quotas(keys: tuple[str, ...], bootstrap: str, timeout: float, **parts
       logbus quotas delete --user alice producer_byte_rate
       logbus quotas delete --user alice
     """
-    from logbus.cli.runner import raise_errors, with_admin
+    from logbus.cli.runner import CommandFailed, raise_errors, with_admin
 
     entity = _entity(**parts)
 
     async def work(admin: AdminClient) -> dict[QuotaEntity, ApiError | None]:
-        named = keys or (await admin.describe_client_quotas(entity)).get(entity, ())
-        return await admin.alter_client_quotas({entity: dict.fromkeys(named)}) if named else {}
+        there = (await admin.describe_client_quotas(entity)).get(entity, {})
+        missing = [key for key in keys if key not in there]
+        if missing or not there:
+            raise CommandFailed(f"{entity} has no quota {', '.join(missing)}".rstrip())
+        return await admin.alter_client_quotas({entity: dict.fromkeys(keys or there)})
 
     raise_errors(with_admin(bootstrap, timeout, work))
 

@@ -18,8 +18,8 @@ _MAX_INT16, _MAX_INT32, _MAX_INT64 = 2**15 - 1, 2**31 - 1, 2**63 - 1
     type=click.IntRange(0, _MAX_INT64),
     help="The transaction's first offset there, as find-hanging prints it.",
 )
-@click.option("--producer-id", type=click.IntRange(0, _MAX_INT64), help="Instead of --start-offset: the producer's id,")
-@click.option("--producer-epoch", type=click.IntRange(0, _MAX_INT16), help="its epoch,")
+@click.option("--producer-id", type=click.IntRange(0, _MAX_INT64), help="Instead of --start-offset: the producer's id.")
+@click.option("--producer-epoch", type=click.IntRange(0, _MAX_INT16), help="With --producer-id: the producer's epoch.")
 @click.option(
     "--coordinator-epoch",
     type=click.IntRange(-1, _MAX_INT32),

@@ -121,8 +121,10 @@ def add(
     from logbus.client.admin.user_admin import ScramPassword
 
     chosen = mechanisms or _MECHANISMS
+    # Before the reactor runs: it would take Ctrl-C, and wait for the password nevertheless.
+    password = read_password(password_file, name)
     if data_dir is not None or zookeeper is not None:
-        _add_offline(name, chosen, read_password(password_file, name), iterations, data_dir, zookeeper)
+        _add_offline(name, chosen, password, iterations, data_dir, zookeeper)
         click.echo(f"user {name} was added")
         return
 
@@ -130,7 +132,6 @@ def add(
         found = await admin.describe_scram_users([name])
         if not isinstance(found[name], ApiError):
             raise CommandFailed(f"there is a user {name!r} already; 'logbus users alter' changes the password")
-        password = read_password(password_file, name)
         return await admin.alter_scram_users([ScramPassword(name, each, password, iterations) for each in chosen])
 
     raise_errors(with_admin(bootstrap, timeout, work))
@@ -160,11 +161,13 @@ def alter(
     from logbus.client.admin.admin_client import AdminClient
     from logbus.client.admin.user_admin import ScramPassword
 
+    # Before the reactor runs: it would take Ctrl-C, and wait for the password nevertheless.
+    password = read_password(password_file, name)
+
     async def work(admin: AdminClient) -> dict[str, ApiError | None]:
         found = (await admin.describe_scram_users([name]))[name]
         if isinstance(found, ApiError):
             raise found
-        password = read_password(password_file, name)
         wanted = [ScramPassword(name, each, password, iterations) for each in mechanisms or found]
         return await admin.alter_scram_users(wanted)
 

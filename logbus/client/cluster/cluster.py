@@ -18,7 +18,7 @@ from logbus.client.cluster.broker_connections import BrokerConnections
 from logbus.client.cluster.cluster_metrics import ClusterMetrics
 from logbus.client.cluster.metadata_cache import MetadataCache
 from logbus.client.cluster.topic_metadata import Node, PartitionMetadata, TopicMetadata
-from logbus.client.retry import Backoff, NoBroker, Unreachable, api_error
+from logbus.client.retry import Backoff, NoBroker, UnknownBroker, Unreachable, api_error
 from logbus.client.validators import InvalidOption, function, names_options, seconds, shown, text
 from logbus.coroutines import returns_deferred, sleep
 from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut
@@ -303,7 +303,8 @@ class Cluster(MetadataCache):
         await self._ask([], False)
         node = self.nodes.get(node_id)
         if node is None:
-            raise Unreachable(f"broker {node_id} is not there; there are {sorted(self.nodes)}")
+            known = ", ".join(map(str, sorted(self.nodes)))
+            raise UnknownBroker(f"broker {node_id} is not there; there are: {known}")
         return await self._connections.channel(node.host, node.port, lane, lends)
 
 

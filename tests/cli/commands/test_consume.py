@@ -99,6 +99,17 @@ class RenderingTests(SynchronousTestCase):
         self.assertRaises(click.BadParameter, parse_pairs, ("a",), "--config")
         self.assertRaises(click.BadParameter, parse_pairs, ("=1",), "--config")
 
+    def test_a_setting_twice(self) -> None:
+        """
+        The same value is taken, and two that contradict each other are refused: neither is right for sure.
+        """
+        self.assertEqual(parse_pairs(("a=1", "a=1"), "--config"), {"a": "1"})
+        with self.assertRaises(click.BadParameter) as refused:
+            parse_pairs(("a=1", " a =2"), "--config")
+        self.assertEqual(
+            refused.exception.format_message(), "Invalid value for --config: a has two values; give it once"
+        )
+
     def test_control_characters_in_names(self) -> None:
         """Names come from clients: unprintable characters are quoted."""
         with mock.patch("sys.stdout", io.StringIO()) as out:

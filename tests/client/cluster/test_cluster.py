@@ -147,7 +147,7 @@ class ClusterTests(SynchronousTestCase):
         """An unknown broker id is an error that lists the known ones."""
         waiting = self.cluster().channel(7)
         self.brokers.settle()
-        self.assertIn("broker 7 is not there; there are [1]", str(self.failureResultOf(waiting, Unreachable).value))
+        self.assertIn("broker 7 is not there; there are: 1", str(self.failureResultOf(waiting, Unreachable).value))
 
     def test_closing(self) -> None:
         """
