@@ -15,6 +15,7 @@ From the shell to the cluster and back:
 * ``client_security``: the options of TLS and SASL
 * ``empty_values``: refuses empty values of options and arguments, for all commands
 * ``options``: options and argument types that commands share
+* ``number_types``: types of options that are numbers
 * ``output``: tables, JSON, progress
 * ``colours``: colours on terminals
 * ``standard_streams``: puts something in the place of standard streams that are closed

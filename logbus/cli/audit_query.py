@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from attrs import frozen
 
+from logbus.cli.number_types import FloatRange
 from logbus.cli.options import max_share_option, parse_pairs, timestamp_ms
 from logbus.cli.output import print_table
 from logbus.pipeline.jobs.audit_limits import AuditLimits
@@ -84,7 +85,7 @@ def audit_options(command: F) -> F:
         ),
         click.option(
             "--grace",
-            type=click.FloatRange(min=0),
+            type=FloatRange(min=0),
             default=120.0,
             show_default=True,
             help="Seconds after the end of a window before it is judged: records and events may still arrive.",

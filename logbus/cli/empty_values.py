@@ -23,14 +23,13 @@ class AnyText(click.types.StringParamType):
 
 def refuse_empty_values(command: C) -> C:
     """
-    Have a command, or those of a group, refuse empty values before it begins.
+    Have a command, and those of a group, refuse empty values before it begins.
 
     :returns: the same command.
     """
     if isinstance(command, click.Group):
         for each in command.commands.values():
             refuse_empty_values(each)
-        return command
     for parameter in command.params:
         # Before the conversion, which makes of an empty path the working directory.
         if not isinstance(parameter.type, AnyText) and "consume_value" not in vars(parameter):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from logbus.cli.number_types import FloatRange
+
 if TYPE_CHECKING:
     from logbus.cli.record_filter import RecordFilter
 
@@ -27,7 +29,7 @@ def timeout_option(command: F) -> F:
     """Add the option ``--timeout``."""
     return click.option(
         "--timeout",
-        type=click.FloatRange(min=0.001),
+        type=FloatRange(min=0.001),
         default=30.0,
         show_default=True,
         help="Seconds to wait for a response.",
@@ -78,7 +80,7 @@ def max_share_option(name: str, default: float, what: str) -> Callable[[F], F]:
     """
     return click.option(
         name,
-        type=click.FloatRange(0, 1),
+        type=FloatRange(0, 1),
         metavar="SHARE",
         default=default,
         show_default=True,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from logbus.cli.number_types import FloatRange, IntRange
 from logbus.cli.options import check_registry_auth, max_share_option, parse_pairs, registry_auth_option, registry_urls
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def query_options(command: F) -> F:
         ),
         click.option(
             "--every",
-            type=click.FloatRange(min=0),
+            type=FloatRange(min=0),
             metavar="SECONDS",
             help="Keep running, with a batch at this interval; default: process existing records and stop.",
         ),
@@ -191,7 +192,7 @@ def query_options(command: F) -> F:
         ),
         click.option(
             "--tasks",
-            type=click.IntRange(min=1),
+            type=IntRange(min=1),
             default=1,
             show_default=True,
             help="With --to-topic: tasks that write, each with its own transactions; cannot be changed later.",
@@ -231,7 +232,7 @@ def option_of_vacuum(command: F) -> F:
     """Add the option for the age at which files of old versions of a table are deleted."""
     return click.option(
         "--vacuum",
-        type=click.FloatRange(min=0),
+        type=FloatRange(min=0),
         default=0,
         metavar="DAYS",
         help="Delete files, and expire Iceberg's snapshots, that only readers of versions older than this need, from "

@@ -76,6 +76,8 @@ def test_messages() -> None:
     assert result.err.endswith("Error: Invalid value for '--until': it is empty; give WHEN, or leave it out\n")
     result = run("topics", "delete", "")
     assert "Invalid value for 'TOPIC...': it is empty; give TOPIC\n" in result.err
+    result = run("audit", "--topic", "")
+    assert "Invalid value for '--topic': it is empty; give TEXT, or leave it out\n" in result.err
 
 
 def test_an_empty_value_that_means_something() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from logbus.cli.number_types import FloatRange, IntRange
 from logbus.cli.options import checked_addresses, json_option, naming_option, timeout_option, timestamp_ms
 from logbus.cli.output import print_json, print_table
 
@@ -53,7 +54,7 @@ _NAMED = 5
 @click.option("--until", metavar="WHEN", help="Only records before this time.")
 @click.option(
     "--window",
-    type=click.FloatRange(min=0.001),
+    type=FloatRange(min=0.001),
     default=600.0,
     show_default=True,
     metavar="SECONDS",
@@ -61,14 +62,14 @@ _NAMED = 5
 )
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0),
+    type=FloatRange(min=0),
     default=10.0,
     show_default=True,
     metavar="SECONDS",
     help="Wait so long for a mirror that runs to have copied what the source has now.",
 )
 @click.option("--windows", "show_windows", is_flag=True, help="Print all windows, not only those that differ.")
-@click.option("--examples", type=click.IntRange(min=0), default=3, show_default=True, help="Records to name.")
+@click.option("--examples", type=IntRange(min=0), default=3, show_default=True, help="Records to name.")
 @click.option(
     "--from-config",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from logbus.cli.number_types import FloatRange, IntRange
 from logbus.cli.options import bootstrap_options, json_option
 from logbus.cli.output import print_json
 
@@ -40,13 +41,13 @@ def _common(command: F) -> F:
             click.option("--topic", default="logbus-bench", show_default=True),
             click.option(
                 "--partitions",
-                type=click.IntRange(min=1),
+                type=IntRange(min=1),
                 default=4,
                 show_default=True,
                 help="Partitions of a new topic.",
             ),
             click.option(
-                "--record-size", type=click.IntRange(min=1), default=1000, show_default=True, help="Bytes per record."
+                "--record-size", type=IntRange(min=1), default=1000, show_default=True, help="Bytes per record."
             ),
             click.option(
                 "--codec",
@@ -70,15 +71,15 @@ def _common(command: F) -> F:
 def _parallel(command: F) -> F:
     for each in reversed(
         [
-            click.option("--connections", type=click.IntRange(min=1), default=1, show_default=True),
+            click.option("--connections", type=IntRange(min=1), default=1, show_default=True),
             click.option(
                 "--depth",
-                type=click.IntRange(min=1),
+                type=IntRange(min=1),
                 default=5,
                 show_default=True,
                 help="Requests in flight per connection.",
             ),
-            click.option("--seconds", type=click.FloatRange(min=0.01), default=5.0, show_default=True),
+            click.option("--seconds", type=FloatRange(min=0.01), default=5.0, show_default=True),
         ]
     ):
         command = each(command)
@@ -86,9 +87,7 @@ def _parallel(command: F) -> F:
 
 
 @bench.command()
-@click.option(
-    "--batch-records", type=click.IntRange(min=1), default=100, show_default=True, help="Records per request."
-)
+@click.option("--batch-records", type=IntRange(min=1), default=100, show_default=True, help="Records per request.")
 @_parallel
 @_common
 def produce(batch_records: int, connections: int, depth: int, seconds: float, **common: Any) -> None:
@@ -107,10 +106,10 @@ def produce(batch_records: int, connections: int, depth: int, seconds: float, **
 
 
 @bench.command()
-@click.option("--max-bytes", type=click.IntRange(min=1), default=1 << 20, show_default=True, help="Bytes per response.")
+@click.option("--max-bytes", type=IntRange(min=1), default=1 << 20, show_default=True, help="Bytes per response.")
 @click.option(
     "--fill-mb",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     default=100,
     show_default=True,
     help="Megabytes to write to a new topic first.",
@@ -137,7 +136,7 @@ def fetch(max_bytes: int, fill_mb: int, connections: int, depth: int, seconds: f
 
 
 @bench.command()
-@click.option("--count", type=click.IntRange(min=1), default=2000, show_default=True, help="Number of records.")
+@click.option("--count", type=IntRange(min=1), default=2000, show_default=True, help="Number of records.")
 @_common
 def latency(count: int, **common: Any) -> None:
     """Measure the latency of single records: until the acknowledgement, and until a waiting reader has the record.

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from logbus.cli.number_types import IntRange
 from logbus.cli.options import bootstrap_options, json_option
 from logbus.cli.output import print_json, print_table
 from logbus.model import TopicPartition
@@ -20,7 +21,7 @@ plan_file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=P
 @click.option("--topics", help="With --generate: the topics, separated by commas. Default: all.")
 @click.option("--to", "brokers", help="With --generate: the brokers to use, such as 1,2,3. Default: all live ones.")
 @click.option("--execute", type=plan_file, metavar="FILE", help="Execute a plan; -: from standard input.")
-@click.option("--throttle", type=click.IntRange(min=1), help="With --execute: most bytes a second for each broker.")
+@click.option("--throttle", type=IntRange(min=1), help="With --execute: most bytes a second for each broker.")
 @click.option(
     "--rollback", type=click.Path(path_type=Path), help="With --execute: write the current assignment to a new file."
 )

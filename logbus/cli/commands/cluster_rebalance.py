@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from logbus.cli.number_types import IntRange
 from logbus.cli.options import bootstrap_options, json_option
 from logbus.cli.output import Progress, print_json, print_table
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option(
     "--workers",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     metavar="N",
     help="Only the first N workers of a machine keep partitions; the others are emptied. Default: all.",
 )

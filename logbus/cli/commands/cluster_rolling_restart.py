@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from logbus.cli.number_types import FloatRange, IntRange
 from logbus.cli.options import bootstrap_options
 
 if TYPE_CHECKING:
@@ -18,17 +19,17 @@ if TYPE_CHECKING:
 
 @click.command("rolling-restart")
 @click.argument("command")
-@click.option("--broker", type=click.IntRange(min=0), multiple=True, help="Only this one. May be repeated.")
+@click.option("--broker", type=IntRange(min=0), multiple=True, help="Only this one. May be repeated.")
 @click.option(
     "--limit",
-    type=click.FloatRange(min=1),
+    type=FloatRange(min=1),
     default=600.0,
     show_default=True,
     help="Seconds until a broker must be in sync again.",
 )
 @click.option(
     "--settle",
-    type=click.FloatRange(min=0),
+    type=FloatRange(min=0),
     default=5.0,
     show_default=True,
     help="Seconds for which all must have been in sync before the next one.",

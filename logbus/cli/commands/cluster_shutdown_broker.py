@@ -9,15 +9,16 @@ from pathlib import Path
 import click
 
 from logbus.cli.admin_api import FAILURES, AdminApi, admin_options
+from logbus.cli.number_types import FloatRange, IntRange
 
 PAUSE_SECONDS = 0.1
 
 
 @click.command("shutdown-broker")
-@click.argument("broker", type=click.IntRange(min=0))
+@click.argument("broker", type=IntRange(min=0))
 @admin_options
 @click.option("--force", is_flag=True, help="Even if partitions lose their leader, or refuse acks=all.")
-@click.option("--timeout", type=click.FloatRange(min=0.001), default=60.0, show_default=True, help="Seconds to wait.")
+@click.option("--timeout", type=FloatRange(min=0.001), default=60.0, show_default=True, help="Seconds to wait.")
 def shutdown_broker(
     broker: int,
     admin: str,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from logbus.cli.number_types import FloatRange, IntRange
 from logbus.cli.options import parse_pairs
 
 RESERVED_KEYS = {
@@ -20,7 +21,7 @@ RESERVED_KEYS = {
 
 
 @click.command()
-@click.option("--brokers", "-n", type=click.IntRange(1, 99), default=3, show_default=True, help="Number of brokers.")
+@click.option("--brokers", "-n", type=IntRange(1, 99), default=3, show_default=True, help="Number of brokers.")
 @click.option(
     "--data-dir",
     "-d",
@@ -37,14 +38,14 @@ RESERVED_KEYS = {
 )
 @click.option(
     "--port",
-    type=click.IntRange(0, 65000),
+    type=IntRange(0, 65000),
     default=9092,
     show_default=True,
     help="Port of the first broker; the others use the next ones. 0: any free ports.",
 )
 @click.option(
     "--admin-port",
-    type=click.IntRange(0, 65000),
+    type=IntRange(0, 65000),
     default=8080,
     show_default=True,
     help="HTTP port of the first broker (metrics, health, REST).",
@@ -52,7 +53,7 @@ RESERVED_KEYS = {
 @click.option("--set", "-s", "settings", multiple=True, metavar="KEY=VALUE", help="A setting for all brokers.")
 @click.option(
     "--restart-after",
-    type=click.FloatRange(min=-1),
+    type=FloatRange(min=-1),
     default=5.0,
     show_default=True,
     help="Seconds until a crashed broker is restarted; -1: never.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from logbus.cli.number_types import IntRange
 from logbus.cli.options import (
     bootstrap_options,
     check_registry_auth,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("topic")
 @click.option(
-    "--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True, help="Default: all; may be repeated."
+    "--partition", "-p", "partitions", type=IntRange(min=0), multiple=True, help="Default: all; may be repeated."
 )
 @click.option("--from-beginning", is_flag=True, help="Start at the first record.")
 @click.option(
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     help="Consume as a member of this group, from its committed offsets (without any: from the end, or with "
     "--from-beginning from the first record). Commits what was printed. With --partition, does not join the group.",
 )
-@click.option("--max-records", "-n", type=click.IntRange(min=0), help="Stop after this many records.")
+@click.option("--max-records", "-n", type=IntRange(min=0), help="Stop after this many records.")
 @click.option("--exit-at-end", "-e", is_flag=True, help="Stop at the current end.")
 @click.option(
     "--isolation-level",

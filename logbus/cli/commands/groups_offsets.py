@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from logbus.cli.number_types import IntRange
 from logbus.cli.options import bootstrap_options, group_id, json_option, overwrite_option, timestamp_ms
 from logbus.errors import LogbusError
 
@@ -36,7 +37,7 @@ _TOPICS = click.option(
     metavar="TOPIC[:P,...]",
     help="A topic, or some of its partitions; may be repeated.",
 )
-_SHIFT = click.IntRange(1 - 2**63, 2**63 - 1)
+_SHIFT = IntRange(1 - 2**63, 2**63 - 1)
 _EXECUTE = click.option("--execute", is_flag=True, help="Commit the offsets; otherwise they are only shown.")
 
 
@@ -50,7 +51,7 @@ _EXECUTE = click.option("--execute", is_flag=True, help="Commit the offsets; oth
     "--to-datetime", metavar="WHEN", help="To the first record at or after 2024-05-01T12:00 (or ms since 1970)."
 )
 @click.option("--by-duration", metavar="SPAN", help="To the first record of the last 1h30m (or PT1H30M).")
-@click.option("--to-offset", metavar="N", type=click.IntRange(0, 2**63 - 1), help="To this offset in each partition.")
+@click.option("--to-offset", metavar="N", type=IntRange(0, 2**63 - 1), help="To this offset in each partition.")
 @click.option(
     "--shift-by",
     metavar="N",

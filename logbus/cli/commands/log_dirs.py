@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from logbus.cli.number_types import IntRange
 from logbus.cli.options import bootstrap_options, json_option
 from logbus.cli.output import print_json, print_table
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from logbus.model import TopicPartition
 
 _broker_option = click.option(
-    "--broker", "broker_id", type=click.IntRange(min=0), default=0, show_default=True, help="The broker's id."
+    "--broker", "broker_id", type=IntRange(min=0), default=0, show_default=True, help="The broker's id."
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from logbus.cli.mirror_options import GivenSettings, mirror_key_options, mirror_options_of
+from logbus.cli.number_types import IntRange
 from logbus.cli.options import checked_addresses
 from logbus.config import keys
 
@@ -50,7 +51,7 @@ from logbus.config import keys
 )
 @click.option(
     "--metrics-port",
-    type=click.IntRange(0, 65535),
+    type=IntRange(0, 65535),
     help="Serve metrics for Prometheus on this port of 127.0.0.1, as /metrics.",
 )
 def mirror(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from logbus.cli.number_types import IntRange
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options
 from logbus.cli.pipeline_options import option_of_catalog, option_of_vacuum, store_of, store_options
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--min-files",
-    type=click.IntRange(min=2),
+    type=IntRange(min=2),
     default=4,
     show_default=True,
     help="Merge if there are this many small files.",
 )
-@click.option("--target-mb", type=click.IntRange(min=1), default=128, show_default=True, help="Size of the new files.")
+@click.option("--target-mb", type=IntRange(min=1), default=128, show_default=True, help="Size of the new files.")
 @option_of_vacuum
 @store_options
 @option_of_catalog

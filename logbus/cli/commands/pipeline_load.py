@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from logbus.cli.number_types import FloatRange, IntRange
 from logbus.cli.options import timestamp_ms
 from logbus.cli.output import print_json
 from logbus.cli.pipeline_job import Job, job_options, kafka_options
@@ -41,9 +42,7 @@ from logbus.cli.pipeline_options import (
 )
 @click.option("--end-offsets", metavar="JSON", help="Stop before these offsets; -1 means the end.")
 @click.option("--headers", is_flag=True, help="Keep the records' headers, in a separate column.")
-@click.option(
-    "--batch-offsets", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Offsets per commit."
-)
+@click.option("--batch-offsets", type=IntRange(min=1), default=1_000_000, show_default=True, help="Offsets per commit.")
 @click.option(
     "--partition-by",
     metavar="none|date|hour|COLUMN",
@@ -53,19 +52,19 @@ from logbus.cli.pipeline_options import (
 )
 @click.option(
     "--min-partitions",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     metavar="TASKS",
     help="Read in about this many tasks; default: one per partition.",
 )
 @click.option(
     "--follow",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FloatRange(min=0, min_open=True),
     metavar="SECONDS",
     help="Keep running: look for new records at this interval.",
 )
 @click.option(
     "--compact",
-    type=click.IntRange(min=0),
+    type=IntRange(min=0),
     default=0,
     metavar="BATCHES",
     help="Merge small files after this many batches, and at the end; 0: never.",
@@ -73,7 +72,7 @@ from logbus.cli.pipeline_options import (
 @option_of_vacuum
 @click.option(
     "--late-after",
-    type=click.FloatRange(min=0),
+    type=FloatRange(min=0),
     default=3600.0,
     show_default=True,
     metavar="SECONDS",

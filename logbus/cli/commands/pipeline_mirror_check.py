@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from logbus.cli.number_types import FloatRange, IntRange
 from logbus.cli.options import json_option, timestamp_ms
 from logbus.cli.output import print_json, print_table
 from logbus.cli.pipeline_job import Job, job_options, kafka_options, kafka_settings
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--until", metavar="WHEN", help="Records before this time; needed while records arrive.")
 @click.option(
     "--late",
-    type=click.FloatRange(min=0),
+    type=FloatRange(min=0),
     default=3600.0,
     show_default=True,
     help="Seconds by which a record before --until may follow later ones.",
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 )
 @click.option("--any-partition", is_flag=True, help="Accept copies in another partition.")
 @click.option("--any-time", is_flag=True, help="Accept copies with another time.")
-@click.option("--examples", type=click.IntRange(min=0), default=10, show_default=True, help="Differences to show.")
+@click.option("--examples", type=IntRange(min=0), default=10, show_default=True, help="Differences to show.")
 @json_option
 @kafka_options
 @job_options

@@ -10,6 +10,7 @@ import click
 
 from logbus.cli.empty_values import AnyText
 from logbus.cli.input_records import IGNORABLE, json_lines, lines
+from logbus.cli.number_types import IntRange
 from logbus.cli.options import (
     ACKS,
     acks_option,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 @click.option(
     "--key-separator", "-K", metavar="TEXT", help="Split lines into key and value at this text. Default: no keys."
 )
-@click.option("--partition", "-p", type=click.IntRange(min=0), help="Default: chosen by the key, or any.")
+@click.option("--partition", "-p", type=IntRange(min=0), help="Default: chosen by the key, or any.")
 @acks_option
 @codec_option
 @click.option(
@@ -67,10 +68,8 @@ if TYPE_CHECKING:
     help="Of keys. Default: the latest of TOPIC-key, or none.",
 )
 @click.option("--value-schema", metavar="SUBJECT[:VERSION]", help="Of values. Default: the latest of TOPIC-value.")
-@click.option("--batch-bytes", type=click.IntRange(min=1), default=512 * 1024, show_default=True)
-@click.option(
-    "--linger-ms", type=click.IntRange(min=0), default=20, show_default=True, help="Wait for a batch to fill."
-)
+@click.option("--batch-bytes", type=IntRange(min=1), default=512 * 1024, show_default=True)
+@click.option("--linger-ms", type=IntRange(min=0), default=20, show_default=True, help="Wait for a batch to fill.")
 @click.option("--create", "create", is_flag=True, help="Let the broker create the topic, if it is configured to.")
 @json_option
 @bootstrap_options

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from logbus.cli.number_types import FloatRange, IntRange
 from logbus.cli.options import json_option
 from logbus.cli.output import Progress, print_json, print_table
 
@@ -23,23 +24,23 @@ if TYPE_CHECKING:
     default=None,
     help="Run this application, instead of clients of the simulation's own.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="The first seed.")
-@click.option("--seeds", type=click.IntRange(min=1), default=20, show_default=True, help="Number of seeds.")
-@click.option("--hours", type=click.FloatRange(min=0), default=0.0, help="Instead, run for this many simulated hours.")
+@click.option("--seed", type=IntRange(min=0), default=1, show_default=True, help="The first seed.")
+@click.option("--seeds", type=IntRange(min=1), default=20, show_default=True, help="Number of seeds.")
+@click.option("--hours", type=FloatRange(min=0), default=0.0, help="Instead, run for this many simulated hours.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=1, max=86_400),
+    type=FloatRange(min=1, max=86_400),
     default=60.0,
     show_default=True,
     help="Simulated seconds with faults per seed.",
 )
-@click.option("--brokers", type=click.IntRange(1, 25), default=3, show_default=True, help="Brokers.")
-@click.option("--partitions", type=click.IntRange(1, 1000), default=2, show_default=True, help="Partitions.")
-@click.option("--replication-factor", type=click.IntRange(1, 25), default=None, help="Default: 3, or all brokers.")
-@click.option("--min-insync", type=click.IntRange(1, 25), default=None, help="min.insync.replicas; default: 2, or 1.")
+@click.option("--brokers", type=IntRange(1, 25), default=3, show_default=True, help="Brokers.")
+@click.option("--partitions", type=IntRange(1, 1000), default=2, show_default=True, help="Partitions.")
+@click.option("--replication-factor", type=IntRange(1, 25), default=None, help="Default: 3, or all brokers.")
+@click.option("--min-insync", type=IntRange(1, 25), default=None, help="min.insync.replicas; default: 2, or 1.")
 @click.option(
     "--rate",
-    type=click.FloatRange(min=0.01, max=10_000),
+    type=FloatRange(min=0.01, max=10_000),
     default=5.0,
     show_default=True,
     help="Batches a second, over all producers.",
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 @click.option("--faults", default="all", show_default=True, help="Kinds of faults, separated by commas; or all, none.")
 @click.option(
     "--between",
-    type=click.FloatRange(min=0.1),
+    type=FloatRange(min=0.1),
     default=None,
     help="Seconds from fault to fault; default: 8, or 3 with --application.",
 )
@@ -63,14 +64,12 @@ if TYPE_CHECKING:
 @click.option("--shrink/--no-shrink", default=True, show_default=True, help="Shrink the schedule of a failing seed.")
 @click.option(
     "--expect-acked",
-    type=click.IntRange(min=0),
+    type=IntRange(min=0),
     default=1,
     show_default=True,
     help="Fail with fewer batches or transactions.",
 )
-@click.option(
-    "--expect-faults", type=click.IntRange(min=0), default=0, show_default=True, help="Fail with fewer faults."
-)
+@click.option("--expect-faults", type=IntRange(min=0), default=0, show_default=True, help="Fail with fewer faults.")
 @json_option
 @click.pass_context
 def simulate(

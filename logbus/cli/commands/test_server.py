@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from logbus.cli.number_types import FloatRange, IntRange
 from logbus.cli.options import parse_pairs
 
 
@@ -31,7 +32,7 @@ def _known_release(context: click.Context, option: click.Parameter, value: str |
 @click.option(
     "--brokers",
     "-n",
-    type=click.IntRange(1, 25),
+    type=IntRange(1, 25),
     default=1,
     show_default=True,
     help="Number of brokers.",
@@ -52,10 +53,10 @@ def _known_release(context: click.Context, option: click.Parameter, value: str |
 @click.option(
     "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Listen on this IPv4 address, as 0.0.0.0."
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="For Kafka clients.  [default: a free one]")
-@click.option("--admin-port", type=click.IntRange(0, 65535), default=0, help="For HTTP.  [default: a free one]")
+@click.option("--port", type=IntRange(0, 65535), default=0, help="For Kafka clients.  [default: a free one]")
+@click.option("--admin-port", type=IntRange(0, 65535), default=0, help="For HTTP.  [default: a free one]")
 @click.option(
-    "--control-port", type=click.IntRange(0, 65535), default=0, help="For the tests' control.  [default: a free one]"
+    "--control-port", type=IntRange(0, 65535), default=0, help="For the tests' control.  [default: a free one]"
 )
 @click.option("--advertise", metavar="HOST:PORT", help="The address that Kafka clients are told.")
 @click.option(
@@ -67,7 +68,7 @@ def _known_release(context: click.Context, option: click.Parameter, value: str |
 @click.option("--log-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Log to this file.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=1),
+    type=FloatRange(min=1),
     default=120.0,
     show_default=True,
     help="Seconds to wait for a start or a stop.",

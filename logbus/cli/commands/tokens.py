@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from logbus.cli.number_types import FloatRange
 from logbus.cli.options import bootstrap_options, json_option
 from logbus.cli.output import print_json, print_table
 
@@ -28,7 +29,7 @@ def _password_option(command: F) -> F:
 
 
 def _hours_option(option: str, text: str) -> Callable[[F], F]:
-    return click.option(option, "hours", type=click.FloatRange(min=0, max=87_600), help=text)
+    return click.option(option, "hours", type=FloatRange(min=0, max=87_600), help=text)
 
 
 @click.group()

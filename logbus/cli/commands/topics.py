@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from logbus.cli.commands.topics_files import export_topic, import_topic
+from logbus.cli.number_types import IntRange
 from logbus.cli.options import bootstrap_options, json_option, parse_pairs
 from logbus.cli.output import print_json, print_table
 
@@ -22,8 +23,8 @@ def topics() -> None:
 
 @topics.command()
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
-@click.option("--partitions", "-p", type=click.IntRange(min=1), help="Default: the broker's num.partitions.")
-@click.option("--replication-factor", "-r", type=click.IntRange(min=1), help="Default: the broker's.")
+@click.option("--partitions", "-p", type=IntRange(min=1), help="Default: the broker's num.partitions.")
+@click.option("--replication-factor", "-r", type=IntRange(min=1), help="Default: the broker's.")
 @click.option(
     "--replica-assignment",
     "-a",
@@ -157,7 +158,7 @@ def delete(names: tuple[str, ...], if_exists: bool, bootstrap: str, timeout: flo
 
 @topics.command("add-partitions")
 @click.argument("name", metavar="TOPIC")
-@click.option("--total", "-t", type=click.IntRange(min=1), required=True, help="The total number of partitions.")
+@click.option("--total", "-t", type=IntRange(min=1), required=True, help="The total number of partitions.")
 @click.option("--replica-assignment", "-a", metavar="0:1,1:2,…", help="The brokers of each new partition.")
 @bootstrap_options
 def add_partitions(name: str, total: int, replica_assignment: str | None, bootstrap: str, timeout: float) -> None:

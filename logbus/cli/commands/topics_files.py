@@ -7,6 +7,7 @@ from typing import Literal
 import click
 
 from logbus.cli.input_records import IGNORABLE
+from logbus.cli.number_types import IntRange
 from logbus.cli.options import (
     ACKS,
     acks_option,
@@ -25,7 +26,7 @@ from logbus.cli.output import print_json, quantity
 @click.argument("topic")
 @click.argument("file")
 @click.option(
-    "--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True, help="Default: all; may be repeated."
+    "--partition", "-p", "partitions", type=IntRange(min=0), multiple=True, help="Default: all; may be repeated."
 )
 @click.option("--from", "since", metavar="WHEN", help="Records from this time on: as for 'logbus consume'.")
 @click.option("--until", metavar="WHEN", help="Records before this time. Default: up to the current end.")

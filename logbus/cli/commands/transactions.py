@@ -10,6 +10,7 @@ import time
 import click
 
 from logbus.cli.commands.transactions_abort import abort, force_terminate
+from logbus.cli.number_types import IntRange
 from logbus.cli.options import bootstrap_options, json_option, transactional_id
 from logbus.cli.output import print_json, print_table
 
@@ -40,12 +41,12 @@ def transactions() -> None:
     help=f"Only transactions in this state: {', '.join(_STATES)}.",
 )
 @click.option(
-    "--producer-id", "producer_ids", multiple=True, type=click.IntRange(0, _MAX_INT64), help="Only this producer's."
+    "--producer-id", "producer_ids", multiple=True, type=IntRange(0, _MAX_INT64), help="Only this producer's."
 )
 @click.option(
     "--duration-filter",
     "longer_than_ms",
-    type=click.IntRange(0, _MAX_INT64),
+    type=IntRange(0, _MAX_INT64),
     metavar="MS",
     help="Only transactions that have been running for more than this many milliseconds.",
 )
@@ -136,8 +137,8 @@ def describe(names: tuple[str, ...], more: tuple[str, ...], as_json: bool, boots
 
 @transactions.command("describe-producers", short_help="Show the producer state of a partition.")
 @click.option("--topic", required=True, help="The topic.")
-@click.option("--partition", required=True, type=click.IntRange(0, _MAX_INT32), help="The partition's number.")
-@click.option("--broker-id", type=click.IntRange(0, _MAX_INT32), help="Ask this replica instead of the leader.")
+@click.option("--partition", required=True, type=IntRange(0, _MAX_INT32), help="The partition's number.")
+@click.option("--broker-id", type=IntRange(0, _MAX_INT32), help="Ask this replica instead of the leader.")
 @json_option
 @bootstrap_options
 def describe_producers(
@@ -165,15 +166,13 @@ def describe_producers(
 
 
 @transactions.command("find-hanging", short_help="Find hanging transactions.")
-@click.option(
-    "--broker-id", type=click.IntRange(0, _MAX_INT32), help="Search the partitions with a replica on this broker."
-)
+@click.option("--broker-id", type=IntRange(0, _MAX_INT32), help="Search the partitions with a replica on this broker.")
 @click.option("--topic", help="Search this topic.")
-@click.option("--partition", type=click.IntRange(0, _MAX_INT32), help="Only this partition of the topic.")
+@click.option("--partition", type=IntRange(0, _MAX_INT32), help="Only this partition of the topic.")
 @click.option(
     "--max-transaction-timeout",
     "minutes",
-    type=click.IntRange(0, _MAX_INT32),
+    type=IntRange(0, _MAX_INT32),
     default=15,
     show_default=True,
     metavar="MINUTES",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from logbus.cli.number_types import IntRange
 from logbus.cli.options import bootstrap_options, transactional_id
 from logbus.cli.output import printable
 
@@ -12,17 +13,17 @@ _MAX_INT16, _MAX_INT32, _MAX_INT64 = 2**15 - 1, 2**31 - 1, 2**63 - 1
 
 @click.command(short_help="End a transaction that hangs, in one partition.")
 @click.option("--topic", required=True, help="The topic.")
-@click.option("--partition", required=True, type=click.IntRange(0, _MAX_INT32), help="The partition's number.")
+@click.option("--partition", required=True, type=IntRange(0, _MAX_INT32), help="The partition's number.")
 @click.option(
     "--start-offset",
-    type=click.IntRange(0, _MAX_INT64),
+    type=IntRange(0, _MAX_INT64),
     help="The transaction's first offset there, as find-hanging prints it.",
 )
-@click.option("--producer-id", type=click.IntRange(0, _MAX_INT64), help="Instead of --start-offset: the producer's id.")
-@click.option("--producer-epoch", type=click.IntRange(0, _MAX_INT16), help="With --producer-id: the producer's epoch.")
+@click.option("--producer-id", type=IntRange(0, _MAX_INT64), help="Instead of --start-offset: the producer's id.")
+@click.option("--producer-epoch", type=IntRange(0, _MAX_INT16), help="With --producer-id: the producer's epoch.")
 @click.option(
     "--coordinator-epoch",
-    type=click.IntRange(-1, _MAX_INT32),
+    type=IntRange(-1, _MAX_INT32),
     help="and the epoch of the coordinator that last ended a transaction of it; -1: none.",
 )
 @click.option(

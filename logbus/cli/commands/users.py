@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from logbus.cli.commands.metadata import location_options
+from logbus.cli.number_types import IntRange
 from logbus.cli.options import bootstrap_options, json_option, user_name
 from logbus.cli.output import print_json, print_table
 from logbus.errors import ApiError
@@ -35,7 +36,7 @@ def _mechanism_option(command: F) -> F:
 def _password_options(command: F) -> F:
     command = click.option(
         "--iterations",
-        type=click.IntRange(4096, 16384),
+        type=IntRange(4096, 16384),
         default=4096,
         show_default=True,
         help="Of the password's hash.",
