@@ -22,6 +22,7 @@ from twisted.python.failure import Failure
 
 from logbus.errors import Disconnected, LogbusError, ProtocolError, RequestTimedOut
 from logbus.records.file_slice import Parts, joined
+from logbus.security.tls.tls_errors import describe_tls_error, is_tls_error
 from logbus.timers import Timer, Timers
 from logbus.wire.connection import ClientConnection, api_key_of
 from logbus.wire.frame_buffer import FrameBuffer
@@ -374,11 +375,4 @@ class Channel(Protocol):
 
 def _said_of(reason: Failure) -> str:
     """Return why a connection was lost, in words also where a library of TLS has none."""
-    package = type(reason.value).__module__.partition(".")[0]
-    if package == "service_identity":
-        return "its certificate is not of the host connected to (ssl.endpoint.identification.algorithm)"
-    if package == "OpenSSL" and isinstance(reason.value, Exception):
-        from logbus.security.tls.tls_context import reason as openssl_reason  # only with TLS there are its packages
-
-        return openssl_reason(reason.value)
-    return str(reason.getErrorMessage())
+    return describe_tls_error(reason.value) if is_tls_error(reason.value) else str(reason.getErrorMessage())

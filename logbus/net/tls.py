@@ -23,7 +23,7 @@ from logbus.errors import ConfigError
 from logbus.net.connection_limits import WarningLimiter, more_suppressed
 from logbus.net.itransport import IFrameFactory
 from logbus.security.tls.listener_tls import ListenerTls
-from logbus.security.tls.tls_context import reason as openssl_reason
+from logbus.security.tls.tls_errors import describe_tls_error, reason
 
 SSL_ENDPOINT = "ssl:"
 
@@ -61,10 +61,11 @@ class TLSServerTransport(BufferingTLSTransport):
         suppressed = self.factory.warning_limiter.admit(host)
         if suppressed is not None:
             self._log.warn(
-                "the TLS handshake of {host}:{port} failed: {reason}{more}",
+                "the TLS handshake of {host}:{port} on listener {listener} failed: {reason}{more}",
                 host=host,
                 port=getattr(peer, "port", 0),
-                reason=openssl_reason(error),
+                listener=self.factory.listener,
+                reason=describe_tls_error(error),
                 more=more_suppressed(suppressed),
             )
 
@@ -91,6 +92,7 @@ class TLSServerFactory(TLSMemoryBIOFactory):
 
     :ivar clock: measures the handshakes.
     :ivar handshake_seconds: deadline of a handshake.
+    :ivar listener: the listener's name.
     """
 
     protocol = TLSServerTransport
@@ -99,6 +101,7 @@ class TLSServerFactory(TLSMemoryBIOFactory):
         super().__init__(context_factory, False, factory, clock)
         self.clock = clock
         self.handshake_seconds = handshake_seconds
+        self.listener = context_factory.listener if isinstance(context_factory, CurrentContext) else ""
         self.warning_limiter = WarningLimiter(clock.seconds)
 
 
@@ -108,6 +111,7 @@ class CurrentContext:
 
     def __init__(self, tls: ListenerTls) -> None:
         self._tls = tls
+        self.listener = tls.listener
 
     def serverConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
         """Return OpenSSL's part of a connection."""
@@ -135,7 +139,7 @@ def endpoint_context(endpoint: str) -> Callable[[], SSL.Context]:
         except (OSError, ValueError, TypeError, KeyError) as e:
             raise ConfigError(f"{endpoint}: {e}") from None
         except (SSL.Error, crypto.Error) as e:
-            raise ConfigError(f"{endpoint}: {openssl_reason(e)}") from None
+            raise ConfigError(f"{endpoint}: {reason(e)}") from None
         return made
 
     return context

@@ -42,9 +42,10 @@ def describe_bad_length(length: int, limit: int) -> str:
     raw = length.to_bytes(4, "big", signed=True)
     if raw[0] in (_ALERT, _HANDSHAKE) and raw[1] == 3:
         what = "handshake" if raw[0] == _HANDSHAKE else "alert"
-        return f"the first bytes are a TLS {what}: the peer speaks TLS to a plaintext listener"
-    if (raw.isalpha() and raw.isupper()) or raw in (b"GET ", b"PUT "):
-        return f"the first bytes are {raw.decode()!r}: the peer seems to speak HTTP"
+        return f"the first bytes are a TLS {what}: the other side speaks TLS, and this one plaintext"
+    # A request's method, "HTTP/1.1", or a page without a head, as a server answers what is no request to it.
+    if (raw.isalpha() and raw.isupper()) or raw in (b"GET ", b"PUT ") or raw[:2] == b"<!" or raw.lower() == b"<htm":
+        return f"the first bytes are {raw.decode('latin-1')!r}: the other side speaks HTTP"
     if length < 0:
         return f"a frame announces the negative length {length}"
     return f"a frame announces {length} bytes; at most {limit} are accepted"

@@ -104,5 +104,5 @@ class TLSClientTests(RealCase):
         """A broker of another authority trusts nobody here, and is not trusted."""
         failure = self.connected(self.broker(STRANGERS, ("127.0.0.1",)))
         assert isinstance(failure, Failure)
-        self.assertRegex(str(failure.value), r"was lost: certificate verify failed$")
+        self.assertRegex(str(failure.value), r"was lost: certificate verify failed; see ssl.truststore.location$")
         self.assertEqual(self.handler.contexts, [])

@@ -241,13 +241,17 @@ class RefusalTests(SynchronousTestCase):
 
     def test_foreign_protocols_are_named(self) -> None:
         """
-        TLS and HTTP on a plaintext port are called what they are.
+        TLS and HTTP are called what they are, by a server and by a client.
         """
         cases = {
-            b"\x16\x03\x01\x02": "TLS handshake",
-            b"\x15\x03\x03\x00": "TLS alert",
+            b"\x16\x03\x01\x02": "TLS handshake: the other side speaks TLS, and this one plaintext",
+            b"\x15\x03\x03\x00": "TLS alert: the other side speaks TLS",
             b"GET ": "HTTP",
-            b"POST": "HTTP",
+            b"POST": "the other side speaks HTTP",
+            b"HTTP": "the other side speaks HTTP",
+            b"<!DO": "the other side speaks HTTP",
+            b"<htm": "the other side speaks HTTP",
+            b"<!\xff\xff": "the other side speaks HTTP",
             b"\xff\xff\xff\xff": "negative length -1",
             b"\x7f\xff\xff\xff": "announces 2147483647 bytes; at most 100",
         }

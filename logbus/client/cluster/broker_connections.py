@@ -21,6 +21,7 @@ from logbus.errors import ApiError, ErrorCode, LogbusError, RequestTimedOut
 from logbus.net.channel import Channel
 from logbus.net.connect import connect, negotiate
 from logbus.security.client_security import ClientSecurity
+from logbus.security.tls.tls_errors import describe_tls_error, is_tls_error
 from logbus.timers import Timers
 
 if TYPE_CHECKING:
@@ -221,23 +222,10 @@ def refusal(host: str, port: int, error: BaseException | None) -> ApiError | Non
 
         return error if error.code in LOGIN_ERRORS else None
     cause = None if error is None else error.__cause__
-    if cause is None or type(cause).__module__.partition(".")[0] not in ("OpenSSL", "service_identity"):
+    if cause is None or not is_tls_error(cause):
         return None
-    where = _shown(host, port)
-    if type(cause).__module__.startswith("service_identity"):
-        why = f"its certificate is not of {host}; ssl.endpoint.identification.algorithm"
-    else:
-        from logbus.security.tls.tls_context import reason
-
-        why = str(cause)
-        if isinstance(cause, Exception):
-            why = reason(cause)
-            if "alert" in why:
-                # What the other side says about our certificate.
-                why += "; see ssl.keystore.location"
-            elif not why.startswith("certificate verify failed:"):
-                why += "; see ssl.truststore.location"
-    return ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"no TLS with {where}: {why}")
+    why = describe_tls_error(cause)
+    return ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"no TLS with {_shown(host, port)}: {why}")
 
 
 def why_unreachable(host: str, port: int, error: BaseException | None) -> str:

@@ -5,6 +5,7 @@ TLS: the contexts of listeners, and the principals of clients' certificates (Kaf
 * ``key_store``: keys and certificates from PEM and PKCS12 (Kafka: DefaultSslEngineFactory)
 * ``cipher_suites``: the forward-secret cipher suites, by their names
 * ``tls_context``: OpenSSL contexts from settings
+* ``tls_errors``: words for errors of TLS, the same at both ends
 * ``zookeeper_tls``: contexts of connections to ZooKeeper
 * ``client_tls``: the TLS of a client
 * ``listener_tls``: the current context of a listener, which can be reloaded

@@ -15,6 +15,7 @@ from OpenSSL import SSL, crypto
 
 from logbus.errors import ConfigError
 from logbus.security.tls.key_store import KeyPair, load_key_pairs, load_trusted, read_store
+from logbus.security.tls.tls_errors import reason
 from logbus.security.tls.tls_settings import TlsSettings
 
 _VERSIONS = {"TLSv1.2": SSL.TLS1_2_VERSION, "TLSv1.3": SSL.TLS1_3_VERSION}
@@ -183,11 +184,3 @@ def _trust(context: SSL.Context, material: TlsMaterial) -> None:
     assert store is not None, "each context has one"
     for certificate in material.trusted:
         store.add_cert(crypto.X509.from_cryptography(certificate))
-
-
-def reason(error: Exception) -> str:
-    """Return OpenSSL's words for an error."""
-    details = error.args[0] if error.args else ""
-    if isinstance(details, list) and details:
-        return ", ".join(str(detail[-1]) for detail in details)
-    return str(details) or type(error).__name__

@@ -16,7 +16,7 @@ from OpenSSL import SSL
 from logbus.config import ConfigView
 from logbus.errors import ConfigError
 from logbus.security.tls.listener_tls import ListenerTls
-from logbus.security.tls.tls_context import reason
+from logbus.security.tls.tls_errors import reason
 from tests.certificates import Authority
 from tests.security.tls.handshakes import MemoryClient, Refused, client_context
 
