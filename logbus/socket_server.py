@@ -253,5 +253,9 @@ def listener_tls(listener: Listener, *, between_brokers: bool = False) -> Listen
             f"{install_hint('tls')}"
         ) from e
     return tls.listener_tls(
-        listener.name, listener.security_protocol, listener.endpoint, between_brokers=between_brokers
+        listener.name,
+        listener.security_protocol,
+        listener.endpoint,
+        between_brokers=between_brokers,
+        advertised=listener.advertised[0] if listener.advertised else None,
     )

@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 
+from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.broker.environment import Environment
 from logbus.broker.security import BrokerSecurity
+from logbus.cluster.security_nodes import SecurityNodes
+from logbus.config import ConfigView
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
 from logbus.listener_config import secured
@@ -91,7 +96,8 @@ class BrokerSecurityTests(SynchronousTestCase):
             self.assertEqual(said, [])
             ROOT.issue("CN=next").write(self.store)
             server.broker.security.reload()
-            self.assertIn("listener SSL: new connections use the certificate of CN=next, valid until 20", said[0])
+            new = "listener SSL: new connections use the certificate of CN=next, issued by CN=Test CA, valid until 20"
+            self.assertIn(new, said[0])
             after = self.tls(server).context
             self.assertIsNot(after, before)
             self.store.unlink()
@@ -117,6 +123,35 @@ class BrokerSecurityTests(SynchronousTestCase):
         with logged() as said:
             again.broker.security.reload()
         self.assertIn("new connections use the certificate of CN=older", said[0])
+
+    def test_reload_for_brokers(self) -> None:
+        """What other brokers would not accept is taken by no listener with the same key store."""
+        self.patch(BrokerSecurity, "_now", lambda _: datetime.now(UTC))
+        ROOT.issue(hosts=("b.test",)).write(self.store)
+        settings = {
+            "zookeeper.connect": "localhost",
+            "ssl.keystore.location": str(self.store),
+            "ssl.truststore.location": str(ROOT.write(self.store.parent / "ca.pem")),
+            "inter.broker.listener.name": "INSIDE",
+        }
+        names = ("CLIENTS", "INSIDE")
+        listeners = [Listener(one, "kafka", "tcp:0", ("b.test", 1), security_protocol="SSL") for one in names]
+        env = Environment(Clock(), ConfigView.load(set=settings), lambda: 0.0, Random(1))
+        security = BrokerSecurity(env, listeners, SecurityNodes)
+        security.load()
+        before = [security._tls[one].context for one in names]
+        Authority.new("CN=Strangers").issue(hosts=("b.test",)).write(self.store)
+        with logged() as said:
+            security.reload()
+        self.assertEqual([security._tls[one].context for one in names], before)
+        self.assertRegex(said[0], "listener INSIDE: .*issued by CN=Strangers, cannot be verified.*keeps its old")
+        self.assertEqual(
+            said[1:], ["listener CLIENTS: its key store is the same; the listener keeps its old certificates"]
+        )
+        ROOT.issue("CN=next", hosts=("other.test", "b.test")).write(self.store)
+        with logged() as said:
+            security.reload()
+        self.assertEqual(len([line for line in said if "new connections use the certificate of CN=next" in line]), 2)
 
     def test_no_way_to_start(self) -> None:
         """A broker whose key store is wrong does not start."""

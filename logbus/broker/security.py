@@ -25,11 +25,13 @@ from logbus.net.channel import Channel
 from logbus.net.protocol import PrincipalBuilder
 from logbus.net.sasl_client import log_in
 from logbus.security.sasl.broker_credentials import read_broker_credentials
+from logbus.security.tls.tls_errors import UnusableCertificate
 from logbus.socket_server import listener_tls
 
 if TYPE_CHECKING:
     from logbus.security.tls.key_store import KeyPair
     from logbus.security.tls.listener_tls import ListenerTls
+    from logbus.security.tls.tls_settings import StoreSettings
 
 _STORES = (keys.SSL_KEYSTORE_LOCATION, keys.SSL_KEYSTORE_KEY, keys.SSL_TRUSTSTORE_LOCATION, keys.SSL_CLIENT_AUTH)
 
@@ -158,11 +160,20 @@ class BrokerSecurity:
         self.sasl.stop()
 
     def reload(self) -> None:
-        """Read keys and certificates again, for new connections; a listener whose new ones are wrong keeps the old."""
-        for tls in self._tls.values():
+        """
+        Read keys and certificates again, for new connections; a listener whose new ones are wrong keeps the old. What
+        other brokers would not accept, no listener with the same key store gets.
+        """
+        config = self._env.config
+        unusable: list[StoreSettings] = []
+        for tls in sorted(self._tls.values(), key=lambda each: not each.between_brokers):
             try:
-                changed = tls.load(self._env.config, self._now())
+                if tls.key_store(config) in unusable:
+                    raise ConfigError(f"listener {tls.listener}: its key store is the same")
+                changed = tls.load(config, self._now())
             except ConfigError as e:
+                if isinstance(e, UnusableCertificate):
+                    unusable.append(tls.key_store(config))
                 self._log.error("{error}; the listener keeps its old certificates", error=str(e))
                 continue
             except Exception:  # of a library, at something unheard of: no reason to fail for whoever had us reload
@@ -205,15 +216,15 @@ class BrokerSecurity:
         return datetime.fromtimestamp(self._env.wall_clock(), UTC)
 
     def _warn(self, tls: ListenerTls) -> None:
-        now = self._now()
-        for pair in tls.material.pairs:
-            for warning in pair.warnings(now):
-                self._log.warn("listener {listener}: {warning}", listener=tls.listener, warning=warning)
+        for warning in tls.warnings(self._now()):
+            self._log.warn("listener {listener}: {warning}", listener=tls.listener, warning=warning)
 
 
 def _shown(tls: ListenerTls) -> str:
     pair = tls.material.pair
     if pair is None:
         return "the key and the certificate of its endpoint"
-    until = pair.certificate.not_valid_after_utc
-    return f"the certificate of {pair.certificate.subject.rfc4514_string()}, valid until {until:%Y-%m-%d %H:%M} UTC"
+    certificate = pair.certificate
+    subject, issuer = (name.rfc4514_string() for name in (certificate.subject, certificate.issuer))
+    until = certificate.not_valid_after_utc
+    return f"the certificate of {subject}, issued by {issuer}, valid until {until:%Y-%m-%d %H:%M} UTC"

@@ -118,14 +118,17 @@ class CurrentContext:
         return SSL.Connection(self._tls.context, None)
 
 
-def listener_tls(name: str, security_protocol: str, endpoint: str, *, between_brokers: bool = False) -> ListenerTls:
+def listener_tls(
+    name: str, security_protocol: str, endpoint: str, *, between_brokers: bool = False, advertised: str | None = None
+) -> ListenerTls:
     """
     Return the TLS of a listener; nothing is loaded yet.
 
     :param endpoint: an endpoint ``ssl:…`` has a key of its own.
+    :param advertised: the host that others connect to.
     """
     own = endpoint_context(endpoint) if endpoint.startswith(SSL_ENDPOINT) else None
-    return ListenerTls(name, security_protocol.startswith("SASL_"), own, between_brokers)
+    return ListenerTls(name, security_protocol.startswith("SASL_"), own, between_brokers, advertised)
 
 
 def endpoint_context(endpoint: str) -> Callable[[], SSL.Context]:

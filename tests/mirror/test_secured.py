@@ -52,7 +52,7 @@ def test_connections(sides: Sides) -> None:
         "the source paris: .* refuses PLAIN as 'mirror'", refused(sides, source=source.config(password="x"))
     )
     none = target.config(ssl_keystore_location=None, ssl_keystore_type=None)
-    assert re.search("the target rome: .*demands a certificate, as in ssl.keystore.location", refused(sides, target=none))
+    assert re.search("the target rome: .*demands a certificate, as in ssl.keystore", refused(sides, target=none))
     stranger = target.config(ssl_truststore_location=str(target.home / "mirror.pem"))
     assert re.search("the target rome: .*see ssl.truststore.location", refused(sides, target=stranger))
 

@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from datetime import datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,11 +53,27 @@ class KeyPair:
     @property
     def hosts(self) -> frozenset[str]:
         """The names of hosts that the certificate is for, in lower case; ``*.example.org`` is for one label more."""
+        return frozenset(name.lower() for name in self._alternative_names(x509.DNSName))
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """The addresses that the certificate is for."""
+        return frozenset(str(address) for address in self._alternative_names(x509.IPAddress))
+
+    def names(self, host: str) -> bool:
+        """Whether the certificate is for this name or address."""
+        try:
+            return str(ip_address(host)) in self.addresses
+        except ValueError:
+            name = host.lower().removesuffix(".")
+            return not self.hosts.isdisjoint((name, f"*.{name.partition('.')[2]}"))
+
+    def _alternative_names(self, kind: Any) -> list[Any]:
         try:
             names = self.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except (x509.ExtensionNotFound, ValueError):
-            return frozenset()
-        return frozenset(name.lower() for name in names.get_values_for_type(x509.DNSName))
+            return []
+        return names.get_values_for_type(kind)
 
     def warnings(self, now: datetime) -> list[str]:
         """Describe certificates that are not valid at this time."""

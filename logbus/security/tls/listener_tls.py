@@ -14,6 +14,7 @@ from OpenSSL import SSL
 
 from logbus.config import ConfigView
 from logbus.errors import ConfigError
+from logbus.security.tls.certificate_checks import outdated, untrusted, wrong_host
 from logbus.security.tls.distinguished_name import distinguished_name
 from logbus.security.tls.ssl_principal_mapper import SslPrincipalMapper
 from logbus.security.tls.tls_context import (
@@ -23,7 +24,8 @@ from logbus.security.tls.tls_context import (
     read_material,
     restrict_context,
 )
-from logbus.security.tls.tls_settings import TlsSettings, principal_mapper
+from logbus.security.tls.tls_errors import UnusableCertificate
+from logbus.security.tls.tls_settings import StoreSettings, TlsSettings, principal_mapper
 
 
 @define(eq=False)
@@ -34,6 +36,7 @@ class ListenerTls:
     :ivar listener: the listener's name.
     :ivar sasl: whether its clients authenticate by SASL.
     :ivar between_brokers: whether brokers connect to each other there.
+    :ivar advertised: the host that others connect to; None: that is not known.
     :param endpoint_context: makes a context with the key that the listener's endpoint names; None: the configuration
         names the key.
     """
@@ -42,6 +45,7 @@ class ListenerTls:
     sasl: bool = False
     _endpoint_context: Callable[[], SSL.Context] | None = None
     between_brokers: bool = False
+    advertised: str | None = None
     _context: SSL.Context | None = field(default=None, init=False)
     _client_context: SSL.Context | None = field(default=None, init=False)
     _loaded: tuple[TlsSettings, TlsMaterial] | None = field(default=None, init=False)
@@ -71,6 +75,10 @@ class ListenerTls:
         assert self._loaded is not None, "nothing is loaded"
         return self._loaded[1]
 
+    def key_store(self, config: ConfigView) -> StoreSettings:
+        """Return where a configuration has the key; equal for listeners with the same file."""
+        return TlsSettings.of(config, self.listener, sasl=self.sasl).key_store
+
     def check(self, config: ConfigView, now: datetime | None = None) -> None:
         """
         Check whether :meth:`load` can succeed.
@@ -79,20 +87,21 @@ class ListenerTls:
         """
         principal_mapper(config, self.listener)
         settings, material = self._read(config)
-        self._check_dates(settings, material, now)
+        self._check_new(settings, material, now)
         self._context_of(settings, material)
 
     def load(self, config: ConfigView, now: datetime | None = None) -> bool:
         """
         Load keys and certificates; on an error the old ones stay.
 
-        :param now: the time at which new certificates must be valid if the old ones are; None: any will do.
+        :param now: the time at which new certificates must be usable if the old ones are; None: any will do.
         :returns: whether there is a new context.
+        :raises UnusableCertificate: others would not accept the new certificate.
         :raises ConfigError: names the listener and the key.
         """
         mapper = principal_mapper(config, self.listener)
         settings, material = self._read(config)
-        self._check_dates(settings, material, now)
+        self._check_new(settings, material, now)
         # Nobody could tell whether an endpoint's own files have changed.
         if self._loaded == (settings, material) and self._endpoint_context is None:
             return False
@@ -121,12 +130,31 @@ class ListenerTls:
         except ConfigError as e:
             raise self._located(e) from None
 
-    def _check_dates(self, settings: TlsSettings, material: TlsMaterial, now: datetime | None) -> None:
-        if now is None or self._loaded is None or any(pair.warnings(now) for pair in self._loaded[1].pairs):
+    def warnings(self, now: datetime) -> list[str]:
+        """Describe why others cannot use what was loaded, as far as that can be told."""
+        assert self._loaded is not None, "nothing is loaded"
+        settings, material = self._loaded
+        found = self._unusable(settings, material, now)
+        if not self.between_brokers and material.pairs and self.advertised is not None:
+            found += filter(None, [wrong_host(material.pairs, self.advertised)])
+        return found
+
+    def _check_new(self, settings: TlsSettings, material: TlsMaterial, now: datetime | None) -> None:
+        if now is None or self._loaded is None or self._unusable(*self._loaded, now):
             return
-        for pair in material.pairs:
-            for warning in pair.warnings(now):
-                raise self._located(ConfigError(f"{settings.key_store.names['location']}: {warning}"))
+        for problem in self._unusable(settings, material, now):
+            name = settings.key_store.names["location"]
+            raise UnusableCertificate(f"listener {self.listener}: {name}: {problem}")
+
+    def _unusable(self, settings: TlsSettings, material: TlsMaterial, now: datetime) -> list[str]:
+        """Describe why certificates are of no use. Clients may know a broker by another name; other brokers do not."""
+        pairs = material.pairs
+        found = outdated(pairs, now)
+        if self.between_brokers and pairs:
+            found += filter(None, [untrusted(pairs, self.advertised, material.trusted)])
+            if settings.check_host and self.advertised is not None:
+                found += filter(None, [wrong_host(pairs, self.advertised)])
+        return found
 
     def _context_of(self, settings: TlsSettings, material: TlsMaterial) -> SSL.Context:
         try:

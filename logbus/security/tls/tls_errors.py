@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
+from logbus.errors import ConfigError
+
 _WRONG_HOST = "its certificate is not of the host connected to (ssl.endpoint.identification.algorithm)"
 
 _REFUSED = "the other side refuses the certificate in ssl.keystore.location"
@@ -19,7 +23,11 @@ _MEANINGS = {
 """What to make of OpenSSL's words, by a part of them. An alert is what the other side says (RFC 8446, 6.2)."""
 
 
-def is_tls_error(error: object) -> bool:
+class UnusableCertificate(ConfigError):
+    """A new certificate that others would not accept, in place of one that they do."""
+
+
+def is_tls_error(error: object) -> TypeGuard[BaseException]:
     """Whether an error is of OpenSSL, or of the check of a certificate's host."""
     return type(error).__module__.partition(".")[0] in ("OpenSSL", "service_identity")
 

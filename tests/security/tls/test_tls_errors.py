@@ -1,4 +1,4 @@
-"""Tests of :mod:`logbus.security.tls.tls_errors`: what either end of a connection says about a handshake that failed."""
+"""Tests of :mod:`logbus.security.tls.tls_errors`: what the ends of a connection say about a failed handshake."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class WordsTests(SynchronousTestCase):
     def test_others(self) -> None:
         """Other words stay as they are; a chain that cannot be verified is a matter of the trust store."""
         self.assertEqual(described("no shared cipher"), "no shared cipher")
-        self.assertEqual(described("certificate verify failed"), "certificate verify failed; see ssl.truststore.location")
+        unverified = "certificate verify failed"
+        self.assertEqual(described(unverified), f"{unverified}; see ssl.truststore.location")
 
     def test_host(self) -> None:
         """A certificate of another host is told apart, and errors of something else are."""
