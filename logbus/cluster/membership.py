@@ -39,6 +39,11 @@ from logbus.metastore.znodes import CLUSTER_ID, FEATURES, PERSISTENT_PATHS, Brok
 RETRY_SECONDS = 1.0
 """Before the next attempt when the store has no room for a registration."""
 
+CLOCK_SECONDS = 60
+"""
+Between the clocks of a broker and of the metadata store, when they are said to differ: more than a registration takes.
+"""
+
 
 async def ensure_paths(store: IMetadataStore) -> None:
     """Create the persistent base nodes that are missing."""
@@ -242,8 +247,21 @@ class Membership:
             except NoNode:
                 continue
             if stat.ephemeral_owner == self.store.session_id:
+                if stat.ctime:  # Stores in memory have no clock.
+                    self._compare_clocks(BrokerIdZnode.decode(value.broker_id, data).timestamp - stat.ctime)
                 return stat.czxid
             await self._wait(gone, deadline, BrokerIdZnode.decode(value.broker_id, data))
+
+    def _compare_clocks(self, ahead_ms: int) -> None:
+        """Warn of a clock that differs from the store's, which stands for those of the other brokers."""
+        if abs(ahead_ms) >= CLOCK_SECONDS * 1000:
+            self._log.warn(
+                "this machine's clock is {seconds:.0f} s {side} that of the metadata store: timestamps of records, "
+                "retention by time, tokens and certificates go by the clock of each broker; see which is wrong, and "
+                "keep all by NTP",
+                seconds=abs(ahead_ms) / 1000,
+                side="ahead of" if ahead_ms > 0 else "behind",
+            )
 
     async def _check_level(self) -> None:
         """

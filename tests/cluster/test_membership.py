@@ -60,6 +60,19 @@ class MembershipTests(SynchronousTestCase):
         self.store.expire()
         self.assertIsNone(self.ensemble.tree.exists("/brokers/ids/4"))
 
+    def test_clocks(self) -> None:
+        """A clock that differs from the store's is told with its side, and a little does not matter."""
+        self.clock.advance(10_000)
+        for by, side in ((3600, "is 3600 s ahead of"), (-3600, "is 3600 s behind"), (50, ""), (-50, "")):
+            with self.subTest(by), capturedLogs() as events:
+                member = self.member(self.store)
+                member.wall_clock = lambda by=by: self.clock.seconds() + by
+                self.successResultOf(member.register())
+                self.successResultOf(member.unregister())
+                said = " ".join(map(str, map(formatEvent, events)))
+                self.assertEqual("clock" in said, bool(side))
+                self.assertIn(side, said)
+
     def test_waits_for_the_former_session(self) -> None:
         """A node of another session is not deleted; the broker registers when it has expired."""
         self.successResultOf(self.member(self.other).register())
