@@ -144,6 +144,7 @@ class Broker(OrderedService):
             listeners,
             lambda: self.member.metadata.security_nodes,
             lambda: self.member.broker_secret.value,
+            is_worker=len(siblings) > 1,
         )
         self.ticks = ReactorTicks.in_registry(reactor, env.registry)
         self._socket_server = SocketServer(

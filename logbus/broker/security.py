@@ -43,6 +43,7 @@ class BrokerSecurity:
     :param listeners: those of the broker.
     :param nodes: returns the users, as this broker knows them.
     :param broker_secret: returns what only brokers know, once the metadata store is open.
+    :param is_worker: whether the machine has other workers, which are brokers.
     :ivar tokens: the delegation tokens.
     """
 
@@ -54,10 +55,14 @@ class BrokerSecurity:
         listeners: Iterable[Listener],
         nodes: Callable[[], SecurityNodes],
         broker_secret: Callable[[], bytes] = bytes,
+        *,
+        is_worker: bool = False,
     ) -> None:
         self._env = env
-        # Without ZooKeeper there are no other brokers.
-        self._cluster = bool(env.config.get(keys.ZOOKEEPER_CONNECT))
+        self._zookeeper = bool(env.config.get(keys.ZOOKEEPER_CONNECT))
+        self._is_worker = is_worker
+        # Without either there are no other brokers.
+        self._cluster = self._zookeeper or is_worker
         self._tls: dict[str, ListenerTls] = {}
         self._listeners = {listener.name: listener for listener in listeners}
         self.tokens = DelegationTokens((env.config.get(keys.DELEGATION_TOKEN_SECRET_KEY) or "").encode())
@@ -114,7 +119,7 @@ class BrokerSecurity:
                 self._tls[listener.name] = tls
                 self._warn(tls)
         kept = config.get(keys.ZOOKEEPER_SET_ACL) or config.get(keys.INTER_BROKER_SECRET) is not None
-        if self._cluster and config.get(keys.AUTHORIZER_CLASS_NAME) and not kept:
+        if self._zookeeper and config.get(keys.AUTHORIZER_CLASS_NAME) and not kept:
             self._log.warn(
                 "whoever can read ZooKeeper can pass for a broker, and do everything: set {secret} or {acl}",
                 secret=keys.INTER_BROKER_SECRET.name,
@@ -204,9 +209,11 @@ class BrokerSecurity:
         first = next((listener for listener in self._listeners.values() if listener.protocol == KAFKA), None)
         unnamed = config.get(keys.INTER_BROKER_LISTENER_NAME) is None and first != among
         # Without a name, brokers connect to the first listener.
-        if unnamed and first and (name is not None or first.security_protocol.startswith("SASL_")):
+        is_closed = first is not None and first.security_protocol.startswith("SASL_")
+        if unnamed and first and (name is not None or is_closed or (self._is_worker and among is None)):
+            who = "workers" if self._is_worker else "brokers"
             raise ConfigError(
-                f"listener {first.name}: brokers would connect to it, but {keys.SECURITY_INTER_BROKER_PROTOCOL.name} "
+                f"listener {first.name}: {who} would connect to it, but {keys.SECURITY_INTER_BROKER_PROTOCOL.name} "
                 f"is not {first.security_protocol}; name their listener in {keys.INTER_BROKER_LISTENER_NAME.name}"
             )
         if name is not None:

@@ -23,12 +23,13 @@ SETTINGS = {
 }
 
 
-def security(settings: dict[str, str], *listeners: tuple[str, str]) -> BrokerSecurity:
+def security(settings: dict[str, str], *listeners: tuple[str, str], is_worker: bool = False) -> BrokerSecurity:
     env = Environment(Clock(), ConfigView.load(set=settings), lambda: 0.0, Random(1))
     return BrokerSecurity(
         env,
         [Listener(name, "kafka", "tcp:0:interface=127.0.0.1", security_protocol=how) for name, how in listeners],
         SecurityNodes,
+        is_worker=is_worker,
     )
 
 
@@ -52,6 +53,17 @@ class BetweenBrokersTests(SynchronousTestCase):
         self.assertIn("listener among: brokers would connect to it", said)
         other = {**SETTINGS, "security.inter.broker.protocol": "SASL_PLAINTEXT"}
         self.assertIn("listener clear: ", str(self.assertRaises(ConfigError, security(other, CLEAR, AMONG).load)))
+
+    def test_workers(self) -> None:
+        """Workers are brokers also without ZooKeeper: they log in to each other, and must be told where."""
+        settings = {**SETTINGS, "zookeeper.connect": ""}
+        named = security({**settings, "inter.broker.listener.name": "among"}, CLEAR, AMONG, is_worker=True)
+        named.load()
+        self.addCleanup(named.sasl.stop)
+        self.assertIsNotNone(named.log_in_to_brokers())
+        for first in (AMONG, ("edge", "SSL")):
+            said = str(self.assertRaises(ConfigError, security(settings, first, is_worker=True).load))
+            self.assertIn(f"listener {first[0]}: workers would connect to it, but security.inter.broker", said)
 
     def test_no_credentials(self) -> None:
         """A broker that could not log in does not start."""
