@@ -66,7 +66,8 @@ class MembershipTests(SynchronousTestCase):
         for by, side in ((3600, "is 3600 s ahead of"), (-3600, "is 3600 s behind"), (50, ""), (-50, "")):
             with self.subTest(by), capturedLogs() as events:
                 member = self.member(self.store)
-                member.wall_clock = lambda by=by: self.clock.seconds() + by
+                now = self.clock.seconds() + by
+                member.wall_clock = lambda now=now: now  # type: ignore[misc]
                 self.successResultOf(member.register())
                 self.successResultOf(member.unregister())
                 said = " ".join(map(str, map(formatEvent, events)))
