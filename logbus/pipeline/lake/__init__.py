@@ -28,6 +28,7 @@ A job claims a table, stages files, and commits them together with their offsets
 * ``file_system``: the file system a table is on: atomic creation, moves and syncs; local files
 * ``hadoop_file_system``: the same through Hadoop
 * ``local_directory``: checks that a local directory can be written to, before Spark starts
+* ``store_patience``: what is said of a store that is silent, and when a failed commit is not tried again
 * ``store_refusal``: what to say of a store that refuses access
 * ``reachability``: checks that a namenode or an object store can be reached, before Spark starts
 """

@@ -13,6 +13,7 @@ from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.delta_actions import STATES, Position
 from logbus.pipeline.lake.file_system import LocalFileSystem
 from logbus.pipeline.lake.object_store import ArrowStore
+from logbus.pipeline.lake.store_patience import waiting
 
 KEEP = 20
 """States before the last that are kept, for readers that are under way."""
@@ -73,14 +74,16 @@ class DeltaFiles:
 
     @contextmanager
     def _naming(self, path: str, done: str) -> Iterator[None]:
-        """A context whose errors name the table's file, except that there is none."""
+        """A context whose errors name the table's file, except that there is none; a silent store is told."""
+        url = f"{self.store.url}/{path}"
         try:
-            yield
+            with waiting(url, f"to have this file {done}"):
+                yield
         except FileNotFoundError:
             raise
         except OSError as e:
             why = " ".join((e.strerror or str(e)).split())
-            raise LakeError(f"{self.store.url}/{path} cannot be {done}: {why}") from e
+            raise LakeError(f"{url} cannot be {done}: {why}") from e
 
     def sync(self, version: int) -> None:
         """Flush a version of a local table to disk."""

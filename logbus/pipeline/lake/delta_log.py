@@ -51,15 +51,13 @@ from logbus.pipeline.lake.delta_writes import failure_text, failures, properties
 from logbus.pipeline.lake.layout import QUARANTINE
 from logbus.pipeline.lake.load_state import LoadChange, LoadState
 from logbus.pipeline.lake.object_store import ArrowStore
+from logbus.pipeline.lake.store_patience import FailedAttempts, waiting
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 _ATTEMPTS = 100
 """Of a commit, while other programs commit."""
-
-_FAILURES = 5
-"""Of a claim, one after the other, for which no other program's commit is the reason."""
 
 
 def now_ms() -> int:
@@ -162,10 +160,11 @@ class DeltaLog:
 
         table = self._table
         try:
-            if table is not None:
-                table.update_incremental()
-                return
-            table = DeltaTable(self.url, storage_options=self._options)
+            with waiting(self.url, "to read its log"):
+                if table is not None:
+                    table.update_incremental()
+                    return
+                table = DeltaTable(self.url, storage_options=self._options)
         except TableNotFoundError as e:
             if table is None:
                 return
@@ -196,7 +195,7 @@ class DeltaLog:
 
         :raise LakeError: the table has other partition columns, or Delta Lake has no such type.
         """
-        in_vain = 0
+        failed = FailedAttempts()
         for _ in range(_ATTEMPTS):
             self.refresh()
             if self._table is None:
@@ -212,10 +211,7 @@ class DeltaLog:
             try:
                 made = self._append([], properties_of("claim", {CLAIM_ID: claim}))
             except failures() as e:
-                before = self._table.version()
-                self._look()
-                in_vain = in_vain + 1 if self._table.version() == before else 0
-                if in_vain == _FAILURES:
+                if failed.is_last(self._table.version()):
                     raise LakeError(f"{self.url} cannot be claimed: {failure_text(e)}") from e
                 continue
             self.claimed, self._commits = claim, 0
@@ -264,14 +260,18 @@ class DeltaLog:
             {CLAIM_ID: self.claimed, STATE_ID: position.version},
             {"logbus.records": change.records, "logbus.quarantined": change.quarantined},
         )
+        failed = FailedAttempts()
         for _ in range(_ATTEMPTS):
+            before = self._table.version()
             try:
                 self._widen(change.schema)
                 made = self._append(added, properties)
             except failures() as e:
-                if self._is_made(position, e):
+                if self._is_made(position):
                     made = self._table.version()
                     break
+                if failed.is_last(before):
+                    raise LakeError(f"{self.url}: a commit has failed: {failure_text(e)}") from e
                 continue
             break
         else:
@@ -284,21 +284,19 @@ class DeltaLog:
         self._files.clean_up(position)
         return notes
 
-    def _is_made(self, position: Position, error: Exception) -> bool:
+    def _is_made(self, position: Position) -> bool:
         """
-        Whether a commit was made though it failed; else it is to be repeated.
+        Whether a commit was made though it failed.
+
+        If not it can be repeated: should the store make it later, after a request that it did not answer, then only
+        one of the two gets the version.
 
         :raise ClaimLost: another job has claimed the table.
-        :raise LakeError: with the error, if it is no other program's commit.
         """
-        assert self._table is not None
-        before = self._table.version()
         self._look()
         if self._position() == position and self._claims() == self.claimed:
             return True
         self._check_claim()
-        if self._table.version() == before:
-            raise LakeError(f"{self.url}: a commit has failed: {failure_text(error)}") from error
         return False
 
     def _check_claim(self) -> None:

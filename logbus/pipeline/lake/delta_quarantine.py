@@ -10,6 +10,7 @@ from attrs import define, field
 from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake import delta_writes
 from logbus.pipeline.lake.delta_actions import NOWHERE, STATE_ID, AddedFile, Position, Quarantined
+from logbus.pipeline.lake.store_patience import FailedAttempts, waiting
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -40,18 +41,24 @@ class DeltaQuarantine:
         from deltalake.exceptions import TableNotFoundError
 
         try:
-            return DeltaTable(self.url, storage_options=dict(self.options))
+            with waiting(self.url, "to read its log"):
+                return DeltaTable(self.url, storage_options=dict(self.options))
         except TableNotFoundError:
             return None
         except delta_writes.failures() as e:
             raise delta_writes.unreadable(self.url, e) from e
 
     def settle(self, odd: Quarantined, position: Position) -> None:
-        """Commit the files of the table's commit at a position, unless it is done; it can be repeated, by any job."""
+        """
+        Commit the files of the table's commit at a position, unless it is done; it can be repeated, by any job.
+
+        :raise LakeError: it cannot be done now.
+        """
         if self._settled == position or not odd.files:
             self._settled = position
             return
         properties = delta_writes.properties_of("load", {STATE_ID: position.version})
+        failed = FailedAttempts()
         for attempt in range(_ATTEMPTS):
             table = self.table()
             if not unsettled(table, odd, position):
@@ -66,8 +73,11 @@ class DeltaQuarantine:
                         table.update_incremental()
                     delta_writes.append(table, odd.files, properties, self._clock())
             except delta_writes.failures() as e:
-                if attempt == _ATTEMPTS - 1:
-                    raise LakeError(f"{self.url}: a commit has failed: {delta_writes.failure_text(e)}") from e
+                if failed.is_last(-1 if table is None else table.version()) or attempt == _ATTEMPTS - 1:
+                    raise LakeError(
+                        f"{self.url}: a commit has failed: {delta_writes.failure_text(e)}; the records that could be "
+                        "read are in the table, and the next run commits these"
+                    ) from e
         self._settled = position
 
 

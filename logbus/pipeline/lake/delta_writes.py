@@ -11,6 +11,7 @@ from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.delta_actions import KIND, AddedFile, unknown_type
 from logbus.pipeline.lake.object_store import store_options
 from logbus.pipeline.lake.schema_evolution import has_more, merged_schema
+from logbus.pipeline.lake.store_patience import waiting
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -78,15 +79,16 @@ def create(
     """
     from deltalake.transaction import create_table_with_add_actions
 
-    create_table_with_add_actions(
-        url,
-        delta_schema(url, schema),
-        [_action(each, now_ms) for each in added],
-        mode="error",
-        partition_by=list(directories),
-        storage_options=dict(options),
-        commit_properties=properties,
-    )
+    with waiting(url, "to create it"):
+        create_table_with_add_actions(
+            url,
+            delta_schema(url, schema),
+            [_action(each, now_ms) for each in added],
+            mode="error",
+            partition_by=list(directories),
+            storage_options=dict(options),
+            commit_properties=properties,
+        )
 
 
 def widen(url: str, table: DeltaTable, schema: Any, properties: CommitProperties) -> bool:
@@ -105,9 +107,10 @@ def widen(url: str, table: DeltaTable, schema: Any, properties: CommitProperties
     if not more:
         return False
     delta_schema(url, {"fields": more})
-    table.alter.add_columns(
-        [Field.from_json(json.dumps(_nullable(each))) for each in more], commit_properties=properties
-    )
+    with waiting(url, "to add columns"):
+        table.alter.add_columns(
+            [Field.from_json(json.dumps(_nullable(each))) for each in more], commit_properties=properties
+        )
     return True
 
 
@@ -125,7 +128,8 @@ def transaction(url: str, table: DeltaTable, name: str) -> int | None:
     :raise LakeError: the log cannot be read, which delta-rs does once more for this.
     """
     try:
-        return table.transaction_version(name)
+        with waiting(url, "to read its log"):
+            return table.transaction_version(name)
     except failures() as e:
         raise unreadable(url, e) from e
 
@@ -145,13 +149,14 @@ def failure_text(error: BaseException) -> str:
 
 def append(table: DeltaTable, added: Sequence[AddedFile], properties: CommitProperties, now_ms: int) -> None:
     """Commit files; one of :func:`failures` may mean that this was made nevertheless."""
-    table.create_write_transaction(
-        [_action(each, now_ms) for each in added],
-        "append",
-        table.schema(),
-        partition_by=table.metadata().partition_columns,
-        commit_properties=properties,
-    )
+    with waiting(table.table_uri, "a commit"):
+        table.create_write_transaction(
+            [_action(each, now_ms) for each in added],
+            "append",
+            table.schema(),
+            partition_by=table.metadata().partition_columns,
+            commit_properties=properties,
+        )
 
 
 def _action(file: AddedFile, now_ms: int) -> Any:

@@ -31,6 +31,7 @@ from logbus.pipeline.lake.load_state import LoadChange, TopicOffsets
 from logbus.pipeline.lake.object_store import ArrowStore
 from logbus.pipeline.lake.offset_set import OffsetSet
 from logbus.pipeline.lake.part_writer import PartWriter
+from logbus.pipeline.lake.store_patience import FAILURES
 from tests.pipeline.delta_rows import delta_rows
 from tests.pipeline.s3_server import S3Server
 
@@ -210,6 +211,42 @@ class DeltaLogTests(TestCase):
             log.commit(LoadChange(offsets=offsets(0, 3), schema=SCHEMA), written(log, [0, 1, 2]))
         load(log, 3, 5)
         self.assertEqual(seen(self.root), [0, 1, 2, 4])
+
+    def test_failure_that_passes(self) -> None:
+        """As when a store resets a connection, or answers too late: the commit is tried again."""
+        log = self.opened()
+        append, failures = DeltaTable.create_write_transaction, [OSError("connection reset")] * 4
+
+        def fails(*arguments: Any, **named: Any) -> None:
+            if failures:
+                raise failures.pop()
+            append(*arguments, **named)
+
+        with patch.object(DeltaTable, "create_write_transaction", fails):
+            load(log, 0, 2)
+        self.assertEqual(failures, [])
+        self.assertEqual(seen(self.root), [0])
+
+    def test_quarantine_that_cannot_be_written(self) -> None:
+        """That is told after a few attempts, and left to the next load; the rows that can be read are there."""
+        log = self.opened()
+        load(log, 0, 2)
+        append, tried = DeltaTable.create_write_transaction, list[str]()
+
+        def fails(table: DeltaTable, *arguments: Any, **named: Any) -> None:
+            if "_quarantine" in table.table_uri:
+                tried.append(table.table_uri)
+                raise OSError("503")
+            append(table, *arguments, **named)
+
+        failed = patch.object(DeltaTable, "create_write_transaction", fails)
+        words = f"^{self.root}/_quarantine: a commit has failed: 503; .* and the next run commits these$"
+        with failed, self.assertRaisesRegex(LakeError, words):
+            load(log, 2, 4)
+        self.assertEqual(len(tried), FAILURES)
+        self.assertEqual(seen(self.root), [0, 2])
+        self.opened()
+        self.assertEqual(seen(self.root / "_quarantine"), [1, 3])
 
     def test_failure_without_a_reason(self) -> None:
         """It is told as it is; files may be left, and nothing is committed."""

@@ -5,7 +5,8 @@ other engines write, too: ``abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from pyiceberg.io import ADLS_ACCOUNT_NAME
@@ -14,6 +15,26 @@ from pyiceberg.typedef import EMPTY_DICT
 
 from logbus.pipeline.blocking.patience import PATIENCE, telling
 from logbus.pipeline.lake.object_store import AZURE_SCHEMES
+
+
+class _StoreStream:
+    """A file being written to a store, which takes it when it is closed."""
+
+    def __init__(self, stream: Any, telling: Callable[[], AbstractContextManager[None]]) -> None:
+        self._stream, self._telling = stream, telling
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def close(self) -> None:
+        with self._telling():
+            self._stream.close()
+
+    def __enter__(self) -> _StoreStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class _StoreFile(PyArrowFile):
@@ -34,7 +55,7 @@ class _StoreFile(PyArrowFile):
         if not overwrite and self.exists():
             raise FileExistsError(f"{self.location} is there already")
         with self._telling():
-            return super().create(overwrite=True)
+            return _StoreStream(super().create(overwrite=True), self._telling)
 
 
 class LakeFileIO(PyArrowFileIO):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
 from collections.abc import Iterator
@@ -129,6 +130,30 @@ def test_silent_files(monkeypatch: pytest.MonkeyPatch) -> None:
             with pytest.raises(OSError, match="ACCESS_DENIED"):
                 use()
             assert said == [f"{url}: its store has not answered for 5 s; still trying"]
+
+
+def test_silent_end_of_a_file() -> None:
+    """A file is sent when it is closed: that is told of, too, whether it is closed by name or by its context."""
+    told: list[str] = []
+
+    @contextmanager
+    def telling() -> Iterator[None]:
+        told.append("begun")
+        yield
+        told.append("ended")
+
+    for is_context in (False, True):
+        told.clear()
+        under = io.BytesIO()
+        stream = file_io._StoreStream(under, telling)
+        stream.write(b"rows")
+        assert (stream.tell(), told) == (4, [])
+        if is_context:
+            with stream:
+                pass
+        else:
+            stream.close()
+        assert (under.closed, told) == (True, ["begun", "ended"])
 
 
 def test_quarantine(tmp_path: Path) -> None:
