@@ -12,15 +12,18 @@ from __future__ import annotations
 import io
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
+from logbus.pipeline.blocking.patience import PATIENCE
 from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.object_store import Store
 from logbus.pipeline.lake.part_files import PartFile, check_parts
+from logbus.pipeline.lake.store_patience import waiting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,6 +42,9 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\{}[]^\x7f" + "".join(map(chr, range(32))))
 _LONGEST_NAME = 200
 """Bytes of a directory's name: file systems take 255."""
+
+_UPLOAD = 10 << 20
+"""Bytes a second: what a store should take of a file that it is sent."""
 
 _RESULT = "path string, size long, records long, partition binary, footer binary"
 
@@ -175,6 +181,10 @@ class _Part:
         self.path = "/".join(each for each in (self.writer.below, *names, name) if each)
 
     @property
+    def url(self) -> str:
+        return f"{self.writer.store.url}/{self.path}"
+
+    @property
     def is_full(self) -> bool:
         return self._sink is not None and self._sink.tell() >= self.writer.target_bytes
 
@@ -187,49 +197,63 @@ class _Part:
         if self._waiting_bytes >= self.writer.row_group_bytes:
             self._write()
 
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """A context whose errors name the file: those of a local disk do not."""
+        try:
+            yield
+        except OSError as e:
+            raise LakeError(f"{self.url} cannot be written: {' '.join(str(e).split())}") from e
+
     def _write(self) -> None:
         import pyarrow as pa
         from pyarrow import parquet
 
         rows = pa.Table.from_batches(self._waiting)
-        if self._parquet is None:
-            self._open()
-            self._parquet = parquet.ParquetWriter(
-                self._sink,
-                rows.schema,
-                compression=self.writer.compression,
-                store_schema=False,
-                metadata_collector=self._footers,
-            )
-        self._parquet.write_table(rows, row_group_size=max(1, rows.num_rows))
+        with self._naming():
+            if self._parquet is None:
+                self._open()
+                self._parquet = parquet.ParquetWriter(
+                    self._sink,
+                    rows.schema,
+                    compression=self.writer.compression,
+                    store_schema=False,
+                    metadata_collector=self._footers,
+                )
+            self._parquet.write_table(rows, row_group_size=max(1, rows.num_rows))
         self._waiting, self._waiting_bytes = [], 0
 
     def _open(self) -> None:
         target = f"{self.writer.store.root()}/{self.path}"
         if self.writer.store.local_root() is not None:
             self.files.create_dir(target.rpartition("/")[0])
-        self._sink = self.files.open_output_stream(target)
+        with waiting(self.url, "to begin this file"):
+            self._sink = self.files.open_output_stream(target)
 
     def end(self) -> PartFile:
         """Write the rest and the footer."""
         if self._waiting:
             self._write()
-        self._parquet.close()
-        size = self._sink.tell()
-        self._sink.close()
+        with self._naming():
+            self._parquet.close()
+            size = self._sink.tell()
+            with waiting(self.url, "to end this file", PATIENCE + size / _UPLOAD):
+                self._sink.close()
         (footer,) = self._footers
         partition = dict(zip(self.writer.directories, self.values, strict=True))
         return PartFile(self.path, size, footer.num_rows, partition, footer)
 
     def give_up(self) -> None:
         """Delete what there is, as far as it works."""
-        try:
-            if self._parquet is not None:
-                self._parquet.close()
-                self._sink.close()
-                self.files.delete_file(f"{self.writer.store.root()}/{self.path}")
-        except OSError:
-            pass
+        if self._sink is None:
+            return
+        ends = [self._sink.close, lambda: self.files.delete_file(f"{self.writer.store.root()}/{self.path}")]
+        if self._parquet is not None:
+            ends.insert(0, self._parquet.close)
+        for end in ends:
+            # A writer that could not write says RuntimeError, which would hide why.
+            with suppress(OSError, RuntimeError):
+                end()
 
 
 def runs(batch: Any, directories: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], Any]]:

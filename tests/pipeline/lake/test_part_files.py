@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import io
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
@@ -203,8 +205,30 @@ def test_on_s3(failing: float) -> None:
 
 
 def test_s3_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is Arrow's, and comes after the attempts, of which ten with their pauses would take a minute."""
+    """The file is named, after the attempts, of which ten with their pauses would take a minute."""
     monkeypatch.setattr("logbus.pipeline.lake.object_store.REQUEST_ATTEMPTS", 3)
     store = ArrowStore("s3://lake/views", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "x"})
-    with pytest.raises(OSError, match="lake"):
+    with pytest.raises(LakeError, match=r"^s3://lake/views/part-\w+\.zstd\.parquet cannot be written: .*"):
         list(PartWriter(store=store).write([_batch(n=[1])]))
+
+
+def test_disk_is_full(tmp_path: Path) -> None:
+    """The file is named and deleted, and what Arrow's writer says of its end does not hide why."""
+
+    class Full(io.RawIOBase):
+        def writable(self) -> bool:
+            return True
+
+        def write(self, _: Any) -> int:
+            raise OSError(28, "No space left on device")
+
+    files = mock.Mock()
+    files.open_output_stream.side_effect = lambda _: pa.PythonFile(Full(), mode="w")
+    with (
+        mock.patch.object(ArrowStore, "file_system", return_value=files),
+        pytest.raises(
+            LakeError, match=rf"^{tmp_path}/part-\w+\.zstd\.parquet cannot be written: .*No space left on device"
+        ),
+    ):
+        list(PartWriter(store=ArrowStore(str(tmp_path))).write([_batch(n=[1])]))
+    files.delete_file.assert_called_once()
