@@ -35,6 +35,7 @@ Windows and joins, from ``event_source`` through ``streaming_query`` to ``output
 * ``query_checkpoint``: whose a checkpoint is, and whether its last run failed
 * ``checkpoint_files``: checks Spark's files in a checkpoint
 * ``checksum_files``: the checksums of local files
+* ``full_disk``: which disks have no room left, where Spark's error does not say it
 * ``state_damage``: explains failures because of a damaged state
 * ``query_starts``: starts a query on Spark, and waits for its end
 * ``query_report``: the report of a run, to which each batch is added

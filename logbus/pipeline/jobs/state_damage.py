@@ -54,6 +54,8 @@ def _first_damaged(checkpoint: FileSystem, *, everything: bool) -> tuple[str, st
         the state, Spark's errors do not tell that they are of it.
     """
     for path, size in sorted(checkpoint.walk("state")):
+        if path.rpartition("/")[2].startswith("."):
+            continue  # Checksums, and what Spark was writing when it ended: it reads none of the latter.
         if size > _MOST or not (everything or "/_metadata/" in path):
             continue
         if problem := checksum_problem(checkpoint, path, checkpoint.read(path)):

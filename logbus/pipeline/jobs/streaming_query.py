@@ -14,6 +14,7 @@ from attrs import define, field
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.backlog import BACKLOG_FILE, StreamPlan, empty_side, plans_of
+from logbus.pipeline.jobs.full_disk import is_full, places_of, with_free_space
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.outputs import Output
 from logbus.pipeline.jobs.progress import report_progress
@@ -68,6 +69,8 @@ def run_query(
         with report_progress(spark, watch):
             run.all()
     except PipelineError as e:
+        if is_full(str(e)):
+            raise PipelineError(with_free_space(str(e), places_of(spark, running.checkpoint))) from e
         if (damaged := state_damage(files, running.checkpoint, str(e))) is not None:
             raise damaged from e
         raise

@@ -91,3 +91,11 @@ def test_the_schema_is_damaged(checkpoint: LocalFileSystem) -> None:
     assert said(checkpoint, problem).startswith(
         f"c/{SCHEMA} is damaged: its content has not the checksum in .schema.crc"
     )
+
+
+def test_a_file_that_was_being_written(checkpoint: LocalFileSystem) -> None:
+    """Spark never reads it again: that it is not whole, as on a full disk or after a kill, is no damage."""
+    draft = checkpoint.root / "state/0/0/left-keyToNumValues/_metadata/.schema.abd02587-bebe.tmp"
+    draft.write_bytes(b"")
+    draft.with_name(f".{draft.name}.crc").write_bytes(checksums(b"what it was to be"))
+    assert said(checkpoint, "Fail to write schema file") == ""
