@@ -1,7 +1,8 @@
 """
 Runs a local cluster: broker processes and their ZooKeeper.
 
-A broker that crashes or is killed is restarted after a while; a broker that is stopped in order stays down.
+A broker that crashes or is killed is restarted after a while; a broker that is stopped in order stays down.  Without
+ZooKeeper the cluster goes nowhere, so that is restarted whatever ended it.
 """
 
 from __future__ import annotations
@@ -86,9 +87,9 @@ class Supervisor:
     restart_after: float
     say: Callable[[str], object]
     members: list[ManagedBroker] = field(factory=list, init=False)
-    _events: queue.SimpleQueue[tuple[ManagedBroker, BrokerProcess] | None] = field(
-        factory=queue.SimpleQueue, init=False
-    )
+    _own: ZooKeeper | None = field(default=None, init=False)
+    _own_again_at: float | None = field(default=None, init=False)
+    _events: queue.SimpleQueue[Callable[[], object] | None] = field(factory=queue.SimpleQueue, init=False)
 
     def run(self) -> None:
         """
@@ -101,13 +102,12 @@ class Supervisor:
             signal.signal(number, lambda *_: self._events.put(None))
         with ExitStack() as held:
             self._lock(held)
-            own = None
             if self.zookeeper is None:
                 ZooKeeper.require()
-                own = ZooKeeper(timeout=START_SECONDS, home=self.data_dir / "zookeeper")
-                held.callback(own.close)
+                self._own = ZooKeeper(timeout=START_SECONDS, home=self.data_dir / "zookeeper")
+                held.callback(self._own.close)
             held.callback(self._stop)
-            self._start(own)
+            self._start()
             self._supervise()
             self.say("stopping")
         self.say("stopped")
@@ -119,15 +119,15 @@ class Supervisor:
         except BlockingIOError:
             raise CommandFailed(f"a cluster runs in {self.data_dir} already; choose another --data-dir") from None
 
-    def _start(self, own: ZooKeeper | None) -> None:
-        connect = own.connect + CHROOT if own is not None else self.zookeeper or ""
+    def _start(self) -> None:
+        connect = self._own.connect + CHROOT if self._own is not None else self.zookeeper or ""
         self.members = [self._member(number, connect) for number in range(self.brokers)]
         try:
             for member in self.members:
                 # Brokers wait for ZooKeeper themselves.
                 member.launch(self._ended)
-            if own is not None:
-                own.start()
+            if self._own is not None:
+                self._start_zookeeper(self._own)
             for member in self.members:
                 self._wait_ready(member)
         except (BrokerFailed, ZooKeeperFailed) as e:
@@ -149,14 +149,26 @@ class Supervisor:
         member.process.wait_ready(START_SECONDS)
 
     def _ended(self, member: ManagedBroker, process: BrokerProcess) -> None:
-        self._events.put((member, process))
+        self._events.put(lambda: self._note_end(member, process))
+
+    def _start_zookeeper(self, own: ZooKeeper) -> None:
+        self._own_again_at = None
+        own.start()
+
+        def watch() -> None:
+            own.wait_ended()
+            self._events.put(self._note_zookeeper_end)
+
+        threading.Thread(target=watch, name="zookeeper-watch", daemon=True).start()
 
     def _supervise(self) -> None:
-        """Restart brokers until a signal arrives."""
+        """Restart brokers and ZooKeeper until a signal arrives."""
         while True:
             again = [member.again_at for member in self.members if member.again_at is not None]
             if not again and not any(member.runs for member in self.members):
                 raise CommandFailed("no broker is left")
+            if self._own_again_at is not None:
+                again.append(self._own_again_at)
             try:
                 event = self._events.get(timeout=max(0.0, min(again) - time.monotonic()) if again else None)
             except queue.Empty:
@@ -164,7 +176,7 @@ class Supervisor:
                 continue
             if event is None:
                 return
-            self._note_end(*event)
+            event()
 
     def _note_end(self, member: ManagedBroker, process: BrokerProcess) -> None:
         status = process.process.returncode
@@ -181,9 +193,23 @@ class Supervisor:
         self.say(f"broker {member.number} {how}; it is started again in {self.restart_after:g} s")
         member.again_at = time.monotonic() + self.restart_after
 
+    def _note_zookeeper_end(self) -> None:
+        if self.restart_after < 0:
+            self.say("ZooKeeper has ended; it stays down, and without it brokers do nothing but serve what they lead")
+            return
+        self.say(f"ZooKeeper has ended; it is started again in {self.restart_after:g} s")
+        self._own_again_at = time.monotonic() + self.restart_after
+
     def _restart(self) -> None:
+        now = time.monotonic()
+        if self._own is not None and self._own_again_at is not None and self._own_again_at <= now:
+            try:
+                self._start_zookeeper(self._own)
+                self.say("ZooKeeper is started again")
+            except ZooKeeperFailed as e:
+                raise CommandFailed(_last_line(str(e))) from None
         for member in self.members:
-            if member.again_at is not None and member.again_at <= time.monotonic():
+            if member.again_at is not None and member.again_at <= now:
                 self.say(f"broker {member.number} is started again")
                 member.launch(self._ended)
 

@@ -77,6 +77,10 @@ class _Server:
                 start_new_session=self.own_group,
             )
 
+    @property
+    def runs(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
     def end(self, how: signal.Signals) -> None:
         process, self.process = self.process, None
         if process is not None:
@@ -157,7 +161,7 @@ class ZooKeeper(Closable):
         self._require_open()
         self.require()
         for server in self._servers:
-            if server.process is None:
+            if not server.runs:
                 server.start()
         deadline = time.monotonic() + self.timeout
         for server in self._servers:
@@ -196,6 +200,12 @@ class ZooKeeper(Closable):
         """End one server, or all, as a crash does."""
         for one in self._chosen(server):
             one.end(signal.SIGKILL)
+
+    def wait_ended(self) -> None:
+        """Returns when no server runs, whoever ended them."""
+        for server in self._servers:
+            if (process := server.process) is not None:
+                process.wait()
 
     def freeze(self, server: int | None = None) -> None:
         """Have one server, or all, answer nothing, with their connections open, until :meth:`thaw`."""

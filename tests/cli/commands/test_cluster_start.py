@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -52,8 +53,15 @@ def pids_in(data_dir: Path) -> dict[int, int]:
     return {int(lock.parent.name[-1]): int(lock.read_text()) for lock in data_dir.glob("broker-?/.lock")}
 
 
+def zookeeper_of(supervisor: int) -> int:
+    """The process of the ZooKeeper that a supervisor has started."""
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    (found,) = (int(pid) for pid in children if "QuorumPeerMain" in Path(f"/proc/{pid}/cmdline").read_text())
+    return found
+
+
 def test_whole_run(tmp_path: Path) -> None:
-    """Three brokers start, a killed one is restarted, Ctrl-C stops all, and the records are there at the next start."""
+    """Three brokers start, what is killed is restarted, Ctrl-C stops all, and the topic is there at the next start."""
     data = tmp_path / "cluster"
     with started(data, "--restart-after", "0") as cluster:
         bootstrap = cluster.until(r"cluster ready: --bootstrap (\S+)")[1]
@@ -67,6 +75,9 @@ def test_whole_run(tmp_path: Path) -> None:
         subprocess.run(["kill", "-KILL", str(killed)], check=True)
         cluster.until(r"broker 1 was killed \(SIGKILL\); it is started again in 0 s")
         cluster.until("broker 1 is started again")
+        os.kill(zookeeper_of(cluster.process.pid), signal.SIGKILL)
+        cluster.until("ZooKeeper has ended; it is started again in 0 s")
+        cluster.until("ZooKeeper is started again")
         cluster.process.send_signal(signal.SIGINT)
         cluster.until("^stopped")
         assert cluster.process.wait(SECONDS) == 0
