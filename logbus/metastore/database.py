@@ -6,6 +6,10 @@ All calls block; they are made only on the store's own thread, where sqlite3 rel
 The file is in WAL mode with ``synchronous=FULL``: a commit returns after the log has been synced (in the rollback
 modes a power cut just after the commit may bring back the journal, and with it the state before). The write-ahead log
 is locked exclusively, so that no second process can write.
+
+On a full disk topics can still be deleted and settings changed: the write-ahead log is kept as large as some changes
+take, and is written from its beginning again; the file has free pages for them. SQLite removes that log when it closes
+the file, so its room is then held by a file of its own.
 """
 
 from __future__ import annotations
@@ -32,9 +36,23 @@ CREATE TABLE node (
 CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO counter VALUES ('zxid', 0);
 """
+_HELD_PAGES = 64
+"""Of 4 KiB, held in either file."""
+
+_MERGED_PAGES = 48
+"""After so many the write-ahead log is merged into the file, and begun again: one more change finds room in it."""
+
+_WAL_BYTES = (_HELD_PAGES + 8) * 4096
+"""What the write-ahead log takes at most with the held pages."""
+
 _UPSERT = "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _DELETE = "DELETE FROM node WHERE path = ?"
 _SELECT = "SELECT path, data, czxid, mzxid, ctime, mtime, version, creations, owner FROM node"
+
+
+def held_room(path: Path) -> Path:
+    """The file that holds the room of the write-ahead log while the store at a path is closed."""
+    return path.with_name(f"{path.name}-room")
 
 
 @define(eq=False)
@@ -54,6 +72,7 @@ class Database:
         try:
             with self._explained():
                 self._keep_private()
+                held_room(self.path).unlink(missing_ok=True)
                 # One thread uses it at a time, but a pool may replace its thread.
                 self._connection = sqlite3.connect(
                     self.path, timeout=0.0, isolation_level=None, check_same_thread=False
@@ -64,11 +83,13 @@ class Database:
                     self._check()
                 self._connection.execute("PRAGMA synchronous = FULL")
                 self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute(f"PRAGMA wal_autocheckpoint = {_MERGED_PAGES}")
                 if new:
                     self._create()
+                self._hold_room()
                 return self._read()
         except BaseException:
-            self.close()
+            self._disconnect()
             raise
 
     def commit(self, rows: Iterable[Row], gone: Iterable[str], zxid: int) -> None:
@@ -96,9 +117,25 @@ class Database:
 
     def close(self) -> None:
         """Merge the write-ahead log into the file and close it."""
+        if self._connection is not None:
+            self._disconnect()
+            with suppress(OSError):  # Somebody else has taken the room.
+                held_room(self.path).write_bytes(bytes(_WAL_BYTES))
+
+    def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def _hold_room(self) -> None:
+        """Have both files take the room that some changes need, as far as there is any."""
+        with suppress(sqlite3.OperationalError):
+            self._execute("CREATE TABLE IF NOT EXISTS room (held BLOB)")
+            self._execute(f"INSERT INTO room VALUES (zeroblob({_HELD_PAGES * 4096}))")
+            # Only what is merged is in the file.
+            self._execute("PRAGMA wal_checkpoint")
+        with suppress(sqlite3.OperationalError):
+            self._execute("DROP TABLE IF EXISTS room")
 
     def _keep_private(self) -> None:
         """Keep others of the machine from reading it: it has users' credentials."""

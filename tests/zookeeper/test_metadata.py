@@ -28,7 +28,7 @@ def test_a_broker_moves_to_zookeeper(zookeeper: ZooKeeper, tmp_path: Path) -> No
     done = run("metadata", "export", "--data-dir", str(data), "--retire", str(file))
     assert done.status == 0, done.err
     assert json.loads(file.read_text())["cluster_id"] == cluster_id
-    assert not (data / "metadata.db").exists()
+    assert [path.name for path in data.glob("metadata.db*")] == ["metadata.db.retired"]
     again = run("metadata", "export", "--data-dir", str(data), str(tmp_path / "other"))
     assert (again.status, "metadata.db" in again.err) == (1, True)
     done = run("metadata", "import", str(file), "--zookeeper", connect)

@@ -359,12 +359,14 @@ def write_durably(path: Path, text: str) -> None:
 def retire_database(directory: Path) -> None:
     """Rename a data directory's metadata."""
     from logbus.cli.runner import CommandFailed
+    from logbus.metastore.database import held_room
     from logbus.metastore.embedded_store import FILE_NAME
 
     target = directory / RETIRED
     if target.exists():
         raise CommandFailed(f"{target} exists already; move it away")
     (directory / FILE_NAME).rename(target)
+    held_room(directory / FILE_NAME).unlink(missing_ok=True)
     sync_directory(directory)
 
 
