@@ -246,5 +246,5 @@ def rebalance_until_done(broker: Broker, *arguments: str) -> None:
 def test_one_worker(tmp_path: Path) -> None:
     """Without workers there is nothing to spread, as the command says; neither is there with too few."""
     with Broker(data_dir=tmp_path) as broker:
-        assert "workers of one machine" in logbus(broker).stderr
+        assert "no machine has several workers" in logbus(broker).stderr
         assert "--topics" in logbus(broker, "--workers", "1", "--topics", "a").stderr
