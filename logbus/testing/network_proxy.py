@@ -116,9 +116,9 @@ class NetworkProxy:
         ways = {(sender, receiver), (EVERYBODY, receiver), (sender, EVERYBODY)}
         return not self._cut.isdisjoint(ways)
 
-    def who(self, host: str, port: int) -> str:
-        """The node that has the end of a connection at this address."""
-        inode = _inode_of(host, port)
+    def who(self, end: tuple[str, int], other_end: tuple[str, int]) -> str:
+        """The node that has this end of a connection."""
+        inode = _inode_of(end, other_end)
         if inode is not None:
             for node, pid in self.processes().items():
                 if _has_socket(pid, inode):
@@ -248,7 +248,8 @@ class _Dialing(_End):
         super().connectionMade()
         if not self.known:
             peer: Any = self.transport.getPeer()  # type: ignore[union-attr]
-            self.node = self.network.who(peer.host, peer.port)
+            host: Any = self.transport.getHost()  # type: ignore[union-attr]
+            self.node = self.network.who((peer.host, peer.port), (host.host, host.port))
         self.wire.ends.append(self)
         self.wire.dial = self._dial
         self.network._wires.add(self.wire)
@@ -273,19 +274,28 @@ class _Dialing(_End):
         self.wire.update()
 
 
-def _inode_of(host: str, port: int) -> str | None:
-    """The number of the socket that is bound to an address and connected, as the system has it."""
-    # Four bytes as the machine has a number, which here is the wrong way round.
-    wanted = "".join(f"{int(part):02X}" for part in reversed(host.split("."))) + f":{port:04X}"
+def _inode_of(end: tuple[str, int], other_end: tuple[str, int]) -> str | None:
+    """
+    The number of the socket at one end of a connection, as the system has it.
+
+    Both ends are compared: connections to different servers can share the port that they come from.
+    """
+    wanted = [_in_hexadecimal(end), _in_hexadecimal(other_end)]
     try:
         lines = Path("/proc/net/tcp").read_text().splitlines()
     except OSError:
         return None
     for line in lines[1:]:
         words = line.split()
-        if words[1] == wanted and words[9] != "0":
+        if words[1:3] == wanted and words[9] != "0":
             return words[9]
     return None
+
+
+def _in_hexadecimal(address: tuple[str, int]) -> str:
+    """An address as ``/proc`` has it: four bytes as the machine has a number, which here is the wrong way round."""
+    host, port = address
+    return "".join(f"{int(part):02X}" for part in reversed(host.split("."))) + f":{port:04X}"
 
 
 def _has_socket(pid: int, inode: str) -> bool:

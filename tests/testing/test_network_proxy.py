@@ -10,7 +10,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.testing.network_proxy import EVERYBODY, NetworkProxy
+from logbus.testing.network_proxy import EVERYBODY, NetworkProxy, _inode_of
 
 SECONDS = 120
 SOON = 0.2
@@ -98,6 +98,23 @@ class NetworkTests(SynchronousTestCase):
         self.network.mend()
         theirs = self.held(self.server.accept()[0])
         self.assertEqual(theirs.recv(10), b"late")
+
+    def test_shared_port(self) -> None:
+        """Who dials is told from somebody whose connection to elsewhere comes from the same port."""
+        others = self.enterContext(closing(socket.create_server(("127.0.0.1", 0))))
+        sockets = [self.held(socket.socket()) for _ in range(20)]
+        for connection in sockets:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        pairs = []
+        for first, second in zip(sockets[::2], sockets[1::2], strict=True):
+            first.bind(("127.0.0.1", 0))
+            second.bind(first.getsockname())
+            first.connect(others.getsockname())
+            second.connect(self.server.getsockname())
+            pairs += [first, second]
+        for connection in pairs:
+            inode = _inode_of(connection.getsockname(), connection.getpeername())
+            self.assertEqual(inode, str(os.fstat(connection.fileno()).st_ino))
 
     def test_close_behind_a_cut(self) -> None:
         """A peer that closes behind a cut seems connected until the cut is mended."""
