@@ -14,10 +14,8 @@ from logbus.admin import openapi as admin
 from logbus.admin.problem_details import CONTENT_TYPE as PROBLEM
 from logbus.registry import shapes
 from logbus.registry.errors import Code
-from logbus.registry.resource import CONTENT_TYPE
-from logbus.registry.routing import RegistryRoute
+from logbus.registry.routing import CONTENT_TYPE, RegistryRoute
 
-JSON = CONTENT_TYPE.decode()
 ERRORS_OF_ALL = (
     Code.BAD_REQUEST,
     Code.FORBIDDEN,
@@ -62,7 +60,7 @@ def document(routes: Iterable[RegistryRoute]) -> dict[str, Any]:
 
 def _operation(route: RegistryRoute) -> dict[str, Any]:
     responses: dict[str, Any] = {
-        "200": {"description": HTTPStatus.OK.phrase, "content": {JSON: {"schema": route.answer}}},
+        "200": {"description": HTTPStatus.OK.phrase, "content": {CONTENT_TYPE: {"schema": route.answer}}},
         "401": {"$ref": "#/components/responses/Unauthorized"},
     }
     codes: dict[int, list[Code]] = {}
@@ -89,7 +87,7 @@ def _operation(route: RegistryRoute) -> dict[str, Any]:
         operation["requestBody"] = {
             "description": "It may be of the type application/json, too.",
             "required": True,
-            "content": {JSON: {"schema": route.body}},
+            "content": {CONTENT_TYPE: {"schema": route.body}},
         }
     return operation
 
@@ -97,7 +95,7 @@ def _operation(route: RegistryRoute) -> dict[str, Any]:
 def _refusal(description: str, status: int = 0) -> dict[str, Any]:
     """Return a response: the registry's own error, or a problem that the listener has with the request before."""
     headers = {"Retry-After": admin.RETRY_AFTER} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
-    content = {JSON: _refer("Error"), PROBLEM: _refer("Problem")}
+    content = {CONTENT_TYPE: _refer("Error"), PROBLEM: _refer("Problem")}
     return {"description": description, **admin.header_fields(headers), "content": content}
 
 

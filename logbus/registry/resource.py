@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from logbus.registry.requests import RegistryRequest, RegistryResponse
     from logbus.registry.service import RegistryService
 
-CONTENT_TYPE = b"application/vnd.schemaregistry.v1+json"
-
 
 @implementer(IPlugin, IAdminResource)
 class RegistryPlugin:
@@ -139,11 +137,12 @@ class RegistryResource:
 
     def _send(self, answer: RegistryResponse, http: Any) -> None:
         from logbus.registry.routes import allowed_methods
+        from logbus.registry.routing import CONTENT_TYPE
 
         if http.finished or http._disconnected:
             return
         http.setResponseCode(answer.status)
-        http.setHeader(b"Content-Type", CONTENT_TYPE)
+        http.setHeader(b"Content-Type", CONTENT_TYPE.encode())
         http.setHeader(b"Content-Length", b"%d" % len(answer.body))
         if answer.status == HTTPStatus.METHOD_NOT_ALLOWED:
             http.setHeader(b"Allow", ", ".join(allowed_methods(_path(http))).encode())

@@ -14,6 +14,9 @@ from logbus.admin.json_schema import JsonSchema
 from logbus.registry.errors import Code, RegistryRefusal
 from logbus.registry.requests import HandlerResult, HandlerSteps, RegistryContext, RegistryRequest
 
+CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+"""Of all bodies, as of Confluent's registry."""
+
 METHODS = ("GET", "POST", "PUT", "DELETE")
 """All that there are routes of."""
 
