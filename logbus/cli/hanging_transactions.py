@@ -15,8 +15,8 @@ from attrs import frozen
 from logbus.cli.output import printable
 from logbus.cli.runner import CommandFailed
 from logbus.client.admin.admin_client import AdminClient
-from logbus.client.admin.transaction_admin import ActiveProducer, TransactionDescription
 from logbus.client.admin.transaction_requests import AbortTransactionSpec
+from logbus.client.admin.transaction_results import ActiveProducer, TransactionDescription
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from logbus.cli.hanging_transactions import OpenTransaction
 from logbus.cli.output import by_topic, partition_list
-from logbus.client.admin.transaction_admin import ActiveProducer, TransactionDescription
+from logbus.client.admin.transaction_results import ActiveProducer, TransactionDescription
 
 DESCRIPTION_HEAD = (
     *("transactional id", "state", "producer", "epoch", "timeout ms"),

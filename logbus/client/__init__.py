@@ -48,8 +48,8 @@ from logbus.quick_imports import quick_imports
 
 if TYPE_CHECKING:
     from logbus.client.admin.admin_client import AdminClient, NewTopic
-    from logbus.client.admin.group_admin import GroupDescription, GroupMember, ListedGroup
-    from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction, TransactionDescription
+    from logbus.client.admin.group_results import GroupDescription, GroupMember, ListedGroup
+    from logbus.client.admin.transaction_results import ActiveProducer, ListedTransaction, TransactionDescription
     from logbus.client.broadcast import Broadcast, ReaderTooSlow
     from logbus.client.cluster.cluster import Cluster
     from logbus.client.connector import (
@@ -142,8 +142,8 @@ __all__ = [
 
 _NAMES = {
     "admin.admin_client": ("AdminClient", "NewTopic"),
-    "admin.group_admin": ("GroupDescription", "GroupMember", "ListedGroup"),
-    "admin.transaction_admin": ("ActiveProducer", "ListedTransaction", "TransactionDescription"),
+    "admin.group_results": ("GroupDescription", "GroupMember", "ListedGroup"),
+    "admin.transaction_results": ("ActiveProducer", "ListedTransaction", "TransactionDescription"),
     "broadcast": ("Broadcast", "ReaderTooSlow"),
     "cluster.cluster": ("Cluster",),
     "connector": (

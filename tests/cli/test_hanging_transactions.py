@@ -18,8 +18,8 @@ from logbus.cli.hanging_transactions import (
     transaction_at,
 )
 from logbus.cli.runner import CommandFailed
-from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction, TransactionDescription
 from logbus.client.admin.transaction_requests import AbortTransactionSpec
+from logbus.client.admin.transaction_results import ActiveProducer, ListedTransaction, TransactionDescription
 from logbus.client.cluster.cluster import Node
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition

@@ -14,7 +14,7 @@ from logbus.cli.number_types import IntRange
 from logbus.cli.options import bootstrap_options, json_option, transactional_id
 from logbus.cli.output import print_json, print_table
 
-# As in logbus.client.admin.transaction_admin, which is not imported for --help.
+# As in logbus.client.admin.transaction_results, which is not imported for --help.
 _STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence")
 _MAX_INT32, _MAX_INT64 = 2**31 - 1, 2**63 - 1
 

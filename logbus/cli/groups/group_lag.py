@@ -13,7 +13,7 @@ from attrs import frozen
 from logbus.cli.output import by_topic, partition_list, printable
 from logbus.cli.runner import results
 from logbus.client.admin.admin_client import AdminClient
-from logbus.client.admin.group_admin import GroupDescription, GroupMember
+from logbus.client.admin.group_results import GroupDescription, GroupMember
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.list_offsets import LATEST
 from logbus.errors import ApiError, ErrorCode

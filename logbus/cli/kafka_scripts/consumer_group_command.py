@@ -26,7 +26,7 @@ from logbus.cli.kafka_scripts.java_errors import broker_text, java_text
 from logbus.cli.kafka_scripts.option_parser import Option, OptionParser, ParsedOptions, UsageError
 from logbus.cli.kafka_scripts.session import with_cluster
 from logbus.client.admin.admin_client import AdminClient
-from logbus.client.admin.group_admin import GroupDescription, ListedGroup
+from logbus.client.admin.group_results import GroupDescription, ListedGroup
 from logbus.client.cluster.cluster import Cluster
 from logbus.errors import ApiError, ErrorCode, LogbusError
 

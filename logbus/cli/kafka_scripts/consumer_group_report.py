@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from logbus.cli.groups.group_lag import GroupReport
-from logbus.client.admin.group_admin import GroupDescription, GroupMember, ListedGroup
+from logbus.client.admin.group_results import GroupDescription, GroupMember, ListedGroup
 from logbus.coordination.offset_target import OffsetChange
 from logbus.model import TopicPartition
 

@@ -10,7 +10,7 @@ from logbus.cli.kafka_scripts.java_errors import broker_text
 from logbus.cli.kafka_scripts.option_parser import Option, OptionParser, ParsedOptions, UsageError
 from logbus.cli.kafka_scripts.session import with_cluster
 from logbus.client.admin.admin_client import AdminClient
-from logbus.client.admin.group_admin import ListedGroup
+from logbus.client.admin.group_results import ListedGroup
 from logbus.client.cluster.cluster import Cluster
 from logbus.errors import ApiError, LogbusError
 

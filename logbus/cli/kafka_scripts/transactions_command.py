@@ -13,7 +13,7 @@ from logbus.cli.kafka_scripts.java_errors import broker_text
 from logbus.cli.kafka_scripts.option_parser import Option, OptionParser, ParsedOptions, UsageError
 from logbus.cli.kafka_scripts.session import with_cluster
 from logbus.client.admin.admin_client import AdminClient
-from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction, TransactionDescription
+from logbus.client.admin.transaction_results import ActiveProducer, ListedTransaction, TransactionDescription
 from logbus.client.cluster.cluster import Cluster
 from logbus.errors import ApiError, LogbusError
 from logbus.model import TopicPartition

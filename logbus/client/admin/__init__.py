@@ -11,6 +11,8 @@ The admin client (Kafka: AdminClient).
 * ``acl_admin``: ACLs
 * ``quota_admin``: quotas of users, client ids and addresses
 * ``log_dir_admin``: log directories
+* ``group_results``: the values in the answers about groups
+* ``transaction_results``: the values in the answers about transactions and producers
 
 Requests, imported at first use:
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from logbus.client.admin.group_admin import GroupDescription, GroupMember
+from logbus.client.admin.group_results import GroupDescription, GroupMember
 from logbus.client.cluster.cluster import Node
 from logbus.client.cluster.coordinators import group_error
 from logbus.errors import ApiError, ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from logbus.client.admin.group_admin import ListedGroup
+from logbus.client.admin.group_results import ListedGroup
 from logbus.client.cluster.cluster import Cluster, Node
 from logbus.client.cluster.coordinators import (
     Coordinators,

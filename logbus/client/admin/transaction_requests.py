@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction, TransactionDescription
+from logbus.client.admin.transaction_results import ActiveProducer, ListedTransaction, TransactionDescription
 from logbus.client.cluster.cluster import Cluster, Node
 from logbus.client.cluster.coordinators import Coordinators, Work, ask_all_brokers, require_version, transaction_error
 from logbus.client.retry import api_error, is_retriable

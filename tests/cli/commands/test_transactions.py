@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.cli.app import run_app
 from logbus.cli.commands import transactions
 from logbus.cli.transaction_report import date
-from logbus.client.admin.transaction_admin import STATES
+from logbus.client.admin.transaction_results import STATES
 from logbus.records.batch import Record, encode_batch
 from logbus.records.file_slice import joined
 from logbus.testing import Broker

@@ -26,7 +26,7 @@ from logbus.cli.kafka_scripts.option_parser import UsageError
 from logbus.cli.kafka_scripts.producer_performance_command import Latencies, performance_request
 from logbus.cli.kafka_scripts.scripts import COMMANDS
 from logbus.client.admin.admin_client import ClusterDescription
-from logbus.client.admin.group_admin import ListedGroup
+from logbus.client.admin.group_results import ListedGroup
 from logbus.errors import ErrorCode
 from logbus.records.batch import Record, encode_batch
 from logbus.wire.messages.api_versions import (

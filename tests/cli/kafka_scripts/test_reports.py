@@ -44,11 +44,11 @@ from logbus.cli.kafka_scripts.transactions_command import (
     producers_table,
 )
 from logbus.client.admin.config_admin import ConfigEntry, ConfigSource, ConfigSynonym
-from logbus.client.admin.group_admin import GroupDescription, GroupMember, ListedGroup
+from logbus.client.admin.group_results import GroupDescription, GroupMember, ListedGroup
 from logbus.client.admin.log_dir_admin import LogDir, ReplicaInfo
 from logbus.client.admin.quota_admin import QuotaEntity
 from logbus.client.admin.replica_admin import Reassignment
-from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction, TransactionDescription
+from logbus.client.admin.transaction_results import ActiveProducer, ListedTransaction, TransactionDescription
 from logbus.client.cluster.cluster import Node, PartitionMetadata, TopicMetadata
 from logbus.coordination.offset_target import OffsetChange
 from logbus.errors import ApiError, ErrorCode

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.admin.admin_client import AdminClient
-from logbus.client.admin.group_admin import ListedGroup
+from logbus.client.admin.group_results import ListedGroup
 from logbus.client.cluster.cluster import Cluster, Node
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.retry import Unreachable

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.admin.admin_client import AdminClient
-from logbus.client.admin.transaction_admin import ActiveProducer, ListedTransaction
+from logbus.client.admin.transaction_results import ActiveProducer, ListedTransaction
 from logbus.client.cluster.cluster import Cluster
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
