@@ -52,7 +52,7 @@ What all of them share:
 * ``log_levels``: levels of loggers, which change while the process runs
 * ``log_output``: the log of the process, as text or JSON
 * ``metrics``, ``series_limit``, ``exposition``: metrics, the limit of their series, and their text format
-* ``conditions``: what is wrong with a broker, and what to do
+* ``conditions``: the conditions that a broker is in, such as a full disk, and what to do about each
 * ``services``: lifecycles, and supervised background tasks
 * ``timers``: many deadlines on one timer
 * ``coroutines``: coroutine functions that return Deferreds
@@ -60,7 +60,7 @@ What all of them share:
 * ``sd_notify``: tells systemd how the process is
 * ``compiled``: modules that are compiled from the source that also runs interpreted
 * ``extension_modules``: imports the optional extension modules
-* ``interpreter``: how the running Python was built
+* ``interpreter``: the build of the running Python
 * ``extras``: hints for installing optional dependencies
 """
 

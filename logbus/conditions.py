@@ -1,5 +1,6 @@
 """
-What is wrong with a broker: conditions that begin and end, with what to do about each (Kubernetes calls them so, too).
+The conditions that a broker is in, such as a full disk: each begins and ends, and says what to do (Kubernetes calls
+them so, too).
 
 A subsystem says at any time what it finds; :class:`Conditions` compares that with what was found before, so each
 condition has a time since when it holds, and is told once when it begins and once when it ends. Pure.
@@ -21,7 +22,7 @@ OTHERS = "others"
 
 
 class Severity(Enum):
-    """How bad a condition is."""
+    """The severity of a condition."""
 
     CRITICAL = "critical"
     """Clients are refused, or records are in danger."""
@@ -86,7 +87,7 @@ class Condition:
 
 @frozen
 class Changes:
-    """What began and what ended with a look."""
+    """The conditions that began and ended with one check."""
 
     began: tuple[Condition, ...] = ()
     ended: tuple[Condition, ...] = ()

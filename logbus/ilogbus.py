@@ -92,7 +92,7 @@ class IPluginFile(Interface):
 
 class IPluginClient(Interface):
     """
-    What a client of a plugin's listener may do, and how fast. Refusals are in the audit log.
+    The rights and quotas of a client of a plugin's listener. Refusals are in the audit log.
 
     Waits for quotas are the plugin's to keep: the client is over its quota for so many seconds.
     """

@@ -1,5 +1,5 @@
 """
-How the running Python was built, and what another build would gain. Pure.
+The build of the running Python, and advice where another build would be faster. Pure.
 
 Most of a broker's processor time is the interpreter's: a profile-guided build of the same version needs about a fifth
 less.

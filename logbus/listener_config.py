@@ -191,7 +191,7 @@ def listener_sasl_config(config: ConfigView, listener: Listener) -> SaslConfig |
 @frozen
 class HttpLoginConfig:
     """
-    How the clients of a listener of HTTP log in.
+    The logins that clients of an HTTP listener may use.
 
     :ivar required: whether they must.
     :ivar sasl: the users of passwords and tokens; None: the network could read them, so that none are accepted.

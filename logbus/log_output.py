@@ -50,7 +50,7 @@ def json_line(event: LogEvent) -> str:
 @define(eq=False)
 class LogOutput:
     """
-    Where a process's log goes.
+    The destination of a process's log.
 
     :param form: ``text`` or ``json``.
     :param levels: which events are logged.

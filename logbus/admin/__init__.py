@@ -13,14 +13,14 @@ The HTTP server:
 * ``address_share``: which addresses count as one client
 * ``request``: a request, passed to the router or a plugin's resource
 * ``request_guard``: refuses foreign hosts, foreign origins and bodies that are not JSON
-* ``authentication``: who sends a request
+* ``authentication``: finds the principal of a request
 * ``authorization_header``: reads passwords and tokens
 * ``verified_passwords``: remembers right passwords for a short time
-* ``authorization``: what the sender may do
+* ``authorization``: the rights of the principal
 * ``routing``: the table of routes
-* ``schema_registry``: what the console asks the schema registry
+* ``schema_registry``: the console's access to the schema registry
 * ``relay``: passes requests on to the brokers that serve them, and merges lists of all brokers
-* ``pages``: what pages for browsers are to this package
+* ``pages``: the interface of pages for browsers
 * ``response_stream``: sends an answer while it is made
 * ``event_stream``: streams of events
 * ``event_log``: the last events of the cluster
@@ -51,9 +51,9 @@ Views:
 * ``cluster_health``: faulty partitions, shutdown of the broker
 * ``broker_history``: the last hour of a broker
 * ``metric_history``: keeps it
-* ``conditions``: what is wrong with the brokers
+* ``conditions``: the conditions of the brokers
 * ``condition_watch``: tells which of these begin and end
-* ``cluster_events``: the stream of what changes in the cluster
+* ``cluster_events``: the stream of changes in the cluster
 * ``topics``: topics
 * ``partitions``: partitions, with replicas of a broker
 * ``usage``: replicas of a broker, and records and bytes that it has of topics

@@ -42,7 +42,7 @@ MOST_WAITING, MOST_WAITING_OF_ADDRESS = 64, 16
 @frozen
 class HttpLogins:
     """
-    How the clients of a listener log in.
+    The logins that a listener's clients may use.
 
     :ivar required: whether they must.
     :ivar scram: the mechanisms of SCRAM whose users may.

@@ -1,5 +1,5 @@
 """
-What the principal of a request over HTTP may do. Each route says which rights it needs; views ask for single elements.
+Authorization of requests over HTTP. Each route says which rights it needs; views ask for single elements.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class HttpAuthorization:
 @define(eq=False)
 class HttpAccess:
     """
-    What the principal of one request may do.
+    The rights of one request's principal.
 
     :ivar principal: ``User:name``.
     :ivar host: the client's address.

@@ -79,7 +79,7 @@ EVERYTHING = RecordFilter()
 @mutable
 class Found:
     """
-    What a scan has found.
+    The result of a scan.
 
     :ivar items: records as JSON.
     :ivar next_offset: where to continue.

@@ -26,7 +26,7 @@ FETCHED_BYTES = 4 << 20
 @frozen
 class Cursor:
     """
-    Where a search continues.
+    The position at which a search continues.
 
     :ivar offset: in the partition; None: at its beginning.
     :ivar end: the offset before which the search in the partition ends: its end when it was begun there.
@@ -64,7 +64,7 @@ class Cursor:
 @mutable
 class FoundPart:
     """
-    What a part of a search has found.
+    The result of a part of a search.
 
     :ivar items: records as JSON.
     :ivar cursor: where to continue; None: the search is complete.

@@ -140,7 +140,7 @@ def route(method: str, path: str, summary: str, **more: Any) -> Callable[[F], F]
 
 
 class Relays(Protocol):
-    """What the router needs of :class:`.Relay`."""
+    """The part of :class:`.Relay` that the router needs."""
 
     broker_id: int
 

@@ -1,5 +1,5 @@
 """
-What the console asks the schema registry, in one process with it.
+The console's access to the schema registry of the same process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ValueSchema:
 
 
 class ISchemaRegistry(Interface):
-    """What the resource mounted at ``registry`` provides, so that pages can ask it in this process."""
+    """The interface of the resource mounted at ``registry``, for pages of the same process."""
 
     def ask(
         method: str, path: Sequence[str], query: Mapping[str, str], body: bytes, access: HttpAccess

@@ -2,10 +2,10 @@
 The composition root: builds a broker of its subsystems, and passes each what it needs.
 
 * ``broker``: the service: builds the subsystems, starts and stops them in order
-* ``environment``: what all subsystems are built with: the reactor, clocks, chance, the configuration, metrics
+* ``environment``: the parts that all subsystems are built with: the reactor, clocks, chance, the configuration, metrics
 * ``log_storage``: the logs on this broker's disks
 * ``cluster_member``: the session, the registration, the metadata, the connections to other brokers
-* ``replication``: this broker's replicas, with what fetches, repairs and fences them
+* ``replication``: this broker's replicas, and the parts that fetch, repair and fence them
 * ``cluster_control``: the controller, and the administration of topics
 * ``coordinators``: the coordinators of groups and transactions
 * ``remote_log``: tiered storage, with its threads
@@ -20,8 +20,8 @@ The composition root: builds a broker of its subsystems, and passes each what it
 * ``dynamic_broker_config``: applies the brokers' configuration in the metadata store (Kafka: DynamicBrokerConfig)
 * ``mirror``: a mirror of another cluster's topics, while this broker is the controller
 * ``mirrors``: all of these
-* ``broker_conditions``: has what is wrong with a broker monitored
-* ``condition_sources``: what is wrong with this broker now
+* ``broker_conditions``: makes the monitor of a broker's conditions
+* ``condition_sources``: finds what is wrong with this broker
 * ``condition_monitor``: keeps the conditions, and tells the log of them
 * ``readiness``: whether clients should use this broker now
 * ``plugin_services``: the services of a broker for its plugins

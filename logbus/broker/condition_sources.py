@@ -1,5 +1,6 @@
 """
-What is wrong with a broker now, by kind of condition. A source yields findings, and None where others may have a turn.
+Finds what is wrong with a broker, by kind of condition. A source yields findings, and None where others may have a
+turn.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ KEPT_SECONDS = 300.0
 
 @frozen
 class LogSources:
-    """What is wrong with the log directories and the logs."""
+    """Finds what is wrong with log directories and logs."""
 
     logs: LogManager
 
@@ -79,7 +80,7 @@ class LogSources:
 
 @frozen
 class PartitionSources:
-    """What is wrong with partitions: those led here, and, on the controller, those that nobody leads."""
+    """Finds what is wrong with partitions: those led here, and, on the controller, those without a leader."""
 
     broker_id: int
     metadata: ClusterMetadata
@@ -160,7 +161,7 @@ class RemoteStorageSource:
 @frozen
 class MirrorSource:
     """
-    What the mirrors that this broker runs do not copy.
+    Finds what the mirrors of this broker do not copy.
 
     :ivar mirrors: returns these.
     """

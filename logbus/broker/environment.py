@@ -1,5 +1,5 @@
 """
-What all subsystems of a broker are built with.
+The parts that all subsystems of a broker are built with.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What protects a broker and its clients, built from the configuration.
+Builds the protection of a broker and its clients from the configuration.
 """
 
 from __future__ import annotations

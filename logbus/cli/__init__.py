@@ -32,7 +32,7 @@ Topics and brokers:
 * ``reassignment``: moves replicas by plans, with a throttle
 * ``rebalance_plan``: which partitions move among the workers of a machine
 * ``rebalance``: moves them, and follows the progress
-* ``rolling_restart_plan``: what a rolling restart waits for
+* ``rolling_restart_plan``: decides when a rolling restart goes on
 * ``rolling_restart``: restarts brokers one after the other, by a command of the operator's
 * ``leader_election``: elects leaders by names of topics and partitions
 * ``foreground``: the broker of ``start``
@@ -42,7 +42,7 @@ Records:
 
 * ``line_producer``: sends lines for ``produce``
 * ``record_sender``: sends records of an input, and counts those that are written
-* ``input_records``: what lines of standard input stand for: values, keys and values, or JSON
+* ``input_records``: records from lines of standard input: values, keys and values, or JSON
 * ``line_reader``: reads lines from standard input
 * ``topic_reader``: reads for ``consume``
 * ``outage_lines``: says while records are read or sent that a broker cannot be reached
@@ -50,7 +50,7 @@ Records:
 * ``topic_files``: writes topics to files and files to topics, for ``topics export`` and ``topics import``
 * ``record_files``: files of records: JSON lines, Avro and Parquet
 * ``record_filter``: conditions that records must meet to be printed
-* ``record_selection``: what is printed of the records that were read: those that are wanted, decoded
+* ``record_selection``: selects and decodes the records to print
 * ``registry_address``: a schema registry, and requests to it
 * ``registry_encoder``: encodes keys and values by the schemas of a registry
 * ``registry_values``: decodes keys and values by the schemas of a registry
@@ -63,11 +63,11 @@ Groups, transactions, files:
 
 * ``password``: passwords from a file or the terminal
 * ``offline_users``: users of a cluster that does not run
-* ``backup``: backups, and what is restored from them
+* ``backup``: backups, and restoring from them
 * ``groups``: groups, their offsets and lag
 * ``kafka_scripts``: commands that take the options of Kafka's scripts
 * ``dump``: files of a data directory
-* ``doctor``: what to mend on a machine, in a configuration and in a cluster
+* ``doctor``: finds what to mend on a machine, in a configuration and in a cluster
 * ``hanging_transactions``: finds and aborts transactions that no coordinator will end
 * ``transaction_report``: transactions and producers as JSON and as tables
 

@@ -25,7 +25,7 @@ _FLUSH_SECONDS = 5.0
 
 @frozen
 class Encoding:
-    """How keys and values are encoded: by these schemas of this registry."""
+    """The encoding of keys and values: schemas of a registry."""
 
     registry: RegistryAddress
     subjects: Subjects

@@ -85,7 +85,7 @@ def mirror_key_options(command: F) -> F:
 @frozen
 class GivenSettings:
     """
-    What was given, as :class:`.MirrorSettings`.
+    The settings that were given, as :class:`.MirrorSettings`.
 
     :ivar values: the arguments of the command, of which those of other options do not matter.
     """

@@ -1,4 +1,4 @@
-"""What is printed of the records that were read: those that are wanted, decoded."""
+"""Selects and decodes the records to print."""
 
 from __future__ import annotations
 

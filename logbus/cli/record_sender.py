@@ -27,7 +27,7 @@ from logbus.records.compression import Codec
 @frozen(kw_only=True)
 class SendOptions:
     """
-    How records are sent.
+    The options of sending records.
 
     :ivar create: let the broker create the topic.
     :ivar partition: of all records; None: a record's own, or chosen by its key, or any.

@@ -1,4 +1,4 @@
-"""Where a schema registry is, and what is asked there."""
+"""The address of a schema registry, and requests to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FRAME = 5
 @frozen
 class RegistryAddress:
     """
-    Where a schema registry is.
+    The address of a schema registry.
 
     :ivar urls: separated by commas.
     :ivar credentials: ``USER:PASSWORD``; None: it asks for none.

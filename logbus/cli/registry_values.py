@@ -19,7 +19,7 @@ _MOST_SCHEMAS = 1000
 
 @frozen
 class _Unread:
-    """Why values of a schema are not read."""
+    """The reason why values of a schema cannot be read."""
 
     reason: str
 

@@ -1,6 +1,6 @@
 """
-What a rolling restart (``logbus cluster rolling-restart``) waits for: the next brokers may stop when the last ones have
-stopped, and all replicas are in sync. Pure.
+Decides when a rolling restart (``logbus cluster rolling-restart``) goes on: the next brokers may stop when the last
+ones have stopped, and all replicas are in sync. Pure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Machine:
 @frozen
 class Sight:
     """
-    What a cluster says of itself at a moment.
+    The state of a cluster at one moment.
 
     :ivar alive: ids of live brokers.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class RecordOutput(Protocol):
-    """Where records go, with a progress line on the terminal."""
+    """The output of records, with a progress line on the terminal."""
 
     def show(self, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
         """Print or write records of a partition."""
@@ -41,7 +41,7 @@ class RecordOutput(Protocol):
 @frozen(kw_only=True)
 class ReadOptions:
     """
-    What is read of a topic.
+    The part of a topic to read.
 
     :ivar partitions: empty: all.
     :ivar offset: where to start; negative: this many records before the end.

@@ -17,7 +17,7 @@ Modules that these share:
 
 * ``services``: ClusterService and ConsumerService
 * ``broadcast``: Broadcast: one consumer's records for many readers
-* ``reader_backlog``: ReaderBacklog: what one of these has not taken yet; pure
+* ``reader_backlog``: ReaderBacklog: the records that one of these has not taken yet; pure
 * ``serializers``: bytes, text, JSON
 * ``interceptors``: hooks of producers and consumers
 * ``client_metrics``: metrics as numbers and for Prometheus

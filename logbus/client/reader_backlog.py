@@ -1,4 +1,4 @@
-"""What one reader of a broadcast has not taken yet, up to a bound. Pure."""
+"""The records that one reader of a broadcast has not taken yet, up to a bound. Pure."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ What a broker knows of the cluster:
 * ``membership``: registers this broker in the metadata store; creates the cluster's id.
 * ``cluster_metadata``: the copy of brokers, topics and the controller that requests read (Kafka: MetadataCache).
 * ``images``: its values: brokers, partitions, topics.
-* ``metadata_changes``: what changes in it, for those who are told of each change. Pure.
+* ``metadata_changes``: the changes of it, of which subscribers are told. Pure.
 * ``metadata_update``: the update that the controller sends to brokers.
 * ``metadata_update_codec``: encodes and decodes it.
 * ``metadata_update_receiver``: applies it to this broker.
@@ -31,7 +31,7 @@ Requests between brokers:
 
 * ``icluster``: the interfaces between the controller, brokers and replicas.
 * ``peers``: connections to the other brokers, one for each purpose.
-* ``broker_secret``: what brokers prove to each other that they are brokers with.
+* ``broker_secret``: the secret by which brokers prove to each other that they are brokers.
 * ``controller_channel``: calls of this broker to the controller.
 * ``forwarding_manager``: forwards clients' requests to the controller (KIP-590).
 * ``topic_admin_forwarder``: topic administration on any broker.

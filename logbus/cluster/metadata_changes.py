@@ -1,5 +1,5 @@
 """
-What changes in a cluster's metadata, for those who are told of each change. Pure.
+The changes of a cluster's metadata, of which subscribers are told. Pure.
 """
 
 from __future__ import annotations

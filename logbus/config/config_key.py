@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Dynamic(Enum):
-    """How a broker key may be changed while brokers run (KIP-226); the value is Kafka's "update mode"."""
+    """The way in which a broker key may be changed while brokers run (KIP-226); the value is Kafka's "update mode"."""
 
     NO = "read-only"
     BROKER = "per-broker"

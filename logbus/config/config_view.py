@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Source(IntEnum):
-    """Where a value comes from, by Kafka's numbers (``ConfigSource`` of DescribeConfigs)."""
+    """The source of a value, by Kafka's numbers (``ConfigSource`` of DescribeConfigs)."""
 
     TOPIC = 1
     BROKER = 2
@@ -60,7 +60,7 @@ _FIELDS: tuple[tuple[str, str, ConfigKey[Any]], ...] = tuple(
 
 class Reloaded(NamedTuple):
     """
-    What has changed when a configuration was read again.
+    The changes found when a configuration was read again.
 
     :ivar changed: texts by name; None: it is not set any more.
     :ivar later: names of keys that are used from the next start on.

@@ -9,7 +9,7 @@ layout puts these into the frame. Forms come back through form_body and change, 
 * ``api_client``: asks the views of the HTTP API
 * ``form_body``: reads posted forms and queries
 * ``change``: a change to confirm: its command, request and consequences
-* ``page``: what a page is made from, and its errors
+* ``page``: the visit, the page that is made for it, and its errors
 * ``layout``: the frame: head, navigation, foot
 * ``live_parts``: sends an open page what changes, by server-sent events
 * ``elements``: tables, lists, badges, messages and fields
@@ -17,7 +17,7 @@ layout puts these into the frame. Forms come back through form_body and change, 
 * ``plot``: time series as SVG
 * ``broker_answers``: asks several brokers at the same time
 * ``cluster_history``: the last hour of all brokers
-* ``record_query``: what the record browser's form asks for (pure)
+* ``record_query``: the query in the record browser's form (pure)
 * ``record_input``: keys and values as people type them (pure)
 * ``record_content``: keys and values as people read them (pure)
 * ``value_schemas``: schemas of keys and values, from the registry
@@ -40,12 +40,12 @@ Pages:
 * ``group_change_pages``: reset the offsets of a group, with a preview; delete offsets of a topic, or a group
 * ``transaction_pages``: transactions that hang, transactional ids, the longest transaction first; abort one
 * ``mirror_pages``: mirrors that brokers run: how far each has copied what
-* ``access_page``: who may do what, and how much
+* ``access_page``: users' rights and quotas
 * ``acl_pages``: ACLs; create and delete them
 * ``user_pages``: users that log in by SCRAM; set a password, delete a user
 * ``quota_pages``: quotas of users, client ids and addresses; change them
 * ``partition_pages``: a partition's replicas; elect its leader, move it, delete its oldest records
-* ``logger_pages``: what a broker logs; change levels
+* ``logger_pages``: a broker's loggers; change levels
 * ``schema_pages``: subjects of the schema registry, their versions, and what differs between two
 * ``schema_change_pages``: check and register a schema; change the compatibility level; delete a subject or a version
 * ``link_pages``: links to the API, metrics and probes; keyboard shortcuts; sign-in

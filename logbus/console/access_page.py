@@ -1,5 +1,5 @@
 """
-The page of who may do what, and how much: ACLs, quotas, and users that log in by SCRAM.
+The page of users' rights and quotas: ACLs, quotas, and users that log in by SCRAM.
 """
 
 from __future__ import annotations

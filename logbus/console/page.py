@@ -1,5 +1,5 @@
 """
-What a page is made from: the visit, and what it gives.
+The visit that a page is made for, and the page that is made.
 """
 
 from __future__ import annotations

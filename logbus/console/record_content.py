@@ -23,7 +23,7 @@ _DEEP = 60
 @frozen
 class Content:
     """
-    What is shown.
+    The shown form of a key, a value or a header.
 
     :ivar form: ``JSON``, ``text``, ``hex`` or ``null``.
     :ivar note: what else there is to say, as the size.

@@ -1,5 +1,5 @@
 """
-What the form of the record browser asks for, and its request to the HTTP API. This module is pure.
+The query in the record browser's form, and its request to the HTTP API. This module is pure.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What both coordinators have in common: shards, their leadership, and looking them up (Kafka: CoordinatorRuntime).
+The base of both coordinators: shards, their leadership, and looking them up (Kafka: CoordinatorRuntime).
 """
 
 from __future__ import annotations

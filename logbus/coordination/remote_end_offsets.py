@@ -43,7 +43,7 @@ MOST_ASKED = 1000
 @define(eq=False)
 class _End:
     """
-    What is known of a partition.
+    The known end of a partition.
 
     :ivar offset: its end; None: unknown yet.
     :ivar wanted_at: when it was last looked up.

@@ -11,7 +11,7 @@ Routing:
 * ``discovery``: finds the classes of handlers in this package, and builds them
 * ``broker_parts``: the parts of a broker that they are built from
 * ``named_partitions``: the partitions that a request names
-* ``authorization``: what each API needs: guards before the handlers (a package)
+* ``authorization``: the rights that each API needs: guards before the handlers (a package)
 * ``startup_gate``: delays requests about the metadata until a starting broker has it
 * ``forward_to_controller``: forwards requests to the controller
 * ``broker_loggers``: levels of this process's loggers, which DescribeConfigs and IncrementalAlterConfigs have
@@ -22,7 +22,7 @@ Records:
 
 * ``produce``: Produce
 * ``coalesced_produce``: Produce requests that differ only in their batches, of one connection or several
-* ``large_produce``: what large Produce requests wait for before they are served
+* ``large_produce``: decides whether large Produce requests wait before they are served
 * ``produce_appender``: appends the batches of both, and counts them
 * ``delayed_produce``: waits until batches are durable on all in-sync replicas
 * ``produce_errors``: error responses of Produce

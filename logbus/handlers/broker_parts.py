@@ -50,7 +50,7 @@ from logbus.quotas.quota_managers import QuotaManagers
 @frozen(kw_only=True)
 class BrokerParts:
     """
-    What the ``build`` method of a class of handlers can pick from.
+    The parts of a broker that the ``build`` method of a class of handlers can choose from.
 
     :ivar release: advertise this Kafka release's versions; None: the default table.
     :ivar reactor: the time; ``wall_clock``: seconds since 1970.

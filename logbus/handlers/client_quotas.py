@@ -38,7 +38,7 @@ TYPES = (USER, CLIENT_ID, IP)
 
 
 class MatchType(IntEnum):
-    """How a component matches (Kafka: DescribeClientQuotasRequest.MATCH_TYPE_*)."""
+    """The way in which a component matches (Kafka: DescribeClientQuotasRequest.MATCH_TYPE_*)."""
 
     EXACT = 0
     DEFAULT = 1

@@ -65,7 +65,7 @@ class FetchTotals:
 @frozen
 class _Prepared:
     """
-    What all requests of a template have in common, in the terms of :meth:`.ReplicaReader.fetch`.
+    The parameters that all requests of a template share, in the terms of :meth:`.ReplicaReader.fetch`.
 
     :ivar fetch_params: without what a follower proves with each request.
     """

@@ -38,7 +38,7 @@ T = TypeVar("T")
 @frozen
 class ServedApi:
     """
-    How an API is served.
+    An API, and how it is served.
 
     :ivar forwarded: whether only the controller can serve it; other brokers forward its requests.
     :ivar waits_for_metadata: whether a starting broker serves it only when it has the cluster's metadata.

@@ -7,12 +7,12 @@ The metadata store: a tree of versioned nodes with watches and sessions, as in Z
 The stores:
 
 * ``zookeeper_store``: of a cluster, in ZooKeeper.
-* ``zookeeper_security``: how a client proves itself to ZooKeeper.
+* ``zookeeper_security``: a client's login to ZooKeeper.
 * ``secret_paths``: which nodes strangers may not read. Pure.
 * ``request_queue``: the requests of its session, in order.
 * ``kazoo_session``: a session with ZooKeeper, through kazoo.
 * ``kazoo_handler``: the thread of its connection, and the connections that kazoo makes.
-* ``kazoo_results``: translates what kazoo returns.
+* ``kazoo_results``: translates kazoo's results.
 * ``embedded_store``: of one machine, in one SQLite file.
 * ``store_server``: serves that to other processes of the machine.
 * ``local_store``: the client of such a server, in a worker.

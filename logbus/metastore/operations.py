@@ -18,7 +18,7 @@ ROOT = "/"
 
 class Stat(NamedTuple):
     """
-    What is known of a node beside its data.
+    The versions, times and owner of a node (ZooKeeper: Stat).
 
     :ivar czxid: the transaction that created the node; grows from creation to creation in the whole store.
     :ivar mzxid: the transaction that last changed its data (or created it).
@@ -78,7 +78,7 @@ class Check:
 
 class NodeAccess(Enum):
     """
-    What a client without credentials may do with a node (Kafka: ZkData.defaultAcls).
+    The access that a client without credentials has to a node (Kafka: ZkData.defaultAcls).
 
     OPEN: everything. READABLE: read it; only those with the credentials of its creator may do more. SECRET: nothing.
     OTHER: what the node's ACL says, which is none that a broker sets.

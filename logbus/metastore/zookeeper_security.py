@@ -1,5 +1,5 @@
 """
-How a client proves itself to ZooKeeper, and whether it protects the nodes that it creates.
+A client's login to ZooKeeper, and the protection of the nodes that it creates.
 """
 
 from __future__ import annotations

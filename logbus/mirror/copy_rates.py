@@ -16,7 +16,7 @@ SLOTS = 12
 
 @define
 class _Slot:
-    """What was copied within :data:`SLOT_SECONDS`."""
+    """The amount copied within :data:`SLOT_SECONDS`."""
 
     began: float
     size: int = 0

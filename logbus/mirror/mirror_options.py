@@ -1,4 +1,4 @@
-"""What a mirror copies, and how (Kafka: MirrorSourceConfig, MirrorCheckpointConfig), checked."""
+"""The options of a mirror (Kafka: MirrorSourceConfig, MirrorCheckpointConfig), checked."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from logbus.model import TopicPartition
 
 
 class MirrorState(Enum):
-    """What a mirror is doing."""
+    """The state of a mirror."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -26,7 +26,7 @@ class MirrorState(Enum):
 @frozen
 class MirrorError:
     """
-    What went wrong, and when.
+    An error, and its time.
 
     :ivar at: seconds since 1970.
     """
@@ -38,7 +38,7 @@ class MirrorError:
 @frozen
 class PartitionStatus:
     """
-    How far a partition is copied.
+    The progress in copying a partition.
 
     :ivar copy: the topic at the target.
     :ivar offset: the next one to copy; None: that is not known yet.
@@ -69,7 +69,7 @@ def _ignored(line: str) -> None:
 @define(eq=False)
 class MirrorStatus:
     """
-    What a mirror has done since it began, and where it is.
+    The progress of a mirror since it began.
 
     :ivar flow: its name, such as ``paris-to-rome``.
     :ivar say: called with one line about what a user should know.

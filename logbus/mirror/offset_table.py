@@ -1,5 +1,5 @@
 """
-What is known of some offsets of a partition. Pure.
+Values for some offsets of a partition. Pure.
 
 Thousands of records may be left out of a partition, while a batch has few of its offsets: those are found by bisection.
 """

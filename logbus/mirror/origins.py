@@ -1,5 +1,5 @@
 """
-Where the topics of a source come from: what the offset syncs of mirrors that write to it say. For the policy
+The clusters that a source's topics come from, found in the offset syncs of the mirrors that write to it. For the policy
 ``identity``, whose names do not say it.
 """
 
@@ -25,7 +25,7 @@ _PREFIX, _SUFFIX = "mm2-offset-syncs.", ".internal"
 @define(eq=False)
 class Origins:
     """
-    What is known of the copies among a source's topics, by their ids.
+    The copies among a source's topics, by their ids.
 
     :ivar moving: topics into which a mirror has copied since the first look, with the aliases of its source.
     """

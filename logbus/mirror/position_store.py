@@ -28,7 +28,7 @@ _log = Logger()
 @define(eq=False)
 class CopiedPartition:
     """
-    What a target has of a partition of the source.
+    The state of a partition's copy at the target.
 
     :ivar next_offset: where the source's next records begin.
     :ivar ids: of the topics on both sides, when they were copied.

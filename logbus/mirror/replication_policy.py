@@ -16,7 +16,7 @@ SEPARATOR = "."
 
 
 class Naming(StrEnum):
-    """How the topics of a source are named at the target."""
+    """The names of a source's topics at the target."""
 
     PREFIX = "prefix"
     IDENTITY = "identity"

@@ -138,7 +138,7 @@ def _excess(record: Record, codec: Codec, limit: int | None) -> int | None:
 
 @define(eq=False)
 class SkippedRecords:
-    """What is left out of the partitions of a source."""
+    """The records left out of a source's partitions."""
 
     _known: dict[TopicPartition, OffsetTable[SkippedRecord]] = field(factory=dict, init=False)
     _refused: dict[TopicPartition, OffsetTable[int]] = field(factory=dict, init=False)

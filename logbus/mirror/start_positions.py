@@ -27,7 +27,7 @@ _DOUBT = 3.0
 @define(eq=False)
 class StartPositions:
     """
-    Where to begin in partitions of the source.
+    The start positions in partitions of the source.
 
     :ivar copied: what the target has, by partition of the source; changed where that is of no use any more.
     :ivar epochs: leader epochs of the records before the positions, as far as they are known; added to.

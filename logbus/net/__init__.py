@@ -7,9 +7,9 @@ Servers:
 * ``factory``: KafkaServerFactory: the connections of one listener: admission, sweep, drain
 * ``protocol``: KafkaServerProtocol: one connection, from its parts
 * ``request_dispatcher``: frames to requests, requests to the router
-* ``request_routing``: the signatures of routers, and what the connections of one listener share
+* ``request_routing``: the signatures of routers, and the routers that the connections of one listener share
 * ``sasl_login``: the login of a connection by SASL
-* ``login_limits``: what bounds a client that has not logged in
+* ``login_limits``: the limits of a client that has not logged in
 * ``jwt_keys``: the keys of a token issuer
 * ``produce_gatherer``: small Produce requests of several connections, served together
 * ``pending_responses``: requests that wait for their answers
@@ -26,28 +26,28 @@ Servers:
 * ``response_batch``: small responses of many connections sent by one system call, if that is compiled
 * ``native_sends``: large responses sent in threads that know no Python, if they are compiled
 * ``native_fetches``: the next fetches of a consumer that reads on, answered in such threads
-* ``prepared_fetches``: what those threads get, when, and what comes back
+* ``prepared_fetches``: the responses that those threads send, prepared by the handler
 * ``fetch_handover``: hands a connection over to such a thread, and takes it back
 * ``cold_reads``: waits for cold data before it is sent
 * ``tls``: TLS with a deadline for the handshake
-* ``channel_binding``: what identifies a TLS connection to both of its ends
+* ``channel_binding``: identifies a TLS connection to both of its ends
 * ``reactor_choice``: chooses the reactor of a process, and hands it out
 * ``without_tls``: imports Twisted's TCP without OpenSSL
 * ``reactor``: an epoll reactor that calls our transport directly
-* ``turn_times``: how long the reactor's turns take
-* ``reactor_ticks``: how late its timers are
-* ``read_turn``: what connections that are readable at once leave to be done together
+* ``turn_times``: the times that the reactor's turns take
+* ``reactor_ticks``: the delay of its timers
+* ``read_turn``: work that connections readable at once leave to be done together
 * ``request_context``: the peer of a request
-* ``shared_resources``: what the connections of all listeners share
+* ``shared_resources``: the resources that the connections of all listeners share
 * ``request_budget``: memory of requests, over all connections
 * ``large_requests``: large requests take turns with the small ones of others
-* ``request_times``: how long requests take, by API and phase
+* ``request_times``: the times that requests take, by API and phase
 * ``request_errors``: counts errors by API and code
 * ``memory_holder``: the interface between a connection's memory and the budget
 * ``memory_overdraft``: memory beyond the total, for frames that lack little
 * ``slow_frames``: finds frames that make hardly any progress
 * ``connection_limits``: limits and counts of connections
-* ``arrivals``: how much clients bring into being, and who most of it
+* ``arrivals``: the number of objects that clients create, and the clients that create most
 * ``time_slices``: slices of reactor time for large requests
 * ``cancellation``: shields work from the end of its request
 * ``garbage_collection``: delays garbage collection at the start, and while large requests are served

@@ -1,8 +1,8 @@
 """
-Counts what clients bring into being, such as groups, over the last minutes, and who brings most of it.
+Counts the objects that clients create, such as groups, over the last minutes, and finds the clients that create most.
 
 A client may give itself a new name each time, so few names are kept: those that no count of others outweighs (Misra
-and Gries). Whoever brings more than a share of one in :data:`NAMES` is among them.
+and Gries). A client that creates more than one part in :data:`NAMES` of all is among them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHOWN_LENGTH = 60
 
 @define(eq=False)
 class _Slot:
-    """What came within a minute, with lower bounds of how much of it came from whom, by sort of name."""
+    """The arrivals within a minute, with lower bounds of how much of it came from whom, by sort of name."""
 
     number: int
     total: int = 0
@@ -43,7 +43,7 @@ class _Slot:
 @define(eq=False)
 class Arrivals:
     """
-    What has come within the last :data:`SPAN_SECONDS`, to the minute.
+    The arrivals within the last :data:`SPAN_SECONDS`, to the minute.
 
     :ivar seconds: a monotonic clock.
     :ivar since_start: how much has come in all.

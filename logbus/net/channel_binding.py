@@ -1,5 +1,5 @@
 """
-What identifies a TLS connection to both of its ends, and to nobody in between.
+Identifies a TLS connection to both of its ends, and to nobody in between.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ LEAST_SECONDS = 0.0005
 @define(eq=False)
 class ClientThrottle:
     """
-    What the clients of one connection owe. It is used only while somebody has a quota.
+    Throttles the clients of one connection by their quotas. It is used only while somebody has a quota.
 
     Processor time is measured from one request of a turn to the next, so that each pays for reading and answering it;
     what is done for a request in a later time slice is charged when the slice ends.

@@ -12,7 +12,7 @@ from logbus.net.connection_limits import ConnectionLimits
 
 class ConnectionProgress(NamedTuple):
     """
-    What has moved on a connection.
+    The progress made on a connection.
 
     :ivar requests: served so far.
     :ivar unsent: bytes that the peer has not taken.

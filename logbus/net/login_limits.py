@@ -1,5 +1,5 @@
 """
-What bounds a client that has not logged in: its frames are short, its time is, and it learns late that it failed.
+The limits of a client that has not logged in: short frames, little time, and late answers to failed logins.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What a consumer's next fetches will get, while it reads on and on: prepared by the handler, answered by a thread.
+The responses to a consumer's next fetches, while it reads on: prepared by the handler, sent by a thread.
 
 A consumer that has much to catch up with sends the same Fetch again and again, with the offset at which the last
 response ended. Its next responses are known beforehand. So, for a moment, its connection goes to a thread that knows no
@@ -55,7 +55,7 @@ _MOST_WAITED_FOR = 256
 @frozen(eq=False)
 class AnsweredFetches:
     """
-    What a thread has done for a connection.
+    The fetches that a thread has answered for a connection.
 
     :ivar requests: answered; ``offset``: what the last of them asked for, if there was one.
     :ivar bytes_in: of these requests; ``bytes_out``: sent.

@@ -1,4 +1,4 @@
-"""What the connections that one poll found readable may leave to be done together, after the last was read."""
+"""Work that the connections found readable by one poll leave to be done together, after the last was read."""
 
 from __future__ import annotations
 

@@ -46,7 +46,10 @@ change until then. None: it need not wait.
 
 
 class RequestRouting(Protocol):
-    """What the connections of one listener share: :class:`logbus.net.factory.KafkaServerFactory`."""
+    """
+    The routers and templates that the connections of one listener share:
+    :class:`logbus.net.factory.KafkaServerFactory`.
+    """
 
     shared: SharedResources
     wire: ServerConnection

@@ -32,7 +32,7 @@ _SASL = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 @define(eq=False)
 class SaslLogin:
     """
-    How the clients of a listener log in.
+    The SASL login of a listener's clients.
 
     :ivar settings: for new connections.
     :ivar wall_clock: seconds since the epoch.

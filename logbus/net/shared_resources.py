@@ -1,4 +1,4 @@
-"""What the connections of all listeners share."""
+"""The resources that the connections of all listeners share."""
 
 from __future__ import annotations
 

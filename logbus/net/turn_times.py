@@ -1,5 +1,5 @@
 """
-How long the turns of the reactor take: from when it has waited for what there is to do until it waits again.
+The times that turns of the reactor take: from when it has waited for what there is to do until it waits again.
 
 Whatever is done in one turn holds up everything else.
 """

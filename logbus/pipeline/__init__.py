@@ -24,7 +24,7 @@ brokers, or, by ``jobs``, to tables of the ``lake``.
 * ``sink``: its writers
 * ``blocking``: a blocking client of brokers
 * ``functions``: from_avro, to_protobuf and others with a schema registry, for columns
-* ``payloads``: what record values become: bytes, JSON or Avro columns
+* ``payloads``: formats of record values: bytes, JSON or Avro columns
 * ``lake``: tables of Parquet files with the offsets in them
 * ``jobs``: load, windows, joins, audit, mirror
 * ``worker_memory``: keeps garbage collections of Spark's workers short

@@ -64,7 +64,7 @@ class NotRepeatable(PipelineError):
 
 class RunFailed(PipelineError):
     """
-    What a run has written lacks something, or may be wrong.
+    The output of a run is incomplete, or may be wrong.
 
     :ivar report: the report of the run, as JSON.
     """

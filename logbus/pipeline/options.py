@@ -169,7 +169,7 @@ class OptionTable:
 @frozen
 class Refusal:
     """
-    Why an option of Spark's Kafka connector cannot be used.
+    The reason why an option of Spark's Kafka connector cannot be used.
 
     :ivar why: what happens instead, and what to do.
     :ivar unless: the value that asks for just what happens, and is accepted; None: there is none.

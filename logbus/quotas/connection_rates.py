@@ -1,5 +1,5 @@
 """
-How many connections addresses and listeners may make a second (Kafka: ConnectionQuotas, KIP-612). Pure.
+Limits how many connections addresses and listeners make a second (Kafka: ConnectionQuotas, KIP-612). Pure.
 
 An address over its rate is refused. A listener over its rate, or that of the broker, accepts later: there is nobody to
 blame, and the connections wait in the kernel's queue.

@@ -1,4 +1,4 @@
-"""How many partitions one request may create and delete (Kafka: ControllerMutationQuota, KIP-599). Pure."""
+"""Limits how many partitions requests create and delete (Kafka: ControllerMutationQuota, KIP-599). Pure."""
 
 from __future__ import annotations
 

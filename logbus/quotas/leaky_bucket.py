@@ -1,4 +1,4 @@
-"""What a client took and has not paid for yet; it pays by waiting, at the rate of its quota. Pure."""
+"""A leaky bucket: a client's use that it has not waited for yet; it drains at the rate of the client's quota. Pure."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ NONCE_BYTES = 32
 @frozen
 class BrokerChallenge:
     """
-    What both sides of a connection have said.
+    The values that both sides of a connection have sent.
 
     :ivar sender_id: the broker that has connected, ``sender_epoch`` its registration, and ``sender_level`` its feature
         level.

@@ -1,5 +1,5 @@
 """
-How a client protects its connections, by the properties of Kafka's clients: ``security.protocol``, ``ssl.*`` and
+The protection of a client's connections, by the properties of Kafka's clients: ``security.protocol``, ``ssl.*`` and
 ``sasl.*``. Pure, but for reading files.
 """
 

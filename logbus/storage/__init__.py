@@ -3,18 +3,18 @@ The logs of one broker on disk, in Kafka's formats (Kafka: storage).
 
 * ``log_manager``: LogManager: opens, creates, deletes and closes all logs, in all log directories
 * ``log_creator``: LogCreator: creates logs, each in the directory that is meant for it
-* ``log_user``: the user of the logs, such as replicas: what the manager asks it and tells it
-* ``directory_claims``: whether the log directories are this broker's, and all of them
+* ``log_user``: the interface to the user of the logs, such as replicas
+* ``directory_claims``: checks that the log directories are this broker's, and all of them
 * ``log_directory``: LogDirectory: lock and checkpoints of one directory, whose logs it opens and closes
 * ``clean_shutdown``: the marker by which the next start opens logs without reading them
 * ``log``: Log: writes and reads, by plain calls into the page cache (Kafka: UnifiedLog)
 * ``log_state``: LogState: a log's segments and offsets, its epochs, producers and transactions
 * ``log_owner``: the calls that a log makes to its owner
 * ``log_flusher``: syncs a log, for waiting callers and by write-back
-* ``group_commit``: GroupCommit: one commit for all who wait for it
+* ``group_commit``: GroupCommit: one commit for all callers that wait for it
 * ``log_recovery``: recovers a log after an unclean shutdown
 * ``truncation``: retention at the front of a log, truncation at its end
-* ``auxiliary_state``: what a log knows of its records that only remote storage has (KIP-405)
+* ``auxiliary_state``: the state of a log about records that only remote storage has (KIP-405)
 * ``segment_replacement``: replaces segments by another, atomically across crashes
 * ``retention``: selects the segments that retention deletes
 * ``delete_policy``: finds the policy of deletion by name

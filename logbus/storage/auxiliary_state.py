@@ -1,6 +1,6 @@
 """
-What a log knows of the records below its first local one, which only remote storage has: their leader epochs, and the
-state of their producers (KIP-405; Kafka: TierStateMachine).
+The state of a log about the records below its first local one, which only remote storage has: their leader epochs, and
+the state of their producers (KIP-405; Kafka: TierStateMachine).
 """
 
 from __future__ import annotations

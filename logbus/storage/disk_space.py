@@ -17,7 +17,7 @@ HYSTERESIS = 0.01
 
 
 class SpaceLevel(Enum):
-    """How full a log directory is."""
+    """The fill level of a log directory."""
 
     ENOUGH = "enough"
     LOW = "low"

@@ -57,7 +57,7 @@ class NoSnapshot(LogbusError):
 
 
 class LogEnd(NamedTuple):
-    """What a log is at the moment of the snapshot; ``size``: of its last segment, in bytes."""
+    """The end of a log at the moment of the snapshot; ``size``: of its last segment, in bytes."""
 
     log: Log
     segments: tuple[Segment, ...]

@@ -11,7 +11,7 @@ from logbus.storage.log_mover import Swap
 
 
 class LogUser(Protocol):
-    """What the logs of a broker are used by: its replicas (:class:`.ReplicaManager`)."""
+    """The user of a broker's logs: its replicas (:class:`.ReplicaManager`)."""
 
     def high_watermark_of(self, log: Log) -> int:
         """A log's high watermark now; called before retention, compaction and checkpoints."""

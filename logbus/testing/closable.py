@@ -1,4 +1,4 @@
-"""What a test starts, and closes at the end of a ``with`` block."""
+"""A resource that a test starts, and closes at the end of a ``with`` block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test does to its broker and its clients: faults, time, snapshots."""
+"""A test's control of its broker and its clients: faults, time, snapshots."""
 
 from __future__ import annotations
 

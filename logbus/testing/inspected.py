@@ -1,4 +1,4 @@
-"""What a test asks of its broker or cluster: records, groups, and waits for both."""
+"""A test's view of its broker or cluster: records, groups, and waits for both."""
 
 from __future__ import annotations
 

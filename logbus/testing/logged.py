@@ -1,4 +1,4 @@
-"""What a broker of a test has logged, and a wait for it."""
+"""The log of a test's broker, and waits for its entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where a test broker listens, and which address it tells its clients: other ones in a container than elsewhere."""
+"""
+The addresses at which a test broker listens, and those that it tells its clients: other ones in a container than
+elsewhere.
+"""
 
 from __future__ import annotations
 

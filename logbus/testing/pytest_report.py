@@ -1,6 +1,6 @@
 """
-What the report of a failed test says of its brokers: their log and requests since the test began, and what their topics
-hold.
+The part about brokers in the report of a failed test: their log and requests since the test began, and what their
+topics hold.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ SHARED = (
 @frozen
 class Marked:
     """
-    What markers say.
+    The settings in a test's markers.
 
     :ivar config: texts by Kafka's names.
     :ivar options: keyword arguments of a broker or a cluster.

@@ -1,5 +1,5 @@
 """
-How a message is declared: one class for all versions, each field with the versions that have it.
+The declaration of a message: one class for all versions, each field with the versions that have it.
 
 .. code-block:: python
 

@@ -68,7 +68,9 @@ _OFFSET = 8
 
 
 class _Layout(NamedTuple):
-    """Where a frame has its numbers: the session's id, which its epoch follows (0: there is none), and the offset."""
+    """
+    The places of the numbers in a frame: the session's id, which its epoch follows (0: there is none), and the offset.
+    """
 
     session: int
     offset: int

@@ -33,7 +33,7 @@ class Factory:
 
 
 class MessageBase:
-    """What the classes of all messages and structs have in common."""
+    """The base of the classes of all messages and structs."""
 
     __slots__ = ()
     # Without an annotation, which get_type_hints would find in every class.

@@ -1,11 +1,11 @@
 """
 Several brokers on one machine that are started, watched and stopped as one: ``--workers N``.
 
-* ``worker_plan``: what each worker is: its number, directories, ports.
+* ``worker_plan``: the plan of each worker: its number, directories, ports.
 * ``left_over``: finds partitions of workers that will not run.
 * ``earlier_workers``: waits for those of a supervisor that was killed.
 * ``supervisor``: starts, watches and restarts the workers, and has their metadata store.
-* ``worker_link``: what the supervisor and a worker tell each other.
+* ``worker_link``: the messages between the supervisor and a worker.
 * ``worker_metrics``: the metrics of all workers as those of the machine.
 * ``worker_scrapes``: has them collected, and tells those of this worker.
 * ``collection``: the supervisor's side of it.

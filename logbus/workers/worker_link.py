@@ -1,5 +1,5 @@
 """
-What the supervisor and a worker tell each other, a JSON object a line, over a socket that only they have.
+The messages between the supervisor and a worker, a JSON object a line, over a socket that only they have.
 
 The worker says what it logs, that it is ready, and why it fails; it answers pings, and stops when it is told to, or
 when the connection ends, as then the supervisor is gone. With pings and their answers go the reasons why clients should

@@ -1,5 +1,5 @@
 """
-What each worker of a machine is: its number, directories and ports.
+The plan of each worker of a machine: its number, directories and ports.
 
 Workers are brokers with the numbers from ``broker.id`` on. The first has the log directories themselves, as a broker
 without workers would, so that such a broker's data opens with workers; another has ``workers/N`` below each of them, on

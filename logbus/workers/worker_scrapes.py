@@ -23,7 +23,7 @@ from logbus.workers.worker_metrics import CollectedFamilies, encode_in_parts
 @define(eq=False)
 class _Scrape:
     """
-    What has come of the others' metrics.
+    The metrics of other workers that have come so far.
 
     :ivar whole: of the workers that have told all of theirs.
     """

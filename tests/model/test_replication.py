@@ -43,27 +43,27 @@ FURTHER = {
 }
 
 ABLATIONS: dict[str, tuple[Scope, str]] = {
-    # Rule 1
+    # Leader epochs
     "epoch_stamped": (SCOPES["three epochs"], "is committed"),
-    # Rule 2
+    # Fetches
     "divergence_found": (SCOPES["three epochs"], "is committed"),
     "current_epoch_checked": (SCOPES["late messages"], "is committed"),
-    # Rule 3
+    # Truncation
     "cut_by_divergence": (Scope(records=1), "is committed"),
     "divergence_kept divergence_by_epoch": (Scope(prompt=True), "differ"),  # KIP-101 alone
     "divergence_kept current_epoch_checked": (SCOPES["three epochs"], ""),  # KIP-279 alone
     "answers_checked": (SCOPES["late messages"], ""),
-    # Rule 4
+    # The maximal ISR
     "maximal_isr": (SCOPES["changes of the ISR"], "is committed"),
     "unknown_kept": (SCOPES["changes of the ISR"], "is committed"),
-    # Rule 5
+    # Replicas that join the ISR
     "join_at_high_watermark": (SCOPES["changes of the ISR"], "is committed"),
     "join_at_epoch_start": (SCOPES["changes of the ISR"], "is committed"),
     "compare_and_set": (SCOPES["changes of the ISR"], "is committed"),
     "lives_compared": (SCOPES["a power cut while the ISR changes"], "is committed"),
-    # Rule 6
+    # The minimum
     "strict_minimum": (SCOPES["changes of the ISR"], "is committed"),
-    # Rule 7
+    # Replicas that may lead
     "eligible_kept": (SCOPES["a power cut"], "is committed"),
     "eligible_cleared": (SCOPES["changes of the ISR"], "is committed"),
     "unclean_not_electable": (SCOPES["a disk that lies"], "committed"),

@@ -45,7 +45,7 @@ class BrokerBackup:
 @frozen
 class Backup:
     """
-    What is in a backup.
+    The content of a backup.
 
     :ivar made: when it was begun, as in ISO 8601, UTC.
     :ivar embedded: whether the brokers have the metadata store in their data directory; else it is ZooKeeper.

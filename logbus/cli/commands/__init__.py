@@ -9,7 +9,7 @@ The commands of ``logbus``, a module each; :mod:`logbus.cli.app` imports a modul
 * ``transactions``: the group ``transactions``; list, describe, find hanging ones
 * ``transactions_abort``: abort and force-terminate transactions
 * ``users``: users that log in by SCRAM
-* ``acls``: who may do what
+* ``acls``: access control lists
 * ``quotas``: quotas of users, client ids and addresses
 * ``tokens``: delegation tokens
 * ``cluster``: the group ``cluster``; describe

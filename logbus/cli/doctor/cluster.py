@@ -1,5 +1,5 @@
 """
-What a cluster says of itself over HTTP.
+Finds what is wrong with a cluster, as its brokers report it over HTTP.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What to say of a broker's configuration.
+Finds what to improve in a broker's configuration.
 """
 
 from __future__ import annotations

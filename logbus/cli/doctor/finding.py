@@ -11,7 +11,7 @@ from attrs import frozen
 
 
 class Weight(IntEnum):
-    """How much depends on it: the heaviest is the smallest."""
+    """The severity of a finding; the most severe has the lowest number."""
 
     BROKEN = 0
     """Brokers do not start, clients are refused, or records are lost."""

@@ -29,7 +29,7 @@ class Last(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """What does not fit: the file of which others say something else, and what."""
+    """A contradiction between files: the file that others contradict, and what differs."""
 
     path: Path
     what: str

@@ -69,7 +69,7 @@ PARSER = OptionParser(
 
 @frozen
 class _Changes:
-    """What is changed: new values, and what is deleted."""
+    """The changes of a command: new values, and names to delete."""
 
     added: Mapping[str, str]
     deleted: Sequence[str]

@@ -74,7 +74,7 @@ _REPLACED = {
 @frozen(kw_only=True)
 class ReadRequest:
     """
-    What is read.
+    The records to read.
 
     :ivar topic: its name, or None: those that ``include`` matches.
     :ivar partition: None: all.

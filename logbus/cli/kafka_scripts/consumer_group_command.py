@@ -71,7 +71,7 @@ PARSER = OptionParser(
 
 @frozen
 class _Request:
-    """What is to be done: an action with its options."""
+    """An action with its options."""
 
     action: str
     options: ParsedOptions

@@ -43,7 +43,7 @@ Targets = Mapping[TopicPartition, OffsetTarget]
 @frozen
 class ResetRequest:
     """
-    What is to be reset, and to what.
+    The offsets to reset, and their targets.
 
     :ivar scopes: topics, each with partition numbers or None for all; empty: all that is committed.
     :ivar target: None: the offsets of ``file``.

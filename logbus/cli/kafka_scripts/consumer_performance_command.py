@@ -52,7 +52,7 @@ PARSER = OptionParser(
 @frozen(kw_only=True)
 class ReadSpeed:
     """
-    How much was read in a time.
+    The amount that was read in a time.
 
     :ivar joining: seconds of it until the group had given partitions.
     """

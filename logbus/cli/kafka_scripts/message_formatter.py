@@ -39,7 +39,7 @@ class NotDeserializable(ValueError):
 @frozen
 class MessageFormatter:
     """
-    What is printed of a record, and how.
+    The printed form of a record.
 
     :ivar printed: names of :data:`PROPERTIES` without ``print.``.
     :ivar deserializers: of key, value and headers, by name: how their bytes become text.

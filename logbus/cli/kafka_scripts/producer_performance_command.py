@@ -54,7 +54,7 @@ _RENAMED = {"producer-props": "command-property", "producer.config": "command-co
 @frozen(kw_only=True)
 class PerformanceRequest:
     """
-    What is sent.
+    The records to send.
 
     :ivar payloads: values, of which each record has one by chance; empty: its number.
     :ivar rate: records per second; None: as many as possible.

@@ -26,7 +26,7 @@ REQUEST_TIMEOUT = 30.0
 
 
 class Work(Protocol[T_co]):
-    """What a command does with a cluster."""
+    """The work of a command with a cluster."""
 
     def __call__(self, cluster: Cluster, admin: AdminClient, /) -> Coroutine[Deferred[Any], Any, T_co]: ...
 

@@ -59,7 +59,7 @@ class _Failed(LogbusError):
 
 @frozen
 class _Request:
-    """What is to be done: an action with its options."""
+    """An action with its options."""
 
     action: str
     options: ParsedOptions

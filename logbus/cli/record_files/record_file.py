@@ -1,4 +1,4 @@
-"""What formats of files of records have in common, and which one a name stands for."""
+"""The interface of the formats of record files, and the look-up of a format by name."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _EXACT, _DEFAULT = 0, 1
 @frozen
 class QuotaEntity:
     """
-    What quotas are set for: a user, a client id, a client id of a user, or an address.
+    An entity that quotas are set for: a user, a client id, a client id of a user, or an address.
 
     :ivar parts: names by type (``user``, ``client-id``, ``ip``); None: the default.
     """

@@ -11,12 +11,12 @@ It is the client of :mod:`logbus.client` on another event loop: no reactor is in
 * ``admin_client``: AdminClient
 * ``schema_registry``: SchemaRegistry
 * ``schema_serializers``: AvroSerializer, AvroDeserializer, and those of JSON Schema and Protobuf
-* ``cluster_client``: what producers, consumers and admin clients have in common
+* ``cluster_client``: the base of producers, consumers and admin clients
 * ``lifetime``: ``async with``, and the warning about clients that were not closed
 * ``event_loop``: the loop's time as a reactor's
 * ``transport``: the loop's connections as a reactor's
 * ``awaiting``: Deferreds in asyncio's tasks
-* ``log_events``: what the client logs, by :mod:`logging`
+* ``log_events``: passes the client's log to :mod:`logging`
 
 .. code-block:: python
 

@@ -1,4 +1,4 @@
-"""What clients for asyncio have in common: a cluster, shared or their own."""
+"""The base of the clients for asyncio: a cluster, shared or their own."""
 
 from __future__ import annotations
 

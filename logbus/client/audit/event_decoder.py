@@ -31,14 +31,14 @@ _NEEDED = f"Avro needs fastavro, which is not installed: {install_hint('avro')}"
 
 
 class _PlainAvro(Protocol):
-    """What is used of ``PlainAvro``, whose module can only be imported if fastavro is installed."""
+    """The used part of ``PlainAvro``, whose module can only be imported if fastavro is installed."""
 
     def write(self, topic: str, value: Any) -> bytes: ...
     def read(self, topic: str, data: bytes) -> Any: ...
 
 
 class _FramedAvro(Protocol):
-    """What is used of ``AvroDeserializer``, likewise."""
+    """The used part of ``AvroDeserializer``, likewise."""
 
     def deserialize(self, topic: str, data: bytes | None) -> Deferred[Any]: ...
 

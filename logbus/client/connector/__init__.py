@@ -22,8 +22,8 @@ Membership and rebalancing:
 Partitions and offsets:
 
 * ``owned_partitions``: streams, positions and commits of the partitions that a member owns
-* ``positions``: pure: how far partitions were processed and committed
-* ``partition_reader``: PartitionReader: what streams need of a Fetcher, and where it starts
+* ``positions``: the processed and committed positions of partitions; pure
+* ``partition_reader``: PartitionReader: the part of a Fetcher that streams need, and the offsets at which it starts
 * ``offset_storage``: offsets in ZooKeeper, or in Kafka
 
 A watch in ``group_registry`` starts a round of ``zookeeper_member``. It computes the ``assignment``, releases and

@@ -1,4 +1,6 @@
-"""What streams need of a :class:`~logbus.client.consumer.fetcher.Fetcher`, and the offsets at which it starts."""
+"""
+The part of a :class:`~logbus.client.consumer.fetcher.Fetcher` that streams need, and the offsets at which it starts.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-How far partitions were processed and committed. Pure.
+The processed and committed positions of partitions. Pure.
 
 A record is processed when its stream was asked for the next one. So a commit never goes past a record that is still
 being processed.

@@ -5,7 +5,7 @@ Consumer and its group:
 
 * ``consumer``: Consumer: the public class
 * ``consumer_options``: ConsumerOptions: its options, checked
-* ``consumer_arguments``: checks what its methods are called with
+* ``consumer_arguments``: checks the arguments of its methods
 * ``group_subscription``: GroupSubscription: joins the group, and leaves it
 * ``assignment_listener``: AssignmentListener: applies the group's assignment to the fetcher
 * ``committer``: Committer: commits offsets, on demand and periodically
@@ -25,7 +25,7 @@ Fetching:
 
 * ``fetcher``: Fetcher: fetches the assigned partitions
 * ``assigned_partitions``: AssignedPartitions: their positions and fetched data; pure
-* ``fetch_options``: FetchOptions: how to fetch
+* ``fetch_options``: FetchOptions: the options of fetching
 * ``broker_fetches``: BrokerFetches: the fetches from one broker
 * ``fetch_session_handler``: FetchSessionHandler: an incremental fetch session (KIP-227); pure
 * ``partition_position``: PartitionPosition: the fetch state of a partition; pure

@@ -1,4 +1,4 @@
-"""How records are fetched (Kafka: FetchConfig)."""
+"""The options of fetching (Kafka: FetchConfig)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _MAX_EPOCH = 2**31 - 1
 
 class FetchPartitionData(NamedTuple):
     """
-    What to fetch of one partition.
+    The parameters of a fetch from one partition.
 
     :ivar leader_epoch: the epoch in which the client knows the leader, −1: any.
     :ivar last_epoch: the epoch of the record before ``offset``, −1: not known. The leader answers with the point where

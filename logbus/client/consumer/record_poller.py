@@ -34,7 +34,7 @@ class PollMonitor(Protocol):
 
 
 class Processor(Protocol):
-    """What processes records side by side: :class:`.RecordProcessor`."""
+    """The part of :class:`.RecordProcessor` that the poller needs."""
 
     def when_done(self, partitions: Iterable[TopicPartition], seconds: float) -> Deferred[None]:
         """See :meth:`.RecordPoller.when_done`."""

@@ -13,7 +13,7 @@ Both protocols:
 * ``base_membership``: Membership: starts and ends, calls the listener
 * ``member_commits``: MemberCommits: commits as the current member, across rebalances
 * ``poll_watch``: PollWatch: notices that the application does not poll
-* ``actions``: what the state machines return to be executed; pure
+* ``actions``: the actions that the state machines return; pure
 * ``group_coordinator_client``: requests to the group's coordinator
 * ``offset_requests``: OffsetCommit and OffsetFetch; pure
 * ``missing_topics``: logs subscribed topics that do not exist

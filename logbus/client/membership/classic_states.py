@@ -59,7 +59,7 @@ class SendLeaveGroup:
 
 
 class ErrorReaction(Enum):
-    """How a member reacts to an error code."""
+    """A member's reaction to an error code."""
 
     WAIT = "ask again after a while"
     REJOIN = "join again"

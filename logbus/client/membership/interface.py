@@ -1,5 +1,5 @@
 """
-What a consumer and its group membership tell each other: the options, the listener and errors of a
+The interface between a consumer and its group membership: the options, the listener and errors of a
 :class:`~logbus.client.membership.base_membership.Membership`.
 """
 

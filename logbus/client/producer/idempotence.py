@@ -73,7 +73,7 @@ class BatchSequence(NamedTuple):
 
 
 class FailureResolution(Enum):
-    """What to do with a batch that failed."""
+    """The decision about a batch that failed."""
 
     WRITTEN = "it is in the log already"
     AGAIN = "send it again as it is"

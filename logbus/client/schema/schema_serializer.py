@@ -1,5 +1,5 @@
 """
-What serializers of all formats have in common: a schema that is registered for each topic, and values behind its id.
+The base of the serializers of all formats: a schema that is registered for each topic, and values behind its id.
 
 A serializer is told the id of its schema by the registry, once for each topic, and a deserializer the schema of an id.
 """

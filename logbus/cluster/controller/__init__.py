@@ -9,7 +9,7 @@ The events and the decisions:
 * ``controller_context``: its state: brokers, topics, partitions.
 * ``broker_incarnations``: the registrations of brokers that were noted.
 * ``security_node_table``: the nodes of users, quotas, ACLs and delegation tokens.
-* ``broker_reports``: what brokers have reported since they registered.
+* ``broker_reports``: the reports of brokers since they registered.
 * ``state_loader``: loads that from the metadata store.
 * ``fence``: writes that fail once another controller was elected.
 * ``controller_metrics``: counts of its work.
@@ -30,7 +30,7 @@ Changes on request:
 * ``topic_admin``: creates and deletes topics, and adds partitions, for request handlers.
 * ``config_admin``: configures topics, brokers and groups, for request handlers.
 * ``topic_changes``: both, as steps of the active controller.
-* ``change_timeout``: how long these requests wait.
+* ``change_timeout``: limits how long these requests wait.
 * ``partition_admin``: elections and reassignments, for request handlers.
 * ``partition_changes``: the same, as steps of the active controller.
 * ``broker_changes``: requests and reports of brokers, as steps of the active controller.

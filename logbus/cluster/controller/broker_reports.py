@@ -1,5 +1,5 @@
 """
-What brokers have reported to the controller since they registered. Pure.
+The reports that the controller got from brokers since they registered. Pure.
 """
 
 from __future__ import annotations

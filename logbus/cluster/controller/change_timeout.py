@@ -1,5 +1,5 @@
 """
-How long a request waits until the change that it asked for is in force on the brokers.
+Limits how long a request waits until the change that it asked for is in force on the brokers.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def _parts(nodes: Mapping[str, bytes | None]) -> Iterator[dict[str, bytes | None
 
 
 class _Room:
-    """What may be stored more."""
+    """The room that is left in the store."""
 
     def __init__(self, active: ActiveController) -> None:
         table = active.state.security_nodes

@@ -3,7 +3,7 @@ The follower's side of replication: fetching from leaders, and truncation where 
 
 * ``replica_fetcher_manager``: runs a fetcher for each leading broker (Kafka: ReplicaFetcherManager).
 * ``replica_fetcher``: fetches the partitions that one broker leads, in a loop (Kafka: ReplicaFetcherThread).
-* ``followed_partitions``: from where each of these is fetched, and what becomes of its answers.
+* ``followed_partitions``: the fetch positions of these, and the handling of their answers.
 * ``partition_fetch_state``: one of them.
 * ``fetch_session_handler``: the incremental fetch session with a leader (KIP-227). Pure.
 * ``divergence``: decides how to truncate a log that diverges from the leader's (KIP-101, KIP-595). Pure.

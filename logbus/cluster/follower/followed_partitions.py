@@ -1,5 +1,5 @@
 """
-The partitions that a fetcher follows: from where each is fetched, and what becomes of its answers.
+The partitions that a fetcher follows, with their fetch positions; handles the answers for each.
 
 A slow operation leaves only its own partition out of the fetches: a truncation, a pause after an error and, where the
 topic flushes before it acknowledges, a sync. A fetch offset acknowledges all records before it, so such a partition is

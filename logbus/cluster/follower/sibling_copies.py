@@ -55,7 +55,7 @@ class Replicas(Protocol):
 
 
 class Fetchers(Protocol):
-    """What fetches from leaders."""
+    """The part of :class:`.ReplicaFetcherManager` that is needed here."""
 
     def follow(self, replica: Replica, leader: int) -> None:
         """Fetch a partition."""

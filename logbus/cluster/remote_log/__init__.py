@@ -6,7 +6,7 @@ Tiered storage (KIP-405): closed segments of a topic go to an object store, and 
 * ``metadata_topic``: the internal topic ``__remote_log_metadata``: appends to it, and reads it (Kafka:
   TopicBasedRemoteLogMetadataManager)
 * ``metadata_consumer``: reads one partition of it, from a local replica or from its leader
-* ``metadata_requests``: what brokers ask each other about it (pure)
+* ``metadata_requests``: requests between brokers about it (pure)
 * ``remote_state``: with which state a follower begins behind a remote segment
 * ``deleted_topics``: deletes the remote segments of topics that are gone
 * ``store_trouble``: reports once that the store is away, and once that it is back

@@ -1,4 +1,4 @@
-"""What brokers ask each other about ``__remote_log_metadata``, as bytes. Pure."""
+"""Requests between brokers about ``__remote_log_metadata``, as bytes. Pure."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ from logbus.storage.segments.transaction_index import encode as encode_aborted
 
 @define(eq=False)
 class RemoteCounters:
-    """What was copied and deleted."""
+    """Counters of copies and deletions."""
 
     copies: int = metric("logbus_remote_copy_requests_total", "Segments whose copy to remote storage was begun.")
     copied_bytes: int = metric("logbus_remote_copy_bytes_total", "Bytes copied to remote storage.")
@@ -61,7 +61,7 @@ class RemoteCounters:
 @frozen(eq=False)
 class RemoteTools:
     """
-    What all tasks use.
+    The tools that all tasks share.
 
     :ivar run: runs a function in a thread.
     :ivar new_id: makes segment ids.

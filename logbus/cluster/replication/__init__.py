@@ -4,7 +4,7 @@ This broker's replicas: logs with their roles, high watermarks and in-sync repli
 * ``replica_manager``: all replicas of this broker; takes roles from metadata updates (Kafka: ReplicaManager).
 * ``replica``: one replica: its log, its role, and the requests that wait for it.
 * ``record_deletion``: the offsets of DeleteRecords. Pure.
-* ``replica_context``: what it needs to know of the cluster around it. Pure.
+* ``replica_context``: the interface by which it knows the cluster around it. Pure.
 * ``partition``: the state of a partition: high watermark, ISR, followers (Kafka: Partition). Pure.
 * ``isr_change_state``: the ISR changes that the leader has asked for (KIP-497). Pure.
 * ``role``: leader or follower, and the checks of requests against it. Pure.
@@ -14,7 +14,7 @@ This broker's replicas: logs with their roles, high watermarks and in-sync repli
 
 Appends and reads:
 
-* ``partition_fetch``: what a fetch asks for, by whom, and what it gets.
+* ``partition_fetch``: the parameters of a fetch, who fetches, and the result.
 * ``replica_reader``: serves fetches of consumers and followers (Kafka: ReplicaManager.fetchMessages).
 * ``partition_reader``: reads one partition for them (Kafka: Partition.fetchRecords).
 * ``delayed_fetch``: those that wait for more (Kafka: DelayedFetch).

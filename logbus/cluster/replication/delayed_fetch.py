@@ -13,7 +13,7 @@ from logbus.cluster.replication.replica import UNKNOWN_SIZE, Replica
 
 
 class FetchReader(Protocol):
-    """What reads for them: :class:`.ReplicaReader`."""
+    """The part of :class:`.ReplicaReader` that reads for them."""
 
     def read_enough(
         self, source: FetchContext, max_bytes: int, fetch_params: FetchParams, enough: int, waiting: DelayedFetch

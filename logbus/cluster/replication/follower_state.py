@@ -22,7 +22,7 @@ class FollowerState:
     :ivar broker_epoch: of its broker, by its last fetch.
     :ivar caught_up_at: when it last had all records of the leader.
     :ivar in_controlled_shutdown: its broker is shutting down, and cannot join the ISR.
-    :ivar is_ready: it is not in the ISR, and its last fetch showed that it may join (rule 5).
+    :ivar is_ready: it is not in the ISR, and its last fetch showed that it may join.
     :ivar given_at: the offset at which it last got records; if it fetches there again, it could not use them.
     :ivar is_joining: it is not in the ISR and will join soon: it keeps up, and the high watermark waits for it.
     """

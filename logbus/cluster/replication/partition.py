@@ -91,8 +91,8 @@ class Partition(Role):
 
     def _begin_leading(self, log_end_offset: int, now: float) -> None:
         """
-        Lead in a new epoch. Followers' offsets of another epoch do not count (rule 4), and the in-sync replicas get
-        some time to fetch.
+        Lead in a new epoch. Followers' offsets of another epoch do not count, since those records may differ from the
+        ones in this log. The in-sync replicas get some time to fetch.
         """
         self.epoch_start_offset = log_end_offset
         self.is_established = False
@@ -143,7 +143,7 @@ class Partition(Role):
 
     def advance(self) -> bool:
         """
-        Raise the high watermark as far as the rules allow (4 and 6); return whether it moved.
+        Raise the high watermark to the lowest end of the replicas that count for it; return whether it moved.
 
         It does not move until every replica in the maximal ISR has fetched in this epoch and reached its start, nor
         while fewer replicas than ``min.insync.replicas`` are in sync.
@@ -228,7 +228,7 @@ class Partition(Role):
         )
 
     def _may_join(self, follower: FollowerState) -> bool:
-        """Rule 5: it has every committed record, and has reached the start of this epoch."""
+        """Whether it may join the ISR: it has every committed record, and has reached the start of this epoch."""
         return follower.log_end_offset >= self.high_watermark and follower.log_end_offset >= self.epoch_start_offset
 
     def check_lag(self, now: float, max_lag: float) -> bool:

@@ -1,5 +1,5 @@
 """
-What a fetch asks for, by whom, and what it gets.
+The parameters of a fetch, who fetches, and the result.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from logbus.storage.log import Log
 @frozen
 class ReadAheadLimits:
     """
-    How much is read ahead.
+    The limits of reading ahead.
 
     :ivar reads: number of fetches; ``bytes``: of records, about; ``files``: in which they are.
     """
@@ -40,7 +40,7 @@ class ReadAheadLimits:
 @frozen
 class ReadAhead:
     """
-    What a consumer's next fetches get.
+    The data for a consumer's next fetches.
 
     :ivar result: the numbers of the first one's result.
     :ivar records: of each;  ``end_offset``: where the last one ends.

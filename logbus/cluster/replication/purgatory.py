@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Responses(Protocol):
-    """What may have responses wait, to be sent together."""
+    """Delays responses, to send them together."""
 
     def open(self) -> bool:
         """Have them wait; False: they do not, or do already."""

@@ -1,4 +1,4 @@
-"""What a replica needs to know of the cluster around it. Pure."""
+"""The interface by which a replica knows the cluster around it. Pure."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Role:
 
     def check_enough_replicas(self, code: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
         """
-        Refuse an append with ``acks=all`` while too few replicas are in sync (rule 6).
+        Refuse an append with ``acks=all`` while fewer than ``min.insync.replicas`` are in sync.
 
         :param code: of the error.
         :raise ApiError: with that code.

@@ -1,5 +1,5 @@
 """
-What a classic group is at the moment (Kafka: GroupMetadata): its state, its generation and its members. Pure.
+The current state, generation and members of a classic group (Kafka: GroupMetadata). Pure.
 
 All but the state is in the group's record, so that another broker can restore it.
 """

@@ -41,8 +41,8 @@ Outcomes = Mapping[TopicPartition, ErrorCode]
 @frozen
 class RetryBackoff:
     """
-    How the leader of a partition retries on behalf of the producer while the producer's last transaction is being
-    completed (Kafka: ReplicaManager).
+    The retries that the leader of a partition makes on behalf of the producer while the producer's last transaction is
+    being completed (Kafka: ReplicaManager).
 
     :ivar seconds: between two attempts.
     :ivar max_seconds: time limit of all attempts.

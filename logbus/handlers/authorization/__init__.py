@@ -1,7 +1,7 @@
 """
-What each API needs: guards stand before the handlers, and ask the authorizer (Kafka: AuthHelper, and KafkaApis).
+The rights that each API needs: guards before the handlers ask the authorizer (Kafka: AuthHelper, and KafkaApis).
 
-* ``access``: what the principal of one request may do; the audit log.
+* ``access``: the rights of the principal of one request; the audit log.
 * ``guard``: guards, how they are found, and how they wrap handlers.
 * ``named_topics``: guards of requests whose elements are topics.
 * ``topic_guards``: of topics, their metadata and their records.

@@ -1,5 +1,5 @@
 """
-What the principal of a request may do, and the log of it.
+Checks the rights of a request's principal, and logs the decisions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Authorization:
 
 @define(eq=False)
 class Access:
-    """What the principal of one request may do."""
+    """The rights of one request's principal."""
 
     authorization: Authorization
     context: RequestContext

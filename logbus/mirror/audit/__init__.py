@@ -7,13 +7,13 @@ Pure:
 * ``window_totals``: WindowTotals, SideTotals: counts and sums of one side, by time
 * ``differences``: Differences: which records of two sides differ
 * ``compacted_side``: CompactedSide: the last record of each key
-* ``audit_options``: AuditOptions: what is compared
-* ``partition_report``: PartitionReport, WindowReport: what was found
+* ``audit_options``: AuditOptions: the options
+* ``partition_report``: PartitionReport, WindowReport: the result
 
 Shell:
 
 * ``range_reader``: Side: reads a range of a partition
-* ``mirror_positions``: up to where a mirror has copied
+* ``mirror_positions``: the ends of the ranges that a mirror has copied
 * ``partition_audit``: PartitionAudit: compares one partition with its copy
 * ``compacted_audit``: the same for a compacted partition
 * ``mirror_audit``: MirrorAudit: compares all topics of a flow

@@ -1,4 +1,4 @@
-"""What an audit compares. Pure."""
+"""The options of an audit. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from attrs import frozen
 @frozen
 class AuditOptions:
     """
-    What is compared.
+    The options of an audit.
 
     :ivar window_ms: the length of windows.
     :ivar since_ms: only records from that time on, in milliseconds since 1970.

@@ -8,7 +8,7 @@ from attrs import define, field, frozen
 
 
 class Kind(Enum):
-    """What is wrong about a record."""
+    """The kinds of differences."""
 
     MISSING = "missing"
     """The copy lacks it."""

@@ -18,7 +18,7 @@ _log = Logger()
 @frozen
 class MirrorPosition:
     """
-    Where the last copied range of a partition ends.
+    The end of the last copied range of a partition.
 
     :ivar upstream: the offset at the source behind its last record.
     :ivar downstream: the offset behind it in the copy.

@@ -1,4 +1,4 @@
-"""What an audit found about a partition. Pure."""
+"""The result of an audit for one partition. Pure."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ A small blocking client for Spark's drivers and workers, without a reactor.
 
 Connections:
 
-* ``connection_settings``: how to reach the brokers, from ``kafka.*`` options; pickled to workers
+* ``connection_settings``: the settings of connections, from ``kafka.*`` options; pickled to workers
 * ``jaas``: credentials from ``sasl.jaas.config``
 * ``tls``: the TLS context
 * ``sasl``: the client side of PLAIN, SCRAM and OAUTHBEARER

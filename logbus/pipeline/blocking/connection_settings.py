@@ -1,4 +1,4 @@
-"""How to reach brokers, read from the ``kafka.*`` options of Kafka's clients; can be pickled."""
+"""The settings of connections to brokers, read from the ``kafka.*`` options of Kafka's clients; can be pickled."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ class SaslSettings:
 @frozen
 class ConnectionSettings:
     """
-    How to connect to a cluster; times are in seconds.
+    The settings of connections to a cluster; times are in seconds.
 
     :ivar bootstrap: hosts and ports, tried in order until one answers.
     :ivar tls: None: no TLS.

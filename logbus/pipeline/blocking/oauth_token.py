@@ -26,7 +26,7 @@ _LONGEST = 1 << 20
 @frozen
 class TokenSource:
     """
-    Where tokens come from; can be pickled. One of ``url`` and ``callback`` is given.
+    The source of tokens; can be pickled. One of ``url`` and ``callback`` is given.
 
     :ivar url: ``file:`` and a path: the file is read at each login. ``https:`` or ``http:``: a token endpoint, which is
         asked for a token by client credentials (RFC 6749, section 4.4).

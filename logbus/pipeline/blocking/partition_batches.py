@@ -38,7 +38,7 @@ leadership also returns it for batches that it has appended."""
 
 
 class RetryDecision(Enum):
-    """How to go on with a batch after an error or a lost connection."""
+    """The decision about a batch after an error or a lost connection."""
 
     WRITTEN = "it is in the log already"
     AGAIN = "send it again as it is"

@@ -40,7 +40,7 @@ _REPLICA_FOR = 300.0
 @frozen
 class FetchOptions:
     """
-    How a range is fetched.
+    The options of fetching a range.
 
     :ivar committed: read committed records only (``isolation.level``).
     :ivar max_bytes: of one response, beyond its first batch (``fetch.max.bytes``).

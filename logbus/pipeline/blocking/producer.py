@@ -45,7 +45,7 @@ os.register_at_fork(after_in_child=_POOLS.clear)
 @frozen
 class DeliverySettings:
     """
-    How batches are sent; each setting is named after Kafka's.
+    The settings of sending batches; each is named after Kafka's.
 
     :ivar acks: −1: all in-sync replicas; 1: the leader only (``acks``).
     :ivar timeout: seconds (``delivery.timeout.ms``).

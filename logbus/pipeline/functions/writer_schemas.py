@@ -19,7 +19,7 @@ MOST_MISSING = 1000
 @define(eq=False)
 class WriterSchemas:
     """
-    What is needed to read values of a schema, by its id.
+    A cache of what reads values of a schema, by the schema's id.
 
     :param clock: seconds.
     """

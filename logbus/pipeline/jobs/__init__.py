@@ -31,11 +31,11 @@ Windows and joins, from ``event_source`` through ``streaming_query`` to ``output
 * ``event_source``: the data source of such streams
 * ``punctuation``: rows that only advance a watermark
 * ``streaming_query``: runs a query with a checkpoint
-* ``query_definition``: what a query computes, and how it runs
+* ``query_definition``: the definition of a query: its computation and its settings
 * ``query_checkpoint``: whose a checkpoint is, and whether its last run failed
 * ``checkpoint_files``: checks Spark's files in a checkpoint
 * ``checksum_files``: the checksums of local files
-* ``full_disk``: which disks have no room left, where Spark's error does not say it
+* ``full_disk``: finds the disks without room, where Spark's error does not say it
 * ``state_damage``: explains failures because of a damaged state
 * ``query_starts``: starts a query on Spark, and waits for its end
 * ``query_report``: the report of a run, to which each batch is added
@@ -52,7 +52,7 @@ Audit, from monitoring events and tables to a report:
 * ``audit``: the audit job
 * ``audit_event_reader``: decodes monitoring events
 * ``audit_event_sums``: sums up monitoring events on Spark
-* ``audit_limits``: how many unreadable events and duplicates are accepted
+* ``audit_limits``: the limits on unreadable events and duplicates
 * ``audit_tables``: counts the records of tables
 * ``audit_page``: the report as an HTML page
 * ``audit_plot``: the plots on it

@@ -48,7 +48,7 @@ def _now_ms() -> int:
 @frozen(kw_only=True)
 class AuditOptions:
     """
-    What to compare.
+    The options of an audit.
 
     :ivar source: options of ``format("logbus")`` for the monitoring events; the default topic is ``logbus-audit``.
     :ivar tables: tables that :mod:`~logbus.pipeline.jobs.load` loads into, by their names in the report.

@@ -1,4 +1,4 @@
-"""How many unreadable events and duplicates an audit accepts. Pure."""
+"""The limits on unreadable events and duplicates in an audit. Pure."""
 
 from __future__ import annotations
 

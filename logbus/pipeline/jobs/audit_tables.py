@@ -50,7 +50,7 @@ class TableCount:
 @frozen
 class TablePlace:
     """
-    Where a table is.
+    The location of a table.
 
     :ivar name: in the report.
     :ivar url: its directory or URL; of Iceberg, its name.

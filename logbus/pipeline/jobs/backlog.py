@@ -30,7 +30,7 @@ BACKLOG_FILE = "logbus-backlog"
 @frozen
 class StreamPlan:
     """
-    What is to be read of a stream now.
+    The part of a stream that is to be read now.
 
     :ivar begun: the batch behind which reading starts; None: it starts where a new query does.
     :ivar is_repeated: whether that batch is not finished, and so is read first.

@@ -66,7 +66,7 @@ _BUCKET = f"{OWN}bucket"
 @frozen(kw_only=True)
 class JoinOptions:
     """
-    What to join, and the outputs.
+    The options of a join: the streams and the outputs.
 
     :ivar left: the stream.
     :ivar right: another stream, or a table.

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 @frozen(kw_only=True)
 class LoadOptions:
     """
-    What to load, and where to.
+    The options of a load: its source and its target.
 
     :ivar source: options of ``format("logbus")``: topics, start and end positions, connection. By default reading is
         ``read_committed``.

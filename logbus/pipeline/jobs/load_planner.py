@@ -24,7 +24,7 @@ _NAMED = 10
 @frozen
 class LoadPlan:
     """
-    What to load.
+    The offsets to load.
 
     :ivar wanted: by partition.
     :ivar ids: the ids of topics; empty for brokers without topic ids.

@@ -45,7 +45,7 @@ _KAFKA_OPTIONS = {"source": "--kafka", "mirror": "--mirror-kafka"}
 @frozen(kw_only=True)
 class MirrorOptions:
     """
-    What to compare.
+    The options of the comparison.
 
     :ivar source: options of ``format("logbus")`` for the original;  ``mirror``: for the copy. By default only committed
         records are read.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @frozen
 class OpenState:
     """
-    What a query keeps.
+    The state that a query keeps.
 
     :ivar events: in open windows; None: not known.
     :ivar latest: the time of the latest event of each stream that is kept, in microseconds since 1970; None: none is.

@@ -1,4 +1,4 @@
-"""What a query computes, and how it runs."""
+"""The definition of a query: its computation and its settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @frozen
 class QuerySettings:
     """
-    How a query runs.
+    The settings of a query.
 
     :ivar checkpoint: a directory or URL for this query only, from which it continues after a restart.
     :ivar every: seconds between batches; None: process the available records, and end.

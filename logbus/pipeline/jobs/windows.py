@@ -156,7 +156,7 @@ def _first_end(time: Column, size: int, slide: int) -> Column:
 @frozen(kw_only=True)
 class WindowsOptions:
     """
-    What to compute, and the outputs.
+    The options of windows: the computation and the outputs.
 
     :ivar stream: the events.
     :ivar by: expressions to group by besides the window, by column name: ``{"page": "page"}``.

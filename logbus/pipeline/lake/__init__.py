@@ -3,16 +3,16 @@ Tables that topics are loaded into, which know the offsets of topics in them.
 
 A job claims a table, stages files, and commits them together with their offsets.
 
-* ``target``: what jobs need of a table, whatever its format
+* ``target``: the interface of a table that jobs write to, whatever its format
 * ``formats``: opens the table at a URL
-* ``load_state``: what loads know of a table: offsets, schema, batches; as JSON
+* ``load_state``: the state of loads into a table: offsets, schema, batches; as JSON
 * ``parquet_table``: a table of Parquet files with a commit log, as jobs use it with Spark
 * ``delta_table``: a Delta Lake table, as jobs use it with Spark
 * ``delta_log``: its claims and commits
 * ``delta_writes``: single commits, by delta-rs
 * ``delta_files``: files of it that are read and written here
 * ``delta_quarantine``: the table beside it of records that cannot be read
-* ``delta_actions``: what its log says of files and of our commits
+* ``delta_actions``: the entries of its log about files and our commits
 * ``table``: its directory: claims, commits, snapshots
 * ``commit_log``: its commits and the state they result in, as JSON
 * ``iceberg``: the format "iceberg": tables of Apache Iceberg in a catalog
@@ -28,7 +28,7 @@ A job claims a table, stages files, and commits them together with their offsets
 * ``file_system``: the file system a table is on: atomic creation, moves and syncs; local files
 * ``hadoop_file_system``: the same through Hadoop
 * ``local_directory``: checks that a local directory can be written to, before Spark starts
-* ``store_patience``: what is said of a store that is silent, and when a failed commit is not tried again
-* ``store_refusal``: what to say of a store that refuses access
+* ``store_patience``: limits how long a job waits for a silent store, and how often a commit is tried
+* ``store_refusal``: explains why a store refuses access
 * ``reachability``: checks that a namenode or an object store can be reached, before Spark starts
 """

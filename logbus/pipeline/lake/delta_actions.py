@@ -1,5 +1,5 @@
 """
-What Delta Lake's log says of data files and of our commits: statistics, partition values, positions. Pure.
+The entries of Delta Lake's log about data files and our commits: statistics, partition values, positions. Pure.
 
 Source: the Delta transaction log protocol (``PROTOCOL.md`` of delta-io/delta): *Per-file Statistics*, *Partition Value
 Serialization*, *Transaction Identifiers*.
@@ -61,7 +61,7 @@ _HARMLESS = (
 @frozen(order=True)
 class Position:
     """
-    Where a commit is in the order of our commits.
+    The position of a commit in the order of our commits.
 
     :ivar claim: the number of the claim, from 1 on; one job has it.
     :ivar commit: of the job, from 1 on.
@@ -121,7 +121,9 @@ class Quarantined:
 
 @frozen(kw_only=True)
 class DeltaState:
-    """What a state's file has: the state for loads, without the schema, and the last commit's quarantined files."""
+    """
+    The content of a state's file: the state for loads, without the schema, and the last commit's quarantined files.
+    """
 
     load: LoadState
     quarantined: Quarantined

@@ -1,5 +1,5 @@
 """
-What loads know of a table: the offsets in it, the schema of its rows, the last batches of queries; and JSON. Pure.
+The state of loads into a table: the offsets in it, the schema of its rows, the last batches of queries; and JSON. Pure.
 
 Each format of tables keeps a :class:`LoadState` in its own way, and commits the change of it together with the rows.
 """
@@ -54,7 +54,7 @@ class TopicOffsets:
 @frozen(kw_only=True)
 class LoadChange:
     """
-    What one commit of a load or a query changes.
+    The changes of one commit of a load or a query.
 
     :ivar offsets: the offsets in the new rows, by topic.
     :ivar lost: offsets that are gone, and are not to be loaded again.
@@ -74,7 +74,7 @@ class LoadChange:
 @frozen(kw_only=True)
 class LoadState:
     """
-    What loads know of a table after a commit.
+    The state of loads into a table after a commit.
 
     :ivar offsets: the offsets that are in it or lost, by topic.
     :ivar lost: those of them that are lost.

@@ -52,7 +52,7 @@ _RESULT = "path string, size long, records long, partition binary, footer binary
 @frozen(kw_only=True)
 class PartWriter:
     """
-    How files are written.
+    Writes rows to files of a table.
 
     :ivar store: the table's directory.
     :ivar below: a directory in it, such as ``data``; "": the table's own.

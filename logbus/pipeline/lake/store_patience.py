@@ -1,5 +1,5 @@
 """
-How long a job waits for a store: what is said meanwhile, and when a failed commit is not tried again.
+Limits how long a job waits for a store: says so meanwhile, and decides when a failed commit is not tried again.
 
 The stores' clients repeat requests by themselves: delta-rs for up to three minutes, Arrow ten times, of which each may
 take three seconds without a sign of life.

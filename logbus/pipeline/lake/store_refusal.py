@@ -1,4 +1,4 @@
-"""What to say of a store that refuses access: which credentials it was, and what to set."""
+"""Explains why a store refuses access: which credentials were used, and what to set."""
 
 from __future__ import annotations
 

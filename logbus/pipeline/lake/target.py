@@ -1,4 +1,4 @@
-"""What jobs need of a table that they write to, whatever its format."""
+"""The interface of a table that jobs write to, whatever its format."""
 
 from __future__ import annotations
 

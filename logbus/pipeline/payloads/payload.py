@@ -40,7 +40,7 @@ _DAY = 86_400_000_000
 
 class Payload(Protocol):
     """
-    How values are parsed.
+    A format of values, and its parser.
 
     :ivar reason: the column that says why a value could not be read.
     :ivar time: the column with the event's time.

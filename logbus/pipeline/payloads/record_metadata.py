@@ -1,5 +1,5 @@
 """
-Where rows have the record's own columns: topic, partition, offset, time, key and headers. Pure.
+The columns of rows that hold the record's own metadata: topic, partition, offset, time, key and headers. Pure.
 
 They are columns of the table, beside those of the event, or fields of one struct. A table has them in one way from its
 first row on. A new one has columns, unless the event has a field with one of their names, which needs the struct.

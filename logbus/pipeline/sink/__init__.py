@@ -7,7 +7,7 @@ the driver then commits the tasks' transactions.
 * ``options``: the write options
 * ``columns``: checks the columns of the rows
 * ``writers``: the writers of batches and streams, and what a task does
-* ``partition_count``: how many partitions a topic has
+* ``partition_count``: the number of partitions of a topic
 * ``row_packer``: partitions Arrow rows and encodes them as record batches
 * ``exactly_once``: the tasks' transactions, committed by the driver
 """

@@ -188,7 +188,7 @@ SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname", "path", "outputmod
 @frozen
 class BatchingSettings:
     """
-    How rows are put into record batches.
+    The settings of putting rows into record batches.
 
     :ivar level: of compression; None: the codec's default.
     :ivar batch_bytes: of one batch, before compression.

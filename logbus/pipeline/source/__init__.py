@@ -9,13 +9,13 @@ Planning, in the driver:
 * ``options``: the read options
 * ``positions``: start and end positions in the options
 * ``offset_reader``: partitions and offsets, from the brokers
-* ``pushdown``: what a query's filters leave to be read
+* ``pushdown``: the filters of a query that the source applies
 * ``offset_ranges``: rate limits, and splits into tasks
 * ``batch_reader``: the reader of batches
 * ``stream_reader``: the reader of streams
 * ``read_limits``: limits of a stream's batches, where Spark has them
 * ``stream_offset``: a stream's offsets in Spark's checkpoint
-* ``lag``: how far a stream is behind, from Spark's progress
+* ``lag``: the lag of a stream, from Spark's progress
 * ``offsets_json``: JSON of partitions and offsets
 
 Reading, in a task:

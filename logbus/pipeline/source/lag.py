@@ -1,5 +1,5 @@
 """
-How far a stream is behind its topics, from Spark's progress (Kafka source: metrics ``offsetsBehindLatest``).
+The lag of a stream behind its topics, from Spark's progress (Kafka source: metrics ``offsetsBehindLatest``).
 
 Python data sources have no metrics of their own, but the progress of a query has what the source says of its offsets.
 """

@@ -64,7 +64,7 @@ class PartitionFilter:
 @frozen
 class PushedFilters:
     """
-    What the source reads of its partitions; can be pickled.
+    The filters that the source applies to its partitions; can be pickled.
 
     :ivar first: the lowest offset; ``end``: the one behind the highest.
     :ivar since: milliseconds since 1970, which no record that is wanted is before; None: any time.

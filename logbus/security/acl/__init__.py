@@ -1,5 +1,5 @@
 """
-Who may do what: ACLs, and the authorizer that asks them. Pure.
+ACLs, and the authorizer that evaluates them. Pure.
 
 * ``acls``: ACLs, the resources they are for, and filters of both (KIP-11, KIP-290).
 * ``acl_index``: finds the ACLs that apply to a resource.

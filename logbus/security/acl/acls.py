@@ -64,7 +64,7 @@ class ResourceType(CodedEnum):
 
 
 class PatternType(CodedEnum):
-    """How the name of a pattern is compared; ANY and MATCH only in filters."""
+    """The way in which a pattern's name is compared; ANY and MATCH only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -74,7 +74,7 @@ class PatternType(CodedEnum):
 
 
 class AclOperation(CodedEnum):
-    """What is done with a resource."""
+    """An operation on a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -157,7 +157,7 @@ class ResourcePattern(NamedTuple):
 
 class AccessControlEntry(NamedTuple):
     """
-    Who is allowed or denied what.
+    An operation that is allowed or denied to a principal on a host.
 
     :ivar principal: ``User:name``, or ``User:*`` for all.
     :ivar host: an address, or ``*``.

@@ -1,4 +1,7 @@
-"""How this broker logs in to others, from ``sasl.mechanism.inter.broker.protocol`` and ``sasl.jaas.config``. Pure."""
+"""
+The credentials by which this broker logs in to others, from ``sasl.mechanism.inter.broker.protocol`` and
+``sasl.jaas.config``. Pure.
+"""
 
 from __future__ import annotations
 

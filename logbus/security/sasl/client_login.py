@@ -1,6 +1,5 @@
 """
-What a client logs in with by SASL: a mechanism and credentials, from Kafka's ``sasl.*`` properties. Pure, but for
-reading a token's file.
+A client's mechanism and credentials of SASL, from Kafka's ``sasl.*`` properties. Pure, but for reading a token's file.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def parse_keys(text: bytes) -> dict[str | None, jwt.PyJWK]:
 @frozen
 class JwtRules:
     """
-    What a token must say.
+    The claims that a token must have.
 
     :ivar issuer: its ``iss``.
     :ivar audiences: its ``aud`` must have one of them.

@@ -1,4 +1,4 @@
-"""How the clients of a listener log in, from the keys ``sasl.*``. Pure."""
+"""The SASL settings of a listener, from the keys ``sasl.*``. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _JWT_KEYS: tuple[ConfigKey[Any], ...] = (
 @frozen
 class JwtSettings:
     """
-    How tokens of OAUTHBEARER are checked; the claims as in :class:`.jwt_validator.JwtRules`.
+    The checks of OAUTHBEARER's tokens; the claims as in :class:`.jwt_validator.JwtRules`.
 
     :ivar keys_url: where the issuer's keys are.
     :ivar refresh_ms: how often they are read.

@@ -44,7 +44,7 @@ class SessionExpired(ProtocolError):
 @frozen
 class SaslSettings:
     """
-    How the clients of a listener log in.
+    The SASL settings of a listener.
 
     :ivar mechanisms: those enabled.
     :ivar max_receive_bytes: of a message, except in OAUTHBEARER (``sasl.server.max.receive.size``).
@@ -59,7 +59,7 @@ class SaslSettings:
 @frozen
 class SaslReply:
     """
-    What follows from a message of the client.
+    The reaction to a message of the client.
 
     :ivar answer: the response, or a bare token; None: nothing is sent.
     :ivar login: set if the client has logged in now.

@@ -1,5 +1,5 @@
 """
-What the server knows of a user's password for SCRAM (RFC 5802), as Kafka stores it (Kafka: ScramCredential,
+The server's credential of a user for SCRAM (RFC 5802), as Kafka stores it (Kafka: ScramCredential,
 ScramCredentialUtils). Pure.
 
 It proves nothing to a server by itself; but who has it can try passwords, and be taken for the server.

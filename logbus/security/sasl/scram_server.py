@@ -22,7 +22,7 @@ from logbus.security.sasl.scram_syntax import ClientFinal, ClientFirst, ScramSyn
 
 @frozen
 class ScramAccount:
-    """Somebody who can log in: the credential, and who that is then."""
+    """An account that can log in: the credential, and the principal of the session."""
 
     credential: ScramCredential
     login: Login

@@ -3,7 +3,7 @@ TLS: the contexts of listeners, and the principals of clients' certificates (Kaf
 
 * ``tls_settings``: the keys ``ssl.*`` of one listener
 * ``key_store``: keys and certificates from PEM and PKCS12 (Kafka: DefaultSslEngineFactory)
-* ``certificate_checks``: whether others can use the certificates of a listener
+* ``certificate_checks``: checks that others can use the certificates of a listener
 * ``cipher_suites``: the forward-secret cipher suites, by their names
 * ``tls_context``: OpenSSL contexts from settings
 * ``tls_errors``: words for errors of TLS, the same at both ends

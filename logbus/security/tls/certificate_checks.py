@@ -1,5 +1,5 @@
 """
-Whether others can use the certificates of a listener (Kafka: SslFactory's SslEngineValidator). Pure.
+Checks that others can use the certificates of a listener (Kafka: SslFactory's SslEngineValidator). Pure.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from logbus.security.tls.ssl_principal_mapper import SslPrincipalMapper
 @frozen
 class StoreSettings:
     """
-    Where a key store or a trust store is.
+    The location of a key store or a trust store.
 
     :ivar names: the names under which the fields are set, by field, such as ``listener.name.x.ssl.keystore.location``.
     :ivar type: PEM or PKCS12.

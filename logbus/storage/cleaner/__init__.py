@@ -6,7 +6,7 @@ Log compaction.
 * ``cleaner_task``: one cleaning of one log
 * ``chunks``: reads and processes a part of a segment, in a thread
 * ``offset_map``: maps keys to the offsets of their last records
-* ``record_filter``: what is done with each record (pure)
+* ``record_filter``: puts keys into an offset map, and keeps or drops records (pure)
 * ``compaction``: the records and batches that stay (pure)
 * ``implementations``: chooses between the compiled offset map and that in Python
 

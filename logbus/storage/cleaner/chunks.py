@@ -66,7 +66,7 @@ class ChunkWork(Protocol):
 
 class Processed(NamedTuple):
     """
-    What became of a part of a segment.
+    The result of processing a part of a segment.
 
     :ivar position: behind its last whole batch, in the file.
     :ivar read: bytes read; ``written``: bytes written.

@@ -1,5 +1,5 @@
 """
-What a cleaning does with each record: puts its key into an offset map, or keeps or drops it. In Python. Pure.
+Filters the records in a cleaning: puts keys into an offset map, and keeps or drops records. In Python. Pure.
 
 ``_offset_map.pyx`` is the compiled implementation of both, which makes no objects of records and does not hold the
 interpreter's lock. What that cannot read it leaves to these functions, which raise the errors.
@@ -55,7 +55,7 @@ class Section(NamedTuple):
 
 class Kept(NamedTuple):
     """
-    What stays of a batch's records.
+    The kept records of a batch.
 
     :ivar data: the records as they are in the batch; None: all stay.
     :ivar record_count: how many stay; ``keyless``: how many of them have no key.
@@ -72,7 +72,7 @@ class Kept(NamedTuple):
 
 class FilteredRun(NamedTuple):
     """
-    What stays of consecutive batches.
+    The kept records of consecutive batches.
 
     :ivar position: of the first batch that is left to others: it is incomplete, damaged, or of a kind that is not
         handled here.
@@ -93,7 +93,7 @@ class FilteredRun(NamedTuple):
 
 class FilteredFile(NamedTuple):
     """
-    What stays of consecutive batches of a file, when it was written to another one.
+    The kept records of consecutive batches of a file, written to another file.
 
     :ivar position: in the file, of the first batch that is left to others, or behind the last one.
     :ivar written: bytes written.

@@ -23,7 +23,7 @@ _NOWHERE = 2**63
 
 
 class OwnDisk(Protocol):
-    """What a file needs of its :class:`~logbus.storage.filesystem.disk.Disk`."""
+    """The part of a :class:`~logbus.storage.filesystem.disk.Disk` that its files need."""
 
     failure: StorageError | None
     cached_only: int

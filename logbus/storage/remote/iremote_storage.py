@@ -1,4 +1,4 @@
-"""What is asked of an object store (Kafka: RemoteStorageManager), and its errors."""
+"""The interface of an object store (Kafka: RemoteStorageManager), and its errors."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _EARLIER_PREFIX = b"\x00\x00"
 
 @frozen
 class SegmentKey:
-    """What a record is about: a segment of a partition."""
+    """The subject of a record: a segment of a partition."""
 
     topic_id: UUID
     partition: int

@@ -1,5 +1,5 @@
 """
-How far is read ahead of whom. Pure.
+Decides how far to read ahead of each reader. Pure.
 
 A reader that is seen for the first time may have been the last of it: little is loaded behind what it gets. One that
 reads on where it ended gets four times as much with each read. All of them together get half of the cache: in a cache

@@ -27,7 +27,7 @@ class SegmentDamaged(LogbusError):
 @frozen
 class SegmentFiles:
     """
-    What is copied of a segment.
+    The files of a segment to copy.
 
     :ivar log: the open file of its batches; ``size``: bytes of it.
     :ivar small: the other files' contents, by the suffix of the object.

@@ -1,5 +1,5 @@
 """
-What is done for a batch before it is appended.
+Work done for a batch before it is appended.
 
 A large batch's records are written, where they will be if it is appended next.
 

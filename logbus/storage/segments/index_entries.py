@@ -17,7 +17,7 @@ from logbus.storage.segments.indexes import MAX_RELATIVE_OFFSET, TIME_ENTRY
 
 class IndexState(NamedTuple):
     """
-    What the next entries of a segment depend on.
+    The state that a segment's next index entries depend on.
 
     :ivar base_offset: the segment's.
     :ivar interval: bytes between entries.

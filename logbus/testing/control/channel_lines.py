@@ -1,4 +1,4 @@
-"""What goes between a test and a broker in a process of its own: JSON objects, one a line. Pure."""
+"""The messages between a test and a broker in a process of its own: JSON objects, one a line. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REBALANCE = "rebalance"
 @frozen
 class ControlAddress:
     """
-    Where a test listens on 127.0.0.1 for its brokers, and what they say so that it knows them.
+    The port of 127.0.0.1 on which a test listens for its brokers, and the token by which it knows them.
 
     :ivar token: random.
     """

@@ -97,7 +97,7 @@ class _Endpoint:
 @define(eq=False)
 class MemoryNetwork:
     """
-    What brokers and clients connect over. Machines have numbers: a broker's is its id.
+    The network that brokers and clients connect over. Machines have numbers: a broker's is its id.
 
     :ivar servers: the brokers that run, by id.
     :ivar cuts: (from, to) pairs of machines that nothing gets through between.

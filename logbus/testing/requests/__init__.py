@@ -3,7 +3,7 @@ Requests of clients as a test sees them: which API, which topics, which errors i
 
 * ``apis``: Kafka's APIs by name
 * ``partitions``: the topics and partitions that requests name
-* ``broker_view``: what requests leave out, since the broker knows it
+* ``broker_view``: fills in what requests leave out, since the broker knows it
 * ``interception``: puts a recorder and an interceptor between the connections of a broker and its handlers
 * ``recorded``: a request that a broker got, and which requests are meant
 * ``history``: :class:`RequestHistory`, as a test looks at it: ``broker.requests``

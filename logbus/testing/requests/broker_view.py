@@ -1,4 +1,6 @@
-"""What requests leave out, since the broker knows it: the names of topic ids, the partitions of fetch sessions."""
+"""
+Fills in what requests leave out since the broker knows it: the names of topic ids, the partitions of fetch sessions.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 The server writes its addresses to a file, is controlled over HTTP, and ends with its parent.
 
 * ``run``: the process: start, signals, orderly end
-* ``options``: what the command line asks for
+* ``options``: the options of the command line
 * ``port_file``: the JSON file with the addresses
 * ``parent_watch``: notices the end of the parent process
 * ``brokers_under_test``: the broker or the cluster, as the HTTP interface controls it
@@ -16,6 +16,6 @@ The server writes its addresses to a file, is controlled over HTTP, and ends wit
 * ``topic_routes``: routes of topics
 * ``state_routes``: routes of snapshots, time and disks
 * ``trouble_routes``: routes of cut links, leaders, sessions, groups, transactions
-* ``brokers_in_trouble``: what they do
+* ``brokers_in_trouble``: their troubles that are not of single requests
 * ``fault_routes``: routes of faults, and of the requests that brokers got
 """

@@ -1,4 +1,4 @@
-"""What the command line of ``logbus test-server`` asks for."""
+"""The options of ``logbus test-server``."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from logbus.wire.schema import Bool, Float64, Int8, Int16, Int32, String, messag
 @struct
 class ComponentData:
     """
-    What one type of entity must be.
+    A condition on one type of entity.
 
     :ivar match_type: 0: named ``match``; 1: the default; 2: any.
     """

@@ -19,7 +19,7 @@ class DescribeProducersRequest:
 @struct
 class ProducerState:
     """
-    What a partition knows of one producer.
+    A partition's state of one producer.
 
     −1 where it knows nothing: ``last_sequence``, ``last_timestamp`` (ms), ``coordinator_epoch``, and
     ``current_txn_start_offset`` when no transaction is open.

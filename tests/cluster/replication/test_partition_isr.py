@@ -48,7 +48,7 @@ def wished(partition: Partition, now: float = 0.0) -> tuple[int, ...] | None:
 
 
 class HighWatermarkTests(SynchronousTestCase):
-    """Rules 4 and 6."""
+    """The high watermark, by the in-sync replicas and ``min.insync.replicas``."""
 
     def test_follows_the_slowest_in_sync_replica(self) -> None:
         """The high watermark is the lowest end of the in-sync replicas."""
@@ -228,7 +228,7 @@ class HighWatermarkTests(SynchronousTestCase):
 
 
 class ExpansionTests(SynchronousTestCase):
-    """Rule 5."""
+    """Replicas that join the ISR."""
 
     def test_caught_up_replica_is_added(self) -> None:
         """A replica is added when it has reached the high watermark; the leader's log may be longer."""
@@ -340,7 +340,7 @@ class ExpansionTests(SynchronousTestCase):
 
 
 class ShrinkingTests(SynchronousTestCase):
-    """Rule 8."""
+    """Replicas that leave the ISR."""
 
     def test_replica_without_fetches_is_removed(self) -> None:
         """It is removed after replica.lag.time.max.ms; the records that the others have are committed."""

@@ -12,10 +12,10 @@ Spark's tasks write the data files; the driver commits them. No Java library of 
 * ``rest_catalog``: REST catalogs, with a time limit
 * ``schemas``: Spark's schemas and directories as Iceberg's schemas and partitions
 * ``files``: data files as Iceberg describes them, and their store
-* ``file_io``: how PyIceberg reaches files, with Azure's URLs
+* ``file_io``: opens PyIceberg's files, with Azure's URLs
 * ``optimization``: small files rewritten as large ones
 * ``expiry``: old snapshots expire, and files go that no snapshot has
-* ``store_access``: what is said of a store of S3 that cannot be reached, or refuses access
-* ``s3_retries``: how often PyIceberg repeats a request to S3
+* ``store_access``: explains why a table in S3 cannot be reached
+* ``s3_retries``: has PyIceberg repeat requests to S3 often enough
 * ``scans``: reads and rewrites data files by Spark's tasks
 """

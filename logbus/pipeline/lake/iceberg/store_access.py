@@ -1,4 +1,4 @@
-"""What is said of a store of S3 that a table of Iceberg cannot be reached in: before Spark starts, and in errors."""
+"""Explains why a table of Iceberg in S3 cannot be reached: before Spark starts, and in errors."""
 
 from __future__ import annotations
 
