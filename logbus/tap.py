@@ -35,7 +35,7 @@ with kept_attrs_code():
     from logbus.listener_config import may_need_tls
     from logbus.log_levels import process_levels
     from logbus.log_output import LogOutput
-    from logbus.net.garbage_collection import GarbageCollection, StartupCollection
+    from logbus.net.garbage_collection import StartupCollection
     from logbus.net.reactor_choice import install_reactor, process_reactor
     from logbus.net.without_tls import import_without_tls
     from logbus.records.implementations import IS_COMPILED
@@ -216,15 +216,12 @@ class BrokerRunner(ProcessRunner):
     """Runs a broker in this process."""
 
     def _make(self, reactor: Any, stop: Callable[[], object]) -> Broker:
+        from logbus.broker.garbage_collection import delay_collections
         from logbus.settings import raise_descriptor_limit
 
         raise_descriptor_limit()
         broker = self._broker(reactor)
-        # This process runs only the broker, so the garbage collector may be tuned.
-        garbage = broker.env.slice_scheduler.garbage = GarbageCollection(gc, reactor)
-        broker.replication.replicas.added = garbage.replica_added
-        for coordinator in (broker.coordinators.groups, broker.coordinators.transactions):
-            coordinator.slices.garbage, coordinator.loaded = garbage, garbage.loaded
+        delay_collections(broker)
         broker.when_lost(self._lost)
         broker.when_asked_to_stop(stop)
         return broker

@@ -23,6 +23,7 @@ The composition root: builds a broker of its subsystems, and passes each what it
 * ``broker_conditions``: makes the monitor of a broker's conditions
 * ``condition_sources``: finds what is wrong with this broker
 * ``condition_monitor``: keeps the conditions, and tells the log of them
+* ``garbage_collection``: delays the process's garbage collections while the broker has much to do
 * ``readiness``: whether clients should use this broker now
 * ``plugin_services``: the services of a broker for its plugins
 * ``plugin_client``: rights and quotas of the clients of a plugin's listener

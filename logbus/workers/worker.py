@@ -68,9 +68,9 @@ class Worker:
         maybeDeferred(self._build).addCallbacks(self._serving, self._failed)
 
     def _build(self) -> Deferred[None]:
+        from logbus.broker.garbage_collection import delay_collections
         from logbus.config import ConfigView, keys
         from logbus.metastore.local_store import LocalStore
-        from logbus.net.garbage_collection import GarbageCollection
         from logbus.settings import raise_descriptor_limit
 
         raise_descriptor_limit()
@@ -81,8 +81,7 @@ class Worker:
             seconds = config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000
             self._store = LocalStore.at(plan.socket, self._reactor, seconds)
         broker = self._broker_of(config, release=plan.release, store=self._store, siblings=plan.siblings)
-        garbage = broker.env.slice_scheduler.garbage = GarbageCollection(gc, self._reactor)
-        broker.replication.replicas.added = garbage.replica_added
+        delay_collections(broker)
         broker.when_lost(self._failed)
         broker.combine_metrics(self._combine)
         broker.when_asked_to_stop(lambda: self._link.tell(Kind.STOP_ALL))
