@@ -64,7 +64,7 @@ class InterpreterBuild:
 
     @property
     def advice(self) -> str | None:
-        """What to say to those who could have a faster one; None: nothing."""
+        """The advice to users who could have a faster build; None: there is none."""
         if self.level in ("-O0", "-Og") or "--with-pydebug" in self.configured:
             slow = "it is built for debugging, and several times slower"
         elif self.is_profile_guided is False:
@@ -79,7 +79,7 @@ class InterpreterBuild:
 
 def advice(is_compiled: bool, build: InterpreterBuild) -> list[str]:
     """
-    What a broker says at its start to those who could have it faster, a line each.
+    The lines that a broker logs at its start for users who could have a faster one.
 
     :param is_compiled: whether the compiled modules of logbus are in use.
     """

@@ -154,7 +154,7 @@ class Broadcast(Generic[K, V]):
 
     @property
     def readers(self) -> int:
-        """How many readers there are."""
+        """The number of readers."""
         return len(self._readers)
 
     def add(self, reader: Any) -> Deferred[None]:

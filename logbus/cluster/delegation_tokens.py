@@ -64,7 +64,7 @@ class DelegationTokens:
         return self._by_hmac.get(code)
 
     def account(self, mechanism: str, token_id: str) -> ScramAccount | None:
-        """What logs in by a token; None: there is no such token."""
+        """The account that logs in by a token; None: there is no such token."""
         token = self._tokens.get(token_id)
         kind, _, user = ("", "", "") if token is None else token.owner.partition(":")
         if token is None or kind != "User" or not user:

@@ -384,5 +384,5 @@ def _unavailable(broker_id: int, why: str) -> ApiError:
 
 
 def _reason(failure: Failure, where: str) -> str:
-    """Why a broker cannot be reached, for people."""
+    """The reason why a broker cannot be reached, for people."""
     return f"{where}: {failure.getErrorMessage()}"

@@ -143,7 +143,7 @@ def _synonyms(view: ConfigView, key: ConfigKey[Any]) -> list[Synonym]:
 
 
 def _narrow_settings(view: ConfigView) -> dict[str, list[Synonym]]:
-    """Those of one listener, or of one mirror."""
+    """The settings of one listener, or of one mirror."""
     found: dict[str, list[Synonym]] = {}
     for source in (Source.BROKER, Source.CLUSTER, Source.STATIC):
         for name, text in view.layer(source).items():

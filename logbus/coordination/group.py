@@ -55,7 +55,7 @@ class Group(Protocol):
 
     @property
     def size(self) -> int:
-        """How many members it has."""
+        """The number of its members."""
 
     @property
     def memory(self) -> int:
@@ -67,7 +67,9 @@ class Group(Protocol):
 
     @property
     def empty_since_ms(self) -> int | None:
-        """When its last member left, in ms since 1970; None while it has members, and if it never had any."""
+        """
+        The time at which its last member left, in ms since 1970; None while it has members, and if it never had any.
+        """
 
     @property
     def is_dead(self) -> bool:
@@ -109,7 +111,9 @@ class Group(Protocol):
 
     @property
     def deadline(self) -> float | None:
-        """When :meth:`expire` is next to be called, in the seconds of the clock; may be early, never late."""
+        """
+        The time at which :meth:`expire` is next to be called, in the seconds of the clock; may be early, never late.
+        """
 
     def expire(self, now: float) -> None:
         """End rebalances and sessions whose time is over."""

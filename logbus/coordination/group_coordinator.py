@@ -130,7 +130,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         return self.offsets(group_id).committed
 
     def committed_count(self) -> int:
-        """How many offsets all groups have committed."""
+        """The number of offsets that all groups have committed."""
         return sum(len(offsets) for shard in self.active_shards() for offsets in shard.offsets.values())
 
     def states(self) -> Counter[str]:

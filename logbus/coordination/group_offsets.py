@@ -34,7 +34,7 @@ class GroupOffsets:
     _committed: dict[TopicPartition, CommittedOffset] = field(factory=dict, init=False)
 
     def __len__(self) -> int:
-        """How many partitions have an offset, not counting pending ones."""
+        """The number of partitions that have an offset, not counting pending ones."""
         return len(self._committed)
 
     @property
@@ -125,7 +125,7 @@ class GroupOffsets:
         return list(self._partitions())
 
     def over(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those of some partitions whose offsets, if any, are over because their topics were deleted."""
+        """The partitions among some whose offsets are to be removed, as their topics were deleted."""
         return [partition for partition in partitions if self.deleted.over(self.group_id, partition)]
 
     def expired(self, group: Group | None, now_ms: int, retention_ms: int) -> Iterator[TopicPartition]:

@@ -37,7 +37,7 @@ class PendingOffsets:
     _by_producer: dict[int, dict[TopicPartition, None]] = field(factory=dict, init=False)
 
     def __len__(self) -> int:
-        """How many partitions have any."""
+        """The number of partitions that have any."""
         return len(self._by_partition)
 
     def __contains__(self, partition: object) -> bool:

@@ -38,7 +38,7 @@ class UnreplicatedOffsets:
             self._changes.popleft()
 
     def before(self, group_id: str) -> dict[TopicPartition, CommittedOffset | None]:
-        """What a group had committed before its changes; None: nothing."""
+        """The offset that a group had committed before its changes; None: there was none."""
         found: dict[TopicPartition, CommittedOffset | None] = {}
         for _, changed, partition, committed in self._changes:
             if changed == group_id:

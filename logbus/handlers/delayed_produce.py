@@ -28,7 +28,7 @@ Waiting = tuple[str, list[PartitionProduceResponse], Deferred[None]]
 
 
 def not_durable_yet(written: Iterable[Written]) -> list[Waiting]:
-    """Those of some batches that must be waited for, by replica."""
+    """The batches among some that must be waited for, by replica."""
     by_replica: dict[Replica, list[PartitionProduceResponse]] = {}
     for _, answer, replica in written:
         by_replica.setdefault(replica, []).append(answer)

@@ -201,7 +201,7 @@ class DelegationTokenHandlers:
 
     def _known(self, context: RequestContext, code: bytes) -> DelegationToken:
         """
-        The token with an HMAC, if it concerns whoever asks.
+        The token with an HMAC, if it concerns the principal of the request.
 
         :raise ApiError: it does not, or there is none.
         """
@@ -247,7 +247,7 @@ class DelegationTokenHandlers:
 
 
 def owner_of(context: RequestContext, message: CreateDelegationTokenRequest) -> str:
-    """The principal that a token is wanted for: whoever asks, unless the request names another."""
+    """The owner of a new token: the principal of the request, unless it names another."""
     if message.owner_principal_name:
         return f"{message.owner_principal_type or ''}:{message.owner_principal_name}"
     return context.principal

@@ -108,7 +108,7 @@ class FetchContexts:
         self.resolve_again(session)
 
     def access(self, context: RequestContext, fetch_params: FetchParams) -> Access | None:
-        """What a consumer may read; None: everything, as brokers may that have proved to be such."""
+        """The topics that a consumer may read; None: all, as for brokers that have proved to be such."""
         if self._authorization is None or fetch_params.is_replica:
             return None
         return self._authorization.access(context, FETCH)

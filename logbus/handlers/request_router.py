@@ -281,7 +281,7 @@ class RequestRouter:
         return answer
 
     def prepare(self, context: RequestContext, request: Request) -> Deferred[None] | None:
-        """What a Produce waits for before it is served; see :func:`prepares`."""
+        """The Deferred that a Produce waits for before it is served; see :func:`prepares`."""
         waiting: Deferred[None] | None = self._fast["prepared", PRODUCE](context, request)
         return waiting
 

@@ -175,7 +175,7 @@ class TreeStore(BaseStore):
 
 
 def attempt(run: Callable[[], T]) -> T | Failure:
-    """What ``run`` returns, or the failure that it raises."""
+    """The result of ``run``, or the failure that it raises."""
     try:
         return run()
     except Exception:

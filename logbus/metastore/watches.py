@@ -53,7 +53,7 @@ class Watches:
 
     @property
     def count(self) -> int:
-        """How many paths are watched, those of data and of children apart."""
+        """The number of watched paths, data and children counted apart."""
         return len(self._data) + len(self._children)
 
     def on_data(self, path: str, watcher: Watcher) -> None:

@@ -111,7 +111,7 @@ class ZooKeeperStore(BaseStore):
 
     @property
     def complaint(self) -> str:
-        """What was last wrong with the connection; empty: nothing."""
+        """The last error of the connection; empty: there was none."""
         return str(self._link.complaint) if self._link is not None else ""
 
     def open(self) -> Deferred[None]:
@@ -191,7 +191,7 @@ class ZooKeeperStore(BaseStore):
 
     def access(self, path: str) -> Deferred[NodeAccess | None]:
         """
-        What clients without credentials may do with a node; None: its ACL is none that a broker sets.
+        The access that clients without credentials have to a node; None: its ACL is none that a broker sets.
 
         :raise NoNode:
         """

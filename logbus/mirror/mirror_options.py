@@ -119,7 +119,7 @@ class MirrorOptions:
 
     @property
     def policy(self) -> ReplicationPolicy:
-        """How topics are named."""
+        """The policy by which topics are named."""
         return ReplicationPolicy(self.source, self.target, self.naming)
 
     @property
@@ -129,7 +129,7 @@ class MirrorOptions:
 
     def said(self, option: str, value: str = "") -> str:
         """
-        How a user gives an option.
+        The form in which a user gives an option.
 
         :param option: its name for the command, such as ``on-too-large``; a broker's is ``mirror.on.too.large``.
         """

@@ -11,7 +11,7 @@ from logbus.mirror.mirror_options import MirrorOptions
 class _Known(Protocol):
     @property
     def principal(self) -> str:
-        """Who the client is."""
+        """The principal of the client."""
 
 
 def lacks(cluster: _Known, operation: str, resource: str, where: str) -> str:
@@ -24,7 +24,7 @@ def lacks(cluster: _Known, operation: str, resource: str, where: str) -> str:
 
 
 def what_session_lacks(error: Exception, options: MirrorOptions, target: _Known) -> str | None:
-    """What a session lacked at the target that ended with an error; None: neither a right nor transactions."""
+    """The right at the target, or the transactions, for lack of which a session ended; None: it had another error."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ApiError):
         cause = cause.__cause__

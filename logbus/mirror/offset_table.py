@@ -37,7 +37,7 @@ class OffsetTable(Generic[T]):
             del self._offsets[bisect_left(self._offsets, offset)]
 
     def get(self, offset: int) -> T | None:
-        """What is known of an offset."""
+        """The value of an offset."""
         return self._values.get(offset)
 
     def items(self) -> Iterator[tuple[int, T]]:
@@ -45,6 +45,6 @@ class OffsetTable(Generic[T]):
         return iter(self._values.items())
 
     def between(self, first: int, last: int) -> Iterator[T]:
-        """What is known of the offsets of a range, both ends included."""
+        """The values of the offsets of a range, both ends included."""
         low, high = bisect_left(self._offsets, first), bisect_right(self._offsets, last)
         return (self._values[offset] for offset in self._offsets[low:high])

@@ -51,7 +51,7 @@ class CopiedPartition:
 
 async def read_positions(target: Cluster, topic: str, begun: int) -> dict[TopicPartition, CopiedPartition]:
     """
-    What the target has, by partition of the source.
+    The state of the copies at the target, by partition of the source.
 
     :param topic: the topic of offset syncs.
     :param begun: the offset there at which this session has begun. All before it is read, even if a leader answers that

@@ -78,7 +78,7 @@ class SentBatches:
 
     async def ranges(self) -> dict[TopicPartition, list[CopiedRange]]:
         """
-        Where their records lie on both sides, once all have been answered.
+        The offsets of their records on both sides, once all have been answered.
 
         :raises RecordTooLarge: one was not written, and the next transaction goes on without a record of it.
         :raises CopyFailed: some were not written.
@@ -141,7 +141,7 @@ class SentBatches:
         raise CopyFailed(str(error)) from error
 
     def _refusal(self, sent: SentBatch, error: ApiError) -> str:
-        """Why the target does not take a batch, and what would be right."""
+        """The reason why the target does not take a batch, and what would be right."""
         what = f"{sent.partition} offset {sent.copy.upstream[0][0]}"
         if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             copy, where = self.reader.topics[sent.partition.topic].copy, f"the target {self.options.target}"

@@ -243,7 +243,7 @@ class SourceReader:
         return self._fetcher.wait()
 
     def take(self) -> Fetched | None:
-        """What was fetched of some partition; None: nothing that can be copied."""
+        """The records that were fetched of some partition; None: there are none to copy."""
         assigned = self._fetcher.assigned
         while assigned.has_data:
             partition = assigned.next.partition

@@ -42,7 +42,7 @@ class StartPositions:
     epochs: dict[TopicPartition, int]
 
     def of(self, topic: MirroredTopic, partition: TopicPartition) -> Position | None:
-        """Where to begin in a partition; None: nowhere."""
+        """The start position in a partition; None: it is not read."""
         begins = self._of_own_copies(topic, partition)
         back = self.origins.copied(topic.ids.source, self.options.target, partition.partition)
         if begins is None or back is None or back.end is None:

@@ -32,7 +32,7 @@ def copied_settings(entries: Iterable[ConfigEntry]) -> dict[str, str]:
 
 def changed_settings(wanted: Mapping[str, str], entries: Iterable[ConfigEntry]) -> dict[str, str | None]:
     """
-    What to change in a copy's settings.
+    The changes to make in a copy's settings.
 
     :param wanted: the result of :func:`copied_settings`.
     :param entries: the copy's.

@@ -73,7 +73,7 @@ class Arrivals:
 
     @property
     def lately(self) -> int:
-        """How much has come."""
+        """The number of arrivals."""
         self._forget()
         return sum(slot.total for slot in self._slots)
 

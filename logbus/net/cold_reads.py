@@ -36,7 +36,7 @@ class ColdReadGate:
 
     def allowed(self, part: FileSlice, most: int) -> int:
         """
-        How many of the first ``most`` bytes of ``part``, the first one in the queue, may be sent; 0: wait.
+        The number of the first ``most`` bytes of ``part``, the first one in the queue, that may be sent; 0: wait.
 
         :raises StorageError: they cannot be read.
         """

@@ -192,7 +192,7 @@ class KafkaServerFactory(Factory):
 
     @property
     def transports(self) -> list[Any]:
-        """Those of all connections."""
+        """The transports of all connections."""
         return [connection.transport for connection in self._connections]
 
     def _check_some(self) -> None:

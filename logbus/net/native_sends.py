@@ -60,7 +60,7 @@ def compiled_threads() -> type[SendThreads] | None:
 
 def threads_for(processors: int) -> int:
     """
-    How many threads send on a machine with so many processors.
+    The number of threads that send on a machine with so many processors.
 
     More than there are processors for them: where a thread sends for several connections, each response waits for the
     others, and a peer is woken for a piece of it at a time.

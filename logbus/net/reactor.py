@@ -33,7 +33,7 @@ _POLLS = 64
 
 
 def _description(selectable: Any) -> str:
-    """What failed, for the log."""
+    """A description of what failed, for the log."""
     peer: Callable[[], object] | None = getattr(selectable, "getPeer", None)
     return str(selectable.logPrefix()) if peer is None else f"the connection with {peer()}"
 

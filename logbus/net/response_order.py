@@ -67,7 +67,7 @@ class ResponseOrder:
 
     @property
     def room(self) -> int:
-        """How many more requests may be begun; large responses may allow fewer."""
+        """The number of further requests that may be begun; large responses may allow fewer."""
         return self._most - self._count
 
     def add(self, pending: ResponseSlot) -> None:

@@ -236,7 +236,10 @@ class SendQueue:
         return True
 
     def _allowed(self, part: FileSlice, most: int) -> int:
-        """How many of the first ``most`` bytes of a slice can be sent now: it is asked for a turn's worth at a time."""
+        """
+        The number of the first ``most`` bytes of a slice that can be sent now: it is asked for a turn's worth at a
+        time.
+        """
         allowed = self._gate.allowed(part, min(most, TURN))
         while allowed and allowed < most:
             more = self._gate.allowed(part.narrow(allowed), min(most - allowed, TURN))
@@ -310,5 +313,5 @@ def small_bytes(parts: Parts, most: int) -> bytes | None:
 
 
 def truncated(part: FileSlice) -> str:
-    """What is wrong where a file ends before the end of a slice."""
+    """The error for a file that ends before the end of a slice."""
     return f"the file ends before {part.position}, but {part.length} bytes from there were promised: was it truncated?"

@@ -224,7 +224,7 @@ class TimeSlice:
             pass
 
     async def duplicates(self, keys: Iterable[K]) -> set[K]:
-        """Those of ``keys`` that occur more than once."""
+        """The keys among ``keys`` that occur more than once."""
         seen: set[K] = set()
         duplicates: set[K] = set()
         async for key in self.over(keys):
@@ -234,7 +234,7 @@ class TimeSlice:
         return duplicates
 
     async def distinct(self, keys: Iterable[K]) -> list[K]:
-        """Those of ``keys``, once each, in their order."""
+        """The keys of ``keys``, once each, in their order."""
         seen: dict[K, None] = {}
         async for key in self.over(keys):
             seen[key] = None

@@ -259,7 +259,7 @@ class ServerTransport(tcp.Server):
             self._fail(main.CONNECTION_LOST)
 
     def _thread(self) -> Callable[[Parts], bool] | None:
-        """What has a thread send, if other connections are busy."""
+        """The sender that uses threads, if other connections are busy."""
         sends: NativeSends | None = getattr(self.reactor, "sends", None)
         return None if sends is None or not sends.is_busy else self._hand_over
 

@@ -337,9 +337,10 @@ class Log(LogState):
 
     def read_on(self, offset: int, max_bytes: int, bound: int, most: int) -> Sequence[tuple[FileSlice, int]]:
         """
-        What :meth:`read` gives to who reads on and on: at most so many slices, each with an offset above it, from which
-        the next one is read; fewer at the end of a segment, none at ``bound``.
+        The results of repeated calls of :meth:`read`, for a consumer that reads on: slices, each with an offset above
+        it, from which the next one is read; none at ``bound``.
 
+        :param most: the number of slices; there are fewer at the end of a segment.
         :raises ApiError: as of :meth:`read`.
         :raises NotFetched: as of :meth:`read`.
         """

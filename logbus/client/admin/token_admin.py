@@ -56,7 +56,7 @@ class TokenAdmin:
         """
         Create a token; the connection must have logged in, but not by a token.
 
-        :param owner: whom it stands for; None: whoever asks.
+        :param owner: its owner; None: this client's principal.
         :param renewers: who may renew it besides; principals such as ``User:alice``.
         :param max_lifetime_ms: milliseconds after which it cannot be renewed any more; -1: as the broker says.
         :raise ApiError: it was refused.

@@ -53,7 +53,7 @@ class Client(Lifetime):
 
     def _check_loop(self) -> None:
         """
-        Check that the client is used in its own event loop: in another one nothing would ever wake who waits.
+        Check that the client is used in its own event loop: in another one nothing would ever wake the tasks that wait.
 
         :raises RuntimeError: another one runs.
         """

@@ -99,7 +99,7 @@ class _DelayedCall:
         return self._function is not None
 
     def getTime(self) -> float:
-        """When it is called, in the loop's time."""
+        """The time at which it is called, in the loop's time."""
         return self._time
 
     def cancel(self) -> None:

@@ -118,7 +118,7 @@ class Cluster(MetadataCache):
 
     @property
     def principal(self) -> str:
-        """Who this client is for brokers that do not map names, such as ``User:alice``."""
+        """The principal of this client for brokers that do not map names, such as ``User:alice``."""
         return self._principal()
 
     @property

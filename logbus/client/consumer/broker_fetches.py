@@ -121,7 +121,7 @@ class BrokerFetches:
         return found + self._read(response, asked)
 
     def _to_ask(self, positions: Iterable[PartitionPosition], version: int) -> _Asked:
-        """What to fetch of each partition whose position and leader are known."""
+        """The fetch parameters of each partition whose position and leader are known."""
         asked: _Asked = {}
         for each in positions:
             if each.wanted is None and not each.lost:

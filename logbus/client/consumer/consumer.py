@@ -248,8 +248,8 @@ class Consumer(OffsetsByTime, Generic[K, V]):
 
     def transaction_offsets(self) -> tuple[dict[TopicPartition, CommittedOffset | None], GroupMetadata]:
         """
-        What a transaction commits of this consumer: the offsets after the records delivered since the last call, or
-        None where a partition was revoked meanwhile; and the identity that the member had.
+        The offsets of this consumer that a transaction commits: those after the records delivered since the last call,
+        or None where a partition was revoked meanwhile; and the identity that the member had.
 
         :meth:`~logbus.client.producer.transaction.Transaction.send_offsets` calls it.
 

@@ -42,7 +42,7 @@ class ConsumerOptions(Generic[K, V]):
 
     @property
     def fetching(self) -> FetchOptions:
-        """Those of the fetcher."""
+        """The options of the fetcher."""
         return FetchOptions(
             reset=self.auto_offset_reset,
             max_wait=self.fetch_max_wait,

@@ -281,7 +281,7 @@ class RecordProcessor(Generic[K, V]):
                 call.cancel()
 
     def _go_back(self) -> None:
-        """Whoever reads the consumer next gets what is unfinished."""
+        """Go back to the unfinished records, for the next loop that reads the consumer."""
         for each in self._ledger.partitions:
             work = self._ledger.unfinished(each)
             if work is not None and each in self._fetcher.assigned.partitions:

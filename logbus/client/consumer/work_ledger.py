@@ -61,7 +61,7 @@ class WorkLedger(Generic[K, V]):
 
     @property
     def room(self) -> int:
-        """How many records more may be taken."""
+        """The number of records that may be taken besides."""
         if not self._records:
             return self._most_records
         return max(0, self._most_records - self._records) if self._bytes < self._most_bytes else 0

@@ -130,7 +130,7 @@ class SchemaSerializer(ABC):
     @abstractmethod
     def _write(self, topic: str, value: Any) -> bytes:
         """
-        What follows the schema's id.
+        Encode the value: the bytes after the schema's id.
 
         :raise SerializationError: the value does not fit the schema.
         """

@@ -20,7 +20,7 @@ class BrokerIncarnations:
     version: int = -1
 
     def unnoted(self, brokers: Mapping[int, BrokerImage]) -> dict[int, BrokerImage]:
-        """Those among ``brokers`` whose registration no controller has noted yet."""
+        """The brokers among ``brokers`` whose registration no controller has noted yet."""
         return {
             number: broker
             for number, broker in brokers.items()
@@ -29,7 +29,7 @@ class BrokerIncarnations:
 
     def unclean(self, registered: Mapping[int, BrokerImage]) -> frozenset[int]:
         """
-        Those among ``registered`` that started after an unclean stop, and may lack records that they had. A
+        The brokers among ``registered`` that started after an unclean stop, and may lack records that they had. A
         registration says it of a process, and repeats it when only the session was replaced.
         """
         return frozenset(

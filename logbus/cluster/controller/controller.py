@@ -314,7 +314,7 @@ class Controller:
 
     @property
     def queued(self) -> int:
-        """How many events wait for their turn."""
+        """The number of events that wait for their turn."""
         return len(self._queue)
 
     def _put(self, event: Callable[[], Awaitable[None]]) -> None:

@@ -77,7 +77,7 @@ class Situation:
     unsynced_lost: Collection[int] = ()
 
     def up(self, among: Collection[int]) -> list[int]:
-        """Those that could lead, in the order of the assignment."""
+        """The replicas that could lead, in the order of the assignment."""
         return [one for one in self.replicas if one in among and self.availability(one) is ReplicaAvailability.UP]
 
 

@@ -40,7 +40,7 @@ class TopicRules:
     flushes: bool = True
 
     def enough(self, replicas: int) -> int:
-        """How many in-sync replicas a partition of so many replicas needs."""
+        """The number of in-sync replicas that a partition of so many replicas needs."""
         return min(self.min_insync, replicas)
 
 

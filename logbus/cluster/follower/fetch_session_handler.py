@@ -59,12 +59,12 @@ class FetchSessionHandler:
     _changed: dict[Key, None] = field(factory=dict, init=False)
 
     def __len__(self) -> int:
-        """How many partitions are wanted."""
+        """The number of wanted partitions."""
         return len(self.wanted)
 
     @property
     def named(self) -> int:
-        """How many partitions the next fetch names."""
+        """The number of partitions that the next fetch names."""
         return len(self.wanted) if self.epoch == INITIAL_EPOCH else len(self._changed)
 
     def want(self, key: Key, ask: FetchPosition) -> None:

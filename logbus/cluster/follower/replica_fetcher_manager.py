@@ -83,7 +83,7 @@ class ReplicaFetcherManager(Service):
         )
 
     def __len__(self) -> int:
-        """How many partitions are followed."""
+        """The number of followed partitions."""
         return len(self._followed)
 
     def __iter__(self) -> Iterator[tuple[int, PartitionFetchState]]:

@@ -93,7 +93,7 @@ class RemoteLogMetadataTopic:
         return found
 
     def indexes(self, number: int) -> list[tuple[UUID, int, RemoteLogIndex]]:
-        """What a partition of the topic told: the partitions with remote segments."""
+        """The partitions with remote segments, as a partition of the topic tells them."""
         count = self.partition_count
         return [
             (topic_id, partition, index)

@@ -54,7 +54,9 @@ class LeaderFencing:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether neither the store nor any follower was heard of for a session timeout, and others may lead by now."""
+        """
+        Whether neither the store nor any follower has answered for a session timeout, so that others may lead by now.
+        """
         silent_since = self.clock.seconds() - self.patience
         return bool(self._doubted) and all(at < silent_since for at in self._heard.values())
 

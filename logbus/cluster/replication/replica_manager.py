@@ -71,7 +71,7 @@ class ReplicaManager:
     :ivar cluster: the context of the leaders among them.
     :ivar repair: see :data:`.Repair`.
     :ivar heard: called with every broker that fetches from here.
-    :ivar lacked_space: whether a partition could not be brought up, for lack of space; reset by whoever sees to it.
+    :ivar lacked_space: whether a partition could not be brought up, for lack of space; reset when there is space again.
     :ivar unreadable: topics that the controller cannot read: they may exist, though the metadata do not show them.
     :ivar topic_stats: the counts of the topics they belong to.
     :ivar slices: gives time slices to changes of many replicas; None: all of it runs at once.

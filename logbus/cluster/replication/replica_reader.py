@@ -120,7 +120,7 @@ class ReplicaReader:
         max_wait_ms: int,
         fetch_params: FetchParams,
     ) -> list[PartitionFetchResult] | Deferred[list[PartitionFetchResult]]:
-        """What was read, or, if that is too little, a Deferred of what there is later."""
+        """The results of the reads, or, if they are too small, a Deferred of later ones."""
         results, size, urgent = found
         enough = min(min_bytes, max_bytes)
         if urgent or size >= enough or max_wait_ms <= 0 or source.empty or (size and self._more_follows(results)):
@@ -261,7 +261,7 @@ class ReplicaReader:
 
     @property
     def shared(self) -> dict[Any, Any] | None:
-        """What requests that were woken together may share, while they are completed."""
+        """The results that requests woken together may share, while they are completed."""
         return self._purgatory.shared
 
     def read_ahead(

@@ -118,7 +118,7 @@ class ClassicGroup:
 
     @property
     def size(self) -> int:
-        """How many members it has."""
+        """The number of its members."""
         return len(self._members)
 
     @property
@@ -133,7 +133,9 @@ class ClassicGroup:
 
     @property
     def empty_since_ms(self) -> int | None:
-        """When its last member left, in ms since 1970; None while it has members, and if it never had any."""
+        """
+        The time at which its last member left, in ms since 1970; None while it has members, and if it never had any.
+        """
         since = self._metadata.state_since_ms
         return since if self.is_empty and since != NO_TIMESTAMP else None
 
@@ -351,7 +353,7 @@ class ClassicGroup:
 
     @property
     def deadline(self) -> float | None:
-        """When :meth:`expire` is next to be called; may be early, never late."""
+        """The time at which :meth:`expire` is next to be called; may be early, never late."""
         return self._rebalance.deadline
 
     def expire(self, now: float) -> None:

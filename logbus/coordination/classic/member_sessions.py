@@ -65,7 +65,7 @@ class MemberSessions:
 
     @property
     def first(self) -> float | None:
-        """When to call :meth:`ended` next; may be early."""
+        """The time at which to call :meth:`ended` next; may be early."""
         return self._heap[0][0] if self._heap else None
 
     def ended(self, now: float) -> Iterator[str]:

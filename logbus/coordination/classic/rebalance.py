@@ -177,7 +177,7 @@ class Rebalance:
 
     @property
     def deadline(self) -> float | None:
-        """When :meth:`expire` is next to be called; may be early."""
+        """The time at which :meth:`expire` is next to be called; may be early."""
         sync_deadline = self._sync_deadline if self._roster.unsynced else None
         times = [self._roster.sessions.first, self._join_deadline, sync_deadline]
         return min((time for time in times if time is not None), default=None)

@@ -107,7 +107,7 @@ class ConsumerGroup:
 
     @property
     def size(self) -> int:
-        """How many members it has."""
+        """The number of its members."""
         return len(self.recorded.members)
 
     @property
@@ -358,7 +358,7 @@ class ConsumerGroup:
 
     @property
     def deadline(self) -> float | None:
-        """When to call :meth:`expire` next."""
+        """The time at which to call :meth:`expire` next."""
         return self.deadlines.next
 
     def expire(self, now: float) -> None:

@@ -25,7 +25,7 @@ UNDER_WAY = frozenset(
 
 def transaction_duration_ms(transaction: TransactionMetadata, now_ms: int) -> int | None:
     """
-    How long a transaction has been ongoing, in ms; None without one.
+    The age of the transaction, in ms; None without one.
 
     :param now_ms: ms since 1970.
     """

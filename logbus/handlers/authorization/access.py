@@ -40,7 +40,7 @@ class Authorization:
     denials: WarningLimiter
 
     def access(self, context: RequestContext, api_key: int) -> Access:
-        """What the principal of a request may do."""
+        """The rights of a request's principal."""
         return Access(self, context, api_key)
 
 

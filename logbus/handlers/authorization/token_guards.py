@@ -28,7 +28,7 @@ async def create_delegation_token(access: Access, request: Request, serve: Serve
 
 @guards(39, 40)
 async def change_delegation_token(access: Access, request: Request, serve: Serve) -> Any:
-    """RenewDelegationToken, ExpireDelegationToken: the handlers check that the token concerns whoever asks."""
+    """RenewDelegationToken, ExpireDelegationToken: the handlers check that the token concerns the principal."""
     return await serve()
 
 

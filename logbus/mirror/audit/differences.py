@@ -84,7 +84,7 @@ class Differences:
         return known
 
     def by_window(self) -> dict[int, WindowDifference]:
-        """How many records differ, for the windows that have such records."""
+        """The number of records that differ, for the windows that have such records."""
         counts: dict[int, list[int]] = {}
         for each in self._found.values():
             surplus = each.copy - each.source

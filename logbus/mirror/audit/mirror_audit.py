@@ -148,7 +148,7 @@ class MirrorAudit:
         return found
 
     def _trouble(self, cluster: Cluster, partition: TopicPartition, error: LogbusError) -> str:
-        """Why a partition cannot be compared, and what would help."""
+        """The reason why a partition cannot be compared, and what would help."""
         where = f"source {self.mirror.source}" if cluster is self.source else f"target {self.mirror.target}"
         if isinstance(error, Unreachable) or (
             isinstance(error, ApiError) and error.code is ErrorCode.LEADER_NOT_AVAILABLE
@@ -180,7 +180,7 @@ class MirrorAudit:
         return {partition: answer.offset for partition, answer in found.items()}
 
     async def _positions(self, partitions: list[TopicPartition], ends: _Offsets) -> _Positions:
-        """Where the mirror is, once it has what the source had at the beginning, or time is over."""
+        """The mirror's positions, once it has what the source had at the beginning, or time is over."""
         clock, topic = self.source.reactor, self.mirror.policy.offset_syncs_topic
         deadline = clock.seconds() + self.wait
         waiting = list(partitions)
@@ -204,7 +204,7 @@ class MirrorAudit:
             return False
 
     def _left_out(self, partition: TopicPartition, positions: _Positions) -> frozenset[int]:
-        """What the mirror has left out of a partition."""
+        """The records of a partition that the mirror has left out."""
         known = positions.get(partition)
         return frozenset() if known is None else self._skipped.offsets(partition, known.ids)
 

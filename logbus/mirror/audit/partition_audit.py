@@ -83,7 +83,7 @@ class PartitionAudit:
         )
 
     async def _deleted(self, side: Side, totals: SideTotals, other: Side, others: SideTotals) -> int:
-        """How many of the other side's oldest records a side has deleted."""
+        """The number of the other side's oldest records that a side has deleted."""
         if side.log_start == 0:
             return 0
         surplus = max(0, others.count - totals.count)

@@ -33,5 +33,5 @@ def record_digest(record: ConsumerRecord) -> int:
 
 
 def key_digest(key: bytes) -> bytes:
-    """What stands for a key."""
+    """The digest of a key."""
     return blake2b(key, digest_size=BITS // 8).digest()

@@ -210,7 +210,7 @@ class RegistryClient:
 
 def _problem(error: urllib.error.HTTPError, url: str) -> str:
     """
-    What a registry says that is unavailable, or has too much to do.
+    The message of a registry that is unavailable, or has too much to do.
 
     :raise RegistryFailed: any other answer with an error, which another attempt would not change.
     """
@@ -260,7 +260,7 @@ def _registered(found: Mapping[str, Any], schema_type: str, what: str) -> Regist
 
 def _message(error: urllib.error.HTTPError) -> tuple[str, bool]:
     """
-    What an error says, and whether it is a schema registry's about a subject or schema.
+    The message of an error, and whether it is a schema registry's about a subject or schema.
 
     These have codes of their own, such as 40403. Confluent's registry has 404 for a path that is none of its own.
     """

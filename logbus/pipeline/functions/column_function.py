@@ -83,7 +83,10 @@ def converted(name: str, values: pa.Array, convert: Convert, kind: pa.DataType, 
 
 
 def python_of(kind: pa.DataType) -> Convert | None:
-    """What makes dictionaries of Arrow's maps, which are lists of pairs, in values of a type; None: nothing to do."""
+    """
+    A function that makes dictionaries of Arrow's maps, which are lists of pairs, in values of a type; None: nothing to
+    do.
+    """
     if pa.types.is_map(kind):
         item = python_of(kind.item_type)
         return lambda value: {key: item(each) if item and each is not None else each for key, each in value}

@@ -164,7 +164,7 @@ class ProtobufDecoder:
         return self._read(message)
 
     def _message_at(self, data: bytes) -> int:
-        """Where the message begins."""
+        """The position at which the message begins."""
         # Mostly the first message of a schema that was seen before.
         head = data[: _ID_BYTES + 1]
         if head in self._heads:

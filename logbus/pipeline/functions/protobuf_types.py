@@ -39,7 +39,7 @@ def spark_type(message: Any) -> StructType:
 
 def reader_of(message: Any) -> Convert:
     """
-    What makes dictionaries of messages.
+    A function that makes dictionaries of messages.
 
     :param message: a descriptor for which :func:`spark_type` returns a type.
     """
@@ -49,7 +49,7 @@ def reader_of(message: Any) -> Convert:
 
 def writer_of(message: Any) -> Callable[[Any, Any], None]:
     """
-    What sets the fields of a message (first argument) to those of a dictionary (second); nulls are not set.
+    A function that sets the fields of a message (first argument) to those of a dictionary (second); nulls are not set.
 
     :raise Malformed: (when it is called) a name is unknown, or a value does not fit.
     """

@@ -30,7 +30,7 @@ class WriterSchemas:
 
     def get(self, schema_id: int, request: Callable[[], Any]) -> Any:
         """
-        What ``request`` returned for this id.
+        The result of ``request`` for this id.
 
         :raise Malformed: as ``request`` did, now or a short while ago.
         """

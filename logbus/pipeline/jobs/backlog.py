@@ -79,7 +79,7 @@ def empty_side(plans: Sequence[StreamPlan]) -> str:
 
 def plans_of(checkpoint: FileSystem, streams: Sequence[EventStream]) -> list[StreamPlan]:
     """
-    What is to be read now of the streams of a query.
+    The parts of a query's streams that are to be read now.
 
     :raise PipelineError: topics do not exist, or no broker can be reached.
     """

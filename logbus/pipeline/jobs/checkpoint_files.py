@@ -74,7 +74,7 @@ def _batches(checkpoint: FileSystem, directory: str) -> list[int]:
 
 
 def _problem(content: bytes) -> str:
-    """What is wrong with a file of offsets or commits; "": nothing."""
+    """The problem of a file of offsets or commits; "": there is none."""
     try:
         version, *lines = content.decode().splitlines() or [""]
     except UnicodeDecodeError as e:

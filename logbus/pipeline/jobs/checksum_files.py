@@ -18,7 +18,7 @@ _HEAD = struct.Struct(">4sI")
 
 
 def checksum_problem(files: FileSystem, path: str, content: bytes) -> str:
-    """What is wrong with the content of a file by its checksums; "": nothing, or it has none."""
+    """The problem of a file's content, by its checksums; "": there is none, or it has no checksums."""
     beside = PurePosixPath(path).with_name(f".{PurePosixPath(path).name}.crc")
     try:
         checksums = files.read(str(beside))

@@ -76,7 +76,7 @@ class EventStream:
 
     @property
     def time(self) -> str:
-        """Where the events' time comes from, for messages."""
+        """The source of the events' time, for messages."""
         field_of_event = getattr(self.payload, "event_time", "")
         return f"in {field_of_event!r}" if field_of_event else "the record's"
 

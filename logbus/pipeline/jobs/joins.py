@@ -120,7 +120,7 @@ class JoinOptions:
 
     @property
     def interval(self) -> tuple[int, int]:
-        """How much earlier and later than the left event the right one may be, in microseconds."""
+        """The time by which the right event may be earlier and later than the left one, in microseconds."""
         if self.as_of:
             return duration_micros("", self.as_of), 0
         return duration_micros("", self.before, least=0), duration_micros("", self.after, least=0)

@@ -159,6 +159,6 @@ class LargeAppends:
 
 
 def _fire(waiting: Deferred[None]) -> None:
-    """Call who waits, unless that was cancelled."""
+    """Fire a Deferred, unless it was cancelled."""
     if not waiting.called:
         waiting.callback(None)

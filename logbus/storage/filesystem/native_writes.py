@@ -112,7 +112,7 @@ class NativeWrites:
         return write
 
     def wait(self) -> None:
-        """Wait until a write is over. Blocks. Who waits for its Deferred is called in a later turn."""
+        """Wait until a write is over. Blocks. Its Deferred fires in a later turn."""
         self._threads.wait()
         if self._take():
             self._reactor.callLater(0, self.doRead)
