@@ -205,15 +205,13 @@ class ConsoleSite:
                 f"This page does not answer {method}; it answers {allowed}.",
                 {"Allow": allowed},
             )
-        posted = method == "POST"
-        form = read_form(body.decode("utf-8", "surrogateescape")) if posted else {}
+        form = read_form(body.decode("utf-8", "surrogateescape")) if method == "POST" else {}
         visit = Visit(
             api=ApiClient(self.api(), access, self._cooperator, self.schemas()),
             path=path,
             names=dict(zip(chosen.variables, values, strict=True)),
             query=read_form(query, "The query"),
             form=form,
-            posted=posted,
             pause=lambda: deferLater(self.clock, 0, lambda: ""),
         )
         return await chosen.call(visit)

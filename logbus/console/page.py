@@ -34,7 +34,6 @@ class Visit:
     names: Mapping[str, str]
     query: Mapping[str, str]
     form: Mapping[str, str]
-    posted: bool
     pause: Callable[[], Any]
 
     @property

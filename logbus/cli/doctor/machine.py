@@ -55,8 +55,7 @@ class DirectoryFacts:
     """
     A log directory.
 
-    :ivar problem: why a broker could not use it; None: it could.
-    :ivar is_in_use: whether a broker runs on it.
+    :ivar problem: why a broker could not use it; None: it could, or one runs on it.
     :ivar device: of its file system; ``file_system``: its type, if known.
     :ivar used_ratio: the share in use, from 0 to 1.
     :ivar free_inodes: how many more files there may be; None: any number.
@@ -64,7 +63,6 @@ class DirectoryFacts:
 
     path: str
     problem: str | None
-    is_in_use: bool
     device: int
     file_system: str | None
     used_ratio: float
@@ -112,12 +110,12 @@ def _is_clock_kept() -> bool | None:
 
 def directory_facts(path: str, broker_id: int) -> DirectoryFacts:
     """Look at a log directory; nothing is changed."""
-    problem, is_in_use = None, False
+    problem = None
     try:
         try_directory(Path(path), broker_id)
     except ConfigError as error:
-        is_in_use = "is in use by another broker" in str(error)
-        problem = None if is_in_use else str(error)
+        if "is in use by another broker" not in str(error):
+            problem = str(error)
     existing = Path(path).absolute()
     while not os.access(existing, os.F_OK) and existing != existing.parent:
         existing = existing.parent
@@ -126,11 +124,10 @@ def directory_facts(path: str, broker_id: int) -> DirectoryFacts:
         device = existing.stat().st_dev
         mounts = Path("/proc/self/mountinfo").read_text("utf-8", "replace")
     except OSError as error:
-        return DirectoryFacts(path, problem or f"log.dirs: {path}: {error}", is_in_use, -1, None, 0.0, None)
+        return DirectoryFacts(path, problem or f"log.dirs: {path}: {error}", -1, None, 0.0, None)
     return DirectoryFacts(
         path,
         problem,
-        is_in_use,
         device,
         type_of(device, mounts),
         1 - at.f_bavail / at.f_blocks if at.f_blocks else 0.0,
