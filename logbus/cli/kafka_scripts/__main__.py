@@ -11,7 +11,7 @@ from importlib import import_module
 
 from logbus.cli.kafka_scripts.absent_scripts import advice
 from logbus.cli.kafka_scripts.console import complain, say
-from logbus.cli.kafka_scripts.option_parser import OptionParser, ParsedOptions
+from logbus.cli.kafka_scripts.option_parser import OptionParser, ParsedOptions, UsageError
 from logbus.cli.kafka_scripts.scripts import COMMANDS
 from logbus.cli.standard_streams import open_closed_streams
 from logbus.errors import LogbusError
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
         exit_by_signal(signal.SIGPIPE)
         raise
-    except (LogbusError, OSError) as e:
+    except (UsageError, LogbusError, OSError) as e:
         complain(re.sub(r"[\r\n]+", " ", str(e)))
         return 1
     except Exception as e:

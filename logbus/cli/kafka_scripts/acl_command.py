@@ -86,8 +86,6 @@ def run(options: ParsedOptions) -> int:
         return 0
     try:
         with_cluster(options, work)
-    except UsageError:
-        raise
     except LogbusError as e:
         say(f"Error while executing ACL command: {broker_text(e, 'ACLs') if isinstance(e, ApiError) else e}")
         return 1

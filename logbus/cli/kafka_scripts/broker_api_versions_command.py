@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from logbus.cli.kafka_scripts.console import complain, say
-from logbus.cli.kafka_scripts.option_parser import OptionParser, ParsedOptions, UsageError
+from logbus.cli.kafka_scripts.option_parser import OptionParser, ParsedOptions
 from logbus.cli.kafka_scripts.session import with_cluster
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.cluster import Cluster, Node
@@ -41,8 +41,6 @@ def run(options: ParsedOptions) -> int:
 
     try:
         return with_cluster(options, work)
-    except UsageError:
-        raise
     except LogbusError as e:
         complain(str(e))
         return 1

@@ -44,8 +44,6 @@ def run(options: ParsedOptions) -> int:
 
     try:
         found = with_cluster(options, work)
-    except UsageError:
-        raise
     except LogbusError as e:
         complain(f"Error: {broker_text(e) if isinstance(e, ApiError) else e}")
         return 1

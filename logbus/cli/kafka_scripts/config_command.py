@@ -108,8 +108,6 @@ def run(options: ParsedOptions) -> int:
 
     try:
         with_cluster(options, work)
-    except UsageError:
-        raise
     except LogbusError as e:
         complain(f"Error while executing config command with args '{_shown_arguments(sys.argv[2:])}'")
         subject = f"{singular(entities[0].type)} {entities[0].name}"

@@ -119,8 +119,6 @@ def run(options: ParsedOptions) -> int:
     status = 0
     try:
         with_cluster(options, reader, settings.properties)
-    except UsageError:
-        raise
     except (LogbusError, NotDeserializable) as e:
         text = broker_text(e) if isinstance(e, ApiError) else str(e)
         complain(f"Error processing message, terminating consumer process: {text}")

@@ -82,8 +82,6 @@ def run(options: ParsedOptions) -> int:
 
     try:
         with_cluster(options, work, settings.properties)
-    except UsageError:
-        raise
     except LogbusError as e:
         complain(re.sub(r"^line [0-9]+: ", "", str(e)))
         return 1

@@ -98,8 +98,6 @@ def run(options: ParsedOptions) -> int:
     request = _Request(action, options, ResetRequest.of(options) if action == "reset-offsets" else None)
     try:
         with_cluster(options, request)
-    except UsageError:
-        raise
     except LogbusError as e:
         say(f"\nError: Executing consumer group command failed due to {java_text(e) if isinstance(e, ApiError) else e}")
     return 0

@@ -89,8 +89,6 @@ def run(options: ParsedOptions) -> int:
     settings.complain_unused()
     try:
         with_cluster(options, reader, settings.properties)
-    except UsageError:
-        raise
     except LogbusError as e:
         complain(f"Error: {broker_text(e) if isinstance(e, ApiError) else e}")
         return 1

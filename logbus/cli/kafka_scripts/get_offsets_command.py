@@ -59,7 +59,7 @@ def run(options: ParsedOptions) -> int:
 
     try:
         with_cluster(options, work)
-    except LogbusError as e:
+    except (UsageError, LogbusError) as e:
         complain(f"Error occurred: {broker_text(e) if isinstance(e, ApiError) else e}")
         return 1
     return 0

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import field, frozen
 
-from logbus.errors import LogbusError
-
 _FORMER = {"broker-list": "bootstrap-server", "zookeeper": "bootstrap-server"}
 """Options that Kafka's commands had, and those that are instead of them."""
 _LIKENESS = 0.7
@@ -23,8 +21,12 @@ _LIKENESS = 0.7
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
-class UsageError(LogbusError):
-    """The arguments are wrong; the message is what Kafka's command says of it."""
+class UsageError(Exception):
+    """
+    The arguments are wrong; the message is what Kafka's command says of it.
+
+    No :class:`~logbus.errors.LogbusError`: commands catch those of brokers, each with words of its own around them.
+    """
 
 
 def _names(names: str | Iterable[str]) -> tuple[str, ...]:

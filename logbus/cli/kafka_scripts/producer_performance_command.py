@@ -140,8 +140,6 @@ def run(options: ParsedOptions) -> int:
 
     try:
         failed = with_cluster(options, work, properties)
-    except UsageError:
-        raise
     except LogbusError as e:
         failed = str(e)
     if failed is not None:

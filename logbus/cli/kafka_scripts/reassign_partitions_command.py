@@ -99,8 +99,6 @@ def run(options: ParsedOptions) -> int:
         options.forbid(name, [each for each in _ACTIONS if each != "execute"])
     try:
         with_cluster(options, _Request(action, options, plan, log_dirs, topics, brokers))
-    except UsageError:
-        raise
     except LogbusError as e:
         say(f"Error: {broker_text(e) if isinstance(e, ApiError) else e}")
         return 1

@@ -85,8 +85,6 @@ def run(options: ParsedOptions) -> int:
         complain("delete-config is no longer supported by Kafka's command; kafka-configs deletes settings")
     try:
         with_cluster(options, _Request(action, options))
-    except UsageError:
-        raise
     except LogbusError as e:
         say(f"Error while executing topic command : {broker_text(e) if isinstance(e, ApiError) else e}")
         return 1

@@ -85,8 +85,6 @@ def run(options: ParsedOptions) -> int:
     action = action_of(options)
     try:
         with_cluster(options, _Request(action, options))
-    except UsageError:
-        raise
     except LogbusError as e:
         complain(broker_text(e) if isinstance(e, ApiError) else str(e))
         return 1
