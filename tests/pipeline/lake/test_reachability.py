@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,10 +16,11 @@ from logbus.pipeline.lake.reachability import check_default_namenode, check_endp
 
 
 @pytest.fixture
-def free_port() -> int:
-    """One that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+def free_port() -> Iterator[int]:
+    """One that nobody listens at, and nobody else is given meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 def test_reached() -> None:
