@@ -24,6 +24,7 @@ from tests.interop.clients import CLIENT_MAX, SECONDS, Message
 SOURCES = Path(__file__).parent / "java"
 CACHE = Path(os.environ.get("LOGBUS_JARS", "~/.cache/logbus-benchmarks")).expanduser()
 SMALL_JVM = ["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+QUICK_JAVAC = ["javac", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1"]
 
 Words = list[str]
 
@@ -80,7 +81,7 @@ class Java:
         jars = client_jars(KAFKA_VERSION, CACHE)
         classes = f"{jars}/*"
         sources = sorted(map(str, SOURCES.glob("*.java")))
-        subprocess.run(["javac", "-cp", classes, "-d", self._home.name, *sources], check=True, timeout=120)
+        subprocess.run([*QUICK_JAVAC, "-cp", classes, "-d", self._home.name, *sources], check=True, timeout=120)
         command = ["java", *SMALL_JVM, "-cp", f"{self._home.name}:{classes}", "Driver"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -14,7 +14,7 @@ from benchmarks.compare.jars import KAFKA_VERSION, client_jars, mirror_jars
 from logbus.mirror.mirror_records import Checkpoint, Heartbeat, OffsetSync
 from logbus.model import TopicPartition
 from logbus.testing import Broker
-from tests.interop.java_client import CACHE, SMALL_JVM
+from tests.interop.java_client import CACHE, QUICK_JAVAC, SMALL_JVM
 
 SOURCE = Path(__file__).parent / "mirror_java" / "MirrorReader.java"
 SECONDS = 120
@@ -30,7 +30,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         pytest.skip("javac is missing: apt-get install default-jdk-headless")
     home = tmp_path_factory.mktemp("mirror")
     jars = f"{client_jars(KAFKA_VERSION, CACHE)}/*:{mirror_jars(KAFKA_VERSION, CACHE)}/*"
-    subprocess.run(["javac", "-encoding", "UTF-8", "-cp", jars, "-d", home, SOURCE], check=True, timeout=SECONDS)
+    subprocess.run([*QUICK_JAVAC, "-encoding", "UTF-8", "-cp", jars, "-d", home, SOURCE], check=True, timeout=SECONDS)
     return ["java", *SMALL_JVM, "-cp", f"{home}:{jars}", "org.apache.kafka.connect.mirror.MirrorReader"]
 
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from benchmarks.compare.jars import KAFKA_VERSION, tools_jars
-from tests.interop.java_client import CACHE, SMALL_JVM, JavaFailed
+from tests.interop.java_client import CACHE, QUICK_JAVAC, SMALL_JVM, JavaFailed
 
 SECONDS = 60.0
 """For one tool."""
@@ -62,7 +62,7 @@ class KafkaTools:
         self._home = tempfile.TemporaryDirectory(prefix="logbus-kafka-tools-")
         classes = f"{tools_jars(KAFKA_VERSION, CACHE)}/*"
         subprocess.run(
-            ["javac", "-cp", classes, "-d", self._home.name, str(SOURCE)], check=True, timeout=300, env=os.environ
+            [*QUICK_JAVAC, "-cp", classes, "-d", self._home.name, str(SOURCE)], check=True, timeout=300, env=os.environ
         )
         # Log4j would write to the output by which it answers.
         quiet = ["-Dlog4j2.level=OFF", "-Dlog4j2.statusLoggerLevel=OFF"]
