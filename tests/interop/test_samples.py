@@ -205,7 +205,7 @@ def test_java(samples: Path) -> None:
     """kafka-clients and JUnit 5, by Maven."""
     need("javac", "default-jdk-headless")
     need("mvn", "maven")
-    # Most of Maven is run once: compiling it well takes longer than all the rest.
+    # Most of Maven is run once: compiling it well costs a quarter of the processor time.
     quick = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     printed = run(samples / "java", "mvn", "--batch-mode", "package", MAVEN_OPTS=quick)
     assert "Tests run: 6, Failures: 0, Errors: 0, Skipped: 0" in printed
