@@ -30,6 +30,7 @@ from logbus.coordination.limit import Limit
 from logbus.coordination.member_ids import MemberIds
 from logbus.coordination.member_memory import MemberMemory
 from logbus.coordination.state_log import StateLog
+from logbus.errors import ApiError, ErrorCode
 from logbus.metrics import Family, Registry, Sample
 from logbus.model import OFFSETS_TOPIC, TopicPartition
 from logbus.net.arrivals import Arrivals
@@ -117,15 +118,21 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         A group's committed and pending offsets, as :meth:`.GroupShard.replicated_offsets`; empty if there is no such
         group. Read only.
 
-        :raise ApiError: as :meth:`shard_of`.
+        :raise ApiError: as :meth:`shard_of`; COORDINATOR_LOAD_IN_PROGRESS also while the in-sync replicas may not have
+            all that was loaded: the last commits could be lost at another fail-over, or be known to their clients.
         """
-        return self.shard_of(group_id).replicated_offsets(group_id)
+        shard = self.shard_of(group_id)
+        try:
+            shard.log.replica.partition.check_caught_up()
+        except ApiError as e:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(e)) from e
+        return shard.replicated_offsets(group_id)
 
     def committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
         """
         A group's committed offsets, without pending ones.
 
-        :raise ApiError: as :meth:`shard_of`.
+        :raise ApiError: as :meth:`offsets`.
         """
         return self.offsets(group_id).committed
 

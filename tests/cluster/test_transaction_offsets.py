@@ -195,6 +195,36 @@ class GroupFailoverTests(ClusterCase):
         self.assertEqual(self.answer(client).topics[0].partitions[0].error_code, 0)
         self.assertEqual(self.shown(coordinator), [2, -1])
 
+    def test_loaded_and_not_replicated_yet(self) -> None:
+        """A new coordinator shows no commit that a replica in sync may lack, which could be the next coordinator."""
+        self.commit(1)
+        former = self.coordinator(GROUP)
+        following, silent = self.followers(former)
+        session = self.cluster[silent].broker.member.store
+        self.cluster.kill(silent, expire=False)
+        self.cluster[former].connect(host="192.0.2.1").send(commit_request({T0: 2}), 9)
+        self.cluster.settle(0.1)
+        self.cluster.kill(former)
+        self.assertEqual(self.code_when_loaded(following), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        # It leaves the ISR.
+        session.expire()
+        self.assertEqual(self.committed(), {T0: 2, T1: 1})
+
+    def followers(self, coordinator: int) -> list[int]:
+        """The other replicas of the group's partition; the first becomes the next coordinator."""
+        image = self.cluster.metadata(coordinator).topic(OFFSETS_TOPIC)
+        assert image is not None
+        return [broker for broker in image.partitions[0].replicas if broker != coordinator]
+
+    def code_when_loaded(self, broker_id: int) -> int:
+        """The error of a new coordinator, which has just loaded the group, when it is asked for committed offsets."""
+        groups = self.cluster[broker_id].broker.coordinators.groups
+        for _ in range(100):
+            if any(True for _ in groups.active_shards()):
+                return code_of(self.once(broker_id, fetch_request(T0, T1), 9))
+            self.cluster.settle(0.1)
+        raise AssertionError("it loads nothing")
+
     def shown(self, broker_id: int) -> list[int]:
         """The committed offsets by a broker."""
         (found,) = self.once(broker_id, fetch_request(T0, T1), 9).groups
