@@ -31,15 +31,16 @@ from logbus.storage.delete_policy import delete_policy
 from logbus.storage.filesystem.directory_lock import LOCK_FILE
 
 
-def preflight(config: ConfigView, listeners: list[Listener]) -> None:
+def preflight(config: ConfigView, listeners: list[Listener], workers: int = 1) -> None:
     """
     Check whether the broker can start, without changing anything.
 
+    :param workers: their number; several are brokers that connect to each other.
     :raise ConfigError: a protocol is unknown, a port is taken, a directory cannot be used or is another broker's.
     """
     delete_policy(config.get(keys.LOG_DELETE_POLICY))
     plugins = protocol_plugins()
-    among = inter_broker_listener(listeners, config)
+    among = inter_broker_listener(listeners, config) if config.get(keys.ZOOKEEPER_CONNECT) or workers > 1 else None
     with ExitStack() as held:
         probe = PortProbe(held)
         for listener in listeners:
@@ -49,8 +50,7 @@ def preflight(config: ConfigView, listeners: list[Listener]) -> None:
             if listener.protocol == "admin":
                 http_login_config(config, listener)
             if listener.has_tls:
-                between = bool(config.get(keys.ZOOKEEPER_CONNECT)) and listener == among
-                listener_tls(listener, between_brokers=between).check(config)
+                listener_tls(listener, between_brokers=listener == among).check(config)
     require_kafka(listeners)
     directories = [Path(directory) for directory in config.get(keys.LOG_DIRS)]
     check_apart(directories)

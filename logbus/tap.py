@@ -284,7 +284,7 @@ def makeService(options: Options) -> IService:
         directories = config.get(keys.LOG_DIRS)
         if count > 1:
             wait_for_earlier_workers(directories, lambda line: print(f"logbus: {line}", file=sys.stderr))
-        preflight(config, listeners)
+        preflight(config, listeners, count)
         refuse_left_over(directories, count)
         if options["as-version"] is not None and options["as-version"] not in RELEASES:
             raise ConfigError(f"--as-version {options['as-version']}: expected one of {', '.join(RELEASES)}")

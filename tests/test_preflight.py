@@ -12,13 +12,14 @@ from logbus.errors import ConfigError
 from logbus.preflight import preflight, try_directory
 from logbus.server_options import Options, load
 from logbus.storage.checkpoints import MetaProperties
+from tests.certificates import Authority
 
 
-def check(*words: str) -> None:
+def check(*words: str, workers: int = 1) -> None:
     """Check a command line, as before a start."""
     options = Options()
     options.parseOptions(["--port", "0", "--admin-port", "0", *words])
-    preflight(*load(options))
+    preflight(*load(options), workers)
 
 
 def use(directory: Path) -> None:
@@ -90,3 +91,15 @@ def test_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read_only.return_value.f_flag = 0
     with pytest.raises(ConfigError, match=r"is not writable by this user \(uid "):
         try_directory(tmp_path, 0)
+
+
+def test_tls_between_workers(tmp_path: Path) -> None:
+    """Workers connect to each other, so that each needs to know whose certificates to trust."""
+    authority = Authority.new()
+    key_store = authority.issue().write(tmp_path / "server.pem")
+    words = ["--set", f"ssl.keystore.location={key_store}", "--set", "security.inter.broker.protocol=SSL"]
+    words += ["--set", "listener.security.protocol.map=kafka:SSL,PLAINTEXT:PLAINTEXT", "-d", str(tmp_path / "data")]
+    check(*words)
+    with pytest.raises(ConfigError, match=r"listener kafka: .*ssl\.truststore\.location"):
+        check(*words, workers=2)
+    check(*words, "--set", f"ssl.truststore.location={authority.write(tmp_path / 'ca.pem')}", workers=2)

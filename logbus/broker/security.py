@@ -210,7 +210,7 @@ class BrokerSecurity:
         unnamed = config.get(keys.INTER_BROKER_LISTENER_NAME) is None and first != among
         # Without a name, brokers connect to the first listener.
         is_closed = first is not None and first.security_protocol.startswith("SASL_")
-        if unnamed and first and (name is not None or is_closed or (self._is_worker and among is None)):
+        if unnamed and first and (name is not None or is_closed or among is None):
             who = "workers" if self._is_worker else "brokers"
             raise ConfigError(
                 f"listener {first.name}: {who} would connect to it, but {keys.SECURITY_INTER_BROKER_PROTOCOL.name} "

@@ -33,7 +33,7 @@ def security(settings: dict[str, str], *listeners: tuple[str, str], is_worker: b
     )
 
 
-AMONG, CLEAR = ("among", "SASL_PLAINTEXT"), ("clear", "PLAINTEXT")
+AMONG, CLEAR, EDGE = ("among", "SASL_PLAINTEXT"), ("clear", "PLAINTEXT"), ("edge", "SSL")
 
 
 class BetweenBrokersTests(SynchronousTestCase):
@@ -53,6 +53,8 @@ class BetweenBrokersTests(SynchronousTestCase):
         self.assertIn("listener among: brokers would connect to it", said)
         other = {**SETTINGS, "security.inter.broker.protocol": "SASL_PLAINTEXT"}
         self.assertIn("listener clear: ", str(self.assertRaises(ConfigError, security(other, CLEAR, AMONG).load)))
+        said = str(self.assertRaises(ConfigError, security(SETTINGS, EDGE).load))
+        self.assertIn("listener edge: brokers would connect to it, but security.inter.broker.protocol is not SSL", said)
 
     def test_workers(self) -> None:
         """Workers are brokers also without ZooKeeper: they log in to each other, and must be told where."""
@@ -61,7 +63,7 @@ class BetweenBrokersTests(SynchronousTestCase):
         named.load()
         self.addCleanup(named.sasl.stop)
         self.assertIsNotNone(named.log_in_to_brokers())
-        for first in (AMONG, ("edge", "SSL")):
+        for first in (AMONG, EDGE):
             said = str(self.assertRaises(ConfigError, security(settings, first, is_worker=True).load))
             self.assertIn(f"listener {first[0]}: workers would connect to it, but security.inter.broker", said)
 
