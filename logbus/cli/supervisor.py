@@ -29,6 +29,8 @@ START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 MOST_FAILURES = 3
 """Failed starts in a row after which a broker is not restarted."""
+LONGEST_WAIT_SECONDS = 60.0
+"""Most seconds between two attempts to restart ZooKeeper, if they fail."""
 
 
 @define(eq=False)
@@ -89,6 +91,7 @@ class Supervisor:
     members: list[ManagedBroker] = field(factory=list, init=False)
     _own: ZooKeeper | None = field(default=None, init=False)
     _own_again_at: float | None = field(default=None, init=False)
+    _own_failures: int = field(default=0, init=False)
     _events: queue.SimpleQueue[Callable[[], object] | None] = field(factory=queue.SimpleQueue, init=False)
 
     def run(self) -> None:
@@ -203,15 +206,24 @@ class Supervisor:
     def _restart(self) -> None:
         now = time.monotonic()
         if self._own is not None and self._own_again_at is not None and self._own_again_at <= now:
-            try:
-                self._start_zookeeper(self._own)
-                self.say("ZooKeeper is started again")
-            except ZooKeeperFailed as e:
-                raise CommandFailed(_last_line(str(e))) from None
+            self._restart_zookeeper(self._own)
         for member in self.members:
             if member.again_at is not None and member.again_at <= now:
                 self.say(f"broker {member.number} is started again")
                 member.launch(self._ended)
+
+    def _restart_zookeeper(self, own: ZooKeeper) -> None:
+        """Restart ZooKeeper; if that fails, try again later: the brokers serve what they lead meanwhile."""
+        try:
+            self._start_zookeeper(own)
+        except (ZooKeeperFailed, OSError) as e:
+            self._own_failures += 1
+            wait = min(max(self.restart_after, 1.0) * 2**self._own_failures, LONGEST_WAIT_SECONDS)
+            self._own_again_at = time.monotonic() + wait
+            self.say(f"ZooKeeper cannot be started, which is tried again in {wait:g} s: {_last_line(str(e))}")
+            return
+        self._own_failures = 0
+        self.say("ZooKeeper is started again")
 
     def _stop(self) -> None:
         """Stop all brokers at once, each in order."""
