@@ -154,8 +154,14 @@ CASES = {
         },
         15,
     ),
-    # The slope is known from the second sample on.
-    "LogbusLogDirectoryFullSoon": Case({f"logbus_log_directory_free_bytes{SPACE}": "1000000-10000x99"}, 61),
+    # The slope is known from the second sample on, but for an hour at least half is free.
+    "LogbusLogDirectoryFullSoon": Case(
+        {
+            f"logbus_log_directory_free_bytes{SPACE}": "800000-5000x159",
+            f"logbus_log_directory_size_bytes{SPACE}": "1000000x159",
+        },
+        121,
+    ),
     "LogbusShortenedLogs": steps("logbus_shortened_logs"),
     "LogbusDamagedSegments": steps("logbus_damaged_segments", 10),
     "LogbusDamageFound": counts("logbus_damaged_segments_found_total"),
