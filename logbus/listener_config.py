@@ -104,6 +104,25 @@ def inter_broker_listener(listeners: Iterable[Listener], config: ConfigView) -> 
     return None
 
 
+def check_inter_broker(listeners: Iterable[Listener], config: ConfigView, who: str = "brokers") -> None:
+    """
+    Check that brokers, which connect to the first listener unless one is named, speak its security protocol.
+
+    :param who: ``brokers`` or ``workers``.
+    :raise ConfigError: they do not.
+    """
+    serving = _of_protocol(listeners, KAFKA)
+    if config.get(keys.INTER_BROKER_LISTENER_NAME) is not None or not serving:
+        return
+    first, among = serving[0], inter_broker_listener(serving, config)
+    logs_in = any(at is not None and at.security_protocol.startswith("SASL_") for at in (first, among))
+    if among is None or (first != among and logs_in):
+        raise ConfigError(
+            f"listener {first.name}: {who} would connect to it, but {keys.SECURITY_INTER_BROKER_PROTOCOL.name} "
+            f"is not {first.security_protocol}; name their listener in {keys.INTER_BROKER_LISTENER_NAME.name}"
+        )
+
+
 def require_kafka(listeners: Iterable[Listener]) -> None:
     """
     Check that clients and other brokers can connect.

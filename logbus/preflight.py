@@ -22,7 +22,13 @@ from logbus.config import ConfigView, keys
 from logbus.errors import ConfigError
 from logbus.extras import install_hint
 from logbus.ilogbus import Listener
-from logbus.listener_config import http_login_config, inter_broker_listener, listener_sasl_config, require_kafka
+from logbus.listener_config import (
+    check_inter_broker,
+    http_login_config,
+    inter_broker_listener,
+    listener_sasl_config,
+    require_kafka,
+)
 from logbus.metastore.embedded_store import FILE_NAME
 from logbus.protocols import protocol_plugins
 from logbus.socket_server import listener_tls, plugin_for
@@ -40,7 +46,10 @@ def preflight(config: ConfigView, listeners: list[Listener], workers: int = 1) -
     """
     delete_policy(config.get(keys.LOG_DELETE_POLICY))
     plugins = protocol_plugins()
-    among = inter_broker_listener(listeners, config) if config.get(keys.ZOOKEEPER_CONNECT) or workers > 1 else None
+    among = None
+    if config.get(keys.ZOOKEEPER_CONNECT) or workers > 1:
+        check_inter_broker(listeners, config, "workers" if workers > 1 else "brokers")
+        among = inter_broker_listener(listeners, config)
     with ExitStack() as held:
         probe = PortProbe(held)
         for listener in listeners:

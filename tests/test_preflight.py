@@ -97,9 +97,14 @@ def test_tls_between_workers(tmp_path: Path) -> None:
     """Workers connect to each other, so that each needs to know whose certificates to trust."""
     authority = Authority.new()
     key_store = authority.issue().write(tmp_path / "server.pem")
-    words = ["--set", f"ssl.keystore.location={key_store}", "--set", "security.inter.broker.protocol=SSL"]
+    words = ["--set", f"ssl.keystore.location={key_store}"]
     words += ["--set", "listener.security.protocol.map=kafka:SSL,PLAINTEXT:PLAINTEXT", "-d", str(tmp_path / "data")]
     check(*words)
+    with pytest.raises(ConfigError, match=r"listener kafka: workers would connect to it, but security\.inter\.broker"):
+        check(*words, workers=2)
+    with pytest.raises(ConfigError, match=r"listener kafka: brokers would connect to it, but security\.inter\.broker"):
+        check(*words, "--set", "zookeeper.connect=127.0.0.1:1")
+    words += ["--set", "security.inter.broker.protocol=SSL"]
     with pytest.raises(ConfigError, match=r"listener kafka: .*ssl\.truststore\.location"):
         check(*words, workers=2)
     check(*words, "--set", f"ssl.truststore.location={authority.write(tmp_path / 'ca.pem')}", workers=2)

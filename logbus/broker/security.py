@@ -20,7 +20,7 @@ from logbus.cluster.security_nodes import SecurityNodes
 from logbus.config import ConfigView, keys
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
-from logbus.listener_config import KAFKA, inter_broker_listener
+from logbus.listener_config import check_inter_broker, inter_broker_listener
 from logbus.net.channel import Channel
 from logbus.net.protocol import PrincipalBuilder
 from logbus.net.sasl_client import log_in
@@ -205,17 +205,8 @@ class BrokerSecurity:
     def _check_broker_credentials(self, config: ConfigView) -> None:
         if not self._cluster:
             return
-        name, among = self._sasl_among_brokers(), inter_broker_listener(self._listeners.values(), config)
-        first = next((listener for listener in self._listeners.values() if listener.protocol == KAFKA), None)
-        unnamed = config.get(keys.INTER_BROKER_LISTENER_NAME) is None and first != among
-        # Without a name, brokers connect to the first listener.
-        is_closed = first is not None and first.security_protocol.startswith("SASL_")
-        if unnamed and first and (name is not None or is_closed or among is None):
-            who = "workers" if self._is_worker else "brokers"
-            raise ConfigError(
-                f"listener {first.name}: {who} would connect to it, but {keys.SECURITY_INTER_BROKER_PROTOCOL.name} "
-                f"is not {first.security_protocol}; name their listener in {keys.INTER_BROKER_LISTENER_NAME.name}"
-            )
+        check_inter_broker(self._listeners.values(), config, "workers" if self._is_worker else "brokers")
+        name = self._sasl_among_brokers()
         if name is not None:
             read_broker_credentials(config, name)
 
