@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import Mock
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cli import supervisor
 from logbus.cli.supervisor import Supervisor
 from logbus.testing.zookeeper import ZooKeeperFailed
 
@@ -19,7 +19,7 @@ class RestartZooKeeperTests(SynchronousTestCase):
         said: list[str] = []
         cluster = Supervisor(Path("data"), 1, None, {}, 0, 0, 2.0, said.append)
         now = Mock(return_value=0.0)
-        self.patch(supervisor.time, "monotonic", now)
+        self.patch(time, "monotonic", now)
         zookeeper = Mock()
         zookeeper.start.side_effect = ZooKeeperFailed("it does not serve:\nNo space left on device")
         hidden = cast(Any, cluster)
