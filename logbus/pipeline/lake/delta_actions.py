@@ -27,6 +27,9 @@ STATE_ID = "logbus.state"
 KIND = "logbus.kind"
 """The key of a commit's information that tells our commits from other programs'."""
 
+CREATION = "logbus.creation"
+"""The key of the first commit's information that tells a job its own from another's; a unique value."""
+
 STATES = "_logbus/states"
 """The directory of the states. Engines take no notice of names that begin with ``_``, and their VACUUM neither."""
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ from logbus.pipeline.errors import ClaimLost, LakeError
 from logbus.pipeline.lake import delta_writes
 from logbus.pipeline.lake.delta_actions import (
     CLAIM_ID,
+    CREATION,
     NOWHERE,
     STATE_ID,
     AddedFile,
@@ -307,15 +309,40 @@ class DeltaLog:
             )
 
     def _create(self, schema: Any, directories: Sequence[str]) -> None:
-        try:
-            delta_writes.create(self.url, self._options, schema, directories, properties_of("claim", {CLAIM_ID: 1}))
-        except failures() as e:
-            self.refresh()
-            if self._table is None:
-                raise LakeError(f"{self.url} cannot be created: {failure_text(e)}") from e
-            raise ClaimLost(f"{self.url}: another job has created the table") from e
+        """
+        Create the table, and claim it.
+
+        :raise ClaimLost: another job has created it.
+        :raise LakeError: that fails.
+        """
+        mine = uuid.uuid4().hex
+        properties = properties_of("claim", {CLAIM_ID: 1}, {CREATION: mine})
+        failed = FailedAttempts()
+        while True:
+            try:
+                delta_writes.create(self.url, self._options, schema, directories, properties)
+                self.refresh()
+                break
+            except failures() as e:
+                if self._is_created(mine):
+                    break
+                if failed.is_last(-1):
+                    raise LakeError(f"{self.url} cannot be created: {failure_text(e)}") from e
         self.claimed, self._commits, self._noted = 1, 0, 0
+
+    def _is_created(self, mine: str) -> bool:
+        """
+        Whether the table is there though it could not be created: the store's answer, of this attempt or an earlier
+        one, was lost.
+
+        :raise ClaimLost: another job has created it.
+        """
         self.refresh()
+        if self._table is None:
+            return False
+        if next(self._files.history(0), {}).get(CREATION) != mine:
+            raise ClaimLost(f"{self.url}: another job has created the table")
+        return True
 
     def _widen(self, schema: Any) -> None:
         """

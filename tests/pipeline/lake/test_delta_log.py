@@ -198,6 +198,23 @@ class DeltaLogTests(TestCase):
         late = self.opened(claim=False)
         self.assertEqual((late.load_state().offsets, seen(self.root)), ({}, []))
 
+    def test_created_though_it_failed(self) -> None:
+        """As when an answer of a store is lost, and the next attempt finds the table: it is this job's own."""
+        log = self.opened(claim=False)
+        log.claim()
+        create, problems = create_table_with_add_actions, [OSError("connection reset")]
+
+        def lost(*arguments: Any, **named: Any) -> None:
+            if problems:
+                raise problems.pop()
+            create(*arguments, **named)
+            raise CommitFailedError("the answer was lost")
+
+        with patch("deltalake.transaction.create_table_with_add_actions", lost):
+            load(log, 0, 3)
+        load(log, 3, 5)
+        self.assertEqual((seen(self.root), log.claimed), ([0, 2, 4], 1))
+
     def test_commit_that_was_made_though_it_failed(self) -> None:
         """As when an answer of a store is lost: the commit stands, and is not made twice."""
         log = self.opened()
