@@ -23,6 +23,7 @@ from logbus.pipeline.datasource import LogbusDataSource
 from logbus.pipeline.jobs.late_watermark import LATE_WATERMARK
 from logbus.pipeline.jobs.punctuation import BEFORE_ALL, LOST, NO_TOPIC, PUNCTUATION, PunctuationFile
 from logbus.pipeline.source.arrow import SCHEMA, SCHEMA_WITH_HEADERS
+from logbus.pipeline.source.data_loss import DataLossReport
 from logbus.pipeline.source.options import SourceOptions
 from logbus.pipeline.source.options import read_source_options as read_options
 from logbus.pipeline.source.partition_reader import read_partition
@@ -87,6 +88,7 @@ class EventStreamReader(LogbusStreamReader):
 
     def __init__(self, options: SourceOptions, late: Path | None, punctuation: PunctuationFile | None) -> None:
         super().__init__(options)
+        self._losses = DataLossReport(options.fail_on_data_loss, "--source failOnDataLoss=false")
         self._late, self._punctuation = late, punctuation
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:

@@ -15,6 +15,7 @@ Planning, in the driver:
 * ``stream_reader``: the reader of streams
 * ``read_limits``: limits of a stream's batches, where Spark has them
 * ``stream_offset``: a stream's offsets in Spark's checkpoint
+* ``data_loss``: reports offsets that are gone
 * ``lag``: the lag of a stream, from Spark's progress
 * ``offsets_json``: JSON of partitions and offsets
 

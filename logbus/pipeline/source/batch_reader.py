@@ -8,10 +8,11 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from logbus.pipeline.error_text import without_traceback
+from logbus.pipeline.source.data_loss import DataLossReport
 from logbus.pipeline.source.offset_ranges import ranges_between, split
 from logbus.pipeline.source.offset_reader import OffsetReader, topic_ids
 from logbus.pipeline.source.options import SourceOptions
-from logbus.pipeline.source.partition_reader import RangePartition, read_partition, report_data_loss
+from logbus.pipeline.source.partition_reader import RangePartition, read_partition
 from logbus.pipeline.source.pushdown import PushedFilters, push
 from logbus.pipeline.worker_daemon import begin_work
 
@@ -43,7 +44,7 @@ class PlainBatchReader(DataSourceReader):
                 sentences.append(f"{each} begins at {first[each]}, and {start[each]} was to be read")
             if max(start[each], end[each]) > last[each]:
                 sentences.append(f"{each} ends at {last[each]}, and was to be read up to {max(start[each], end[each])}")
-        report_data_loss(options, sentences)
+        DataLossReport(options.fail_on_data_loss).report(sentences)
         start = {each: max(offset, first[each]) for each, offset in start.items()}
         end = {each: min(offset, last[each]) for each, offset in end.items()}
         if self._pushed.since is not None:

@@ -11,13 +11,11 @@ from pyspark.sql.datasource import InputPartition
 
 from logbus.pipeline.blocking import brokers_for
 from logbus.pipeline.blocking.range_reader import read_range
-from logbus.pipeline.errors import DataLossFound, OffsetLost
+from logbus.pipeline.errors import OffsetLost
 from logbus.pipeline.source.arrow import record_batch
 from logbus.pipeline.source.offset_ranges import OffsetRange
 from logbus.pipeline.source.options import SourceOptions
 from logbus.pipeline.worker_daemon import begin_work
-
-HINT = "with the option failOnDataLoss=false what is left is read"
 
 _log = logging.getLogger(__name__)
 
@@ -71,18 +69,3 @@ def read_partition(
             # All rows before the missing offset were yielded.
             start = min(e.log_start, wanted.end) if e.wanted < e.log_start else wanted.end
             on_loss(start - e.wanted)
-
-
-def report_data_loss(options: SourceOptions, sentences: list[str]) -> None:
-    """
-    Report data loss, as an error or in the log.
-
-    :raises DataLossFound: there are sentences, and ``failOnDataLoss`` is set.
-    """
-    if not sentences:
-        return
-    more = f"; and {len(sentences) - 10} more" if len(sentences) > 10 else ""
-    message = "; ".join(sentences[:10]) + more
-    if options.fail_on_data_loss:
-        raise DataLossFound(f"data are lost: {message}; {HINT}")
-    _log.warning("data are lost: %s", message)

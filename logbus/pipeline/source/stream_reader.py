@@ -14,11 +14,12 @@ from logbus.model import TopicPartition
 from logbus.pipeline.error_text import without_traceback
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.hang_ups import expect_hang_up
+from logbus.pipeline.source.data_loss import DataLossReport
 from logbus.pipeline.source.offset_ranges import ranges_between, rate_limited, should_delay, split
 from logbus.pipeline.source.offset_reader import OffsetReader, topic_ids
 from logbus.pipeline.source.offsets_json import PartitionOffsets, offsets_to_json
 from logbus.pipeline.source.options import SourceOptions
-from logbus.pipeline.source.partition_reader import RangePartition, read_partition, report_data_loss
+from logbus.pipeline.source.partition_reader import RangePartition, read_partition
 from logbus.pipeline.source.read_limits import (
     HAS_LIMITS,
     ReadAllAvailable,
@@ -39,6 +40,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._losses = DataLossReport(options.fail_on_data_loss)
         self._offset_reader = OffsetReader(options)
         self._initial: StreamOffset | None = None
         self._target: StreamOffset | None = None
@@ -101,7 +103,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics, there = self._described(stop.offsets.keys())
         first = self._offset_reader.earliest(sorted(there & stop.offsets.keys()), allow_deleted=True)
         offsets, sentences = resume_offsets(begun, stop, topic_ids(topics), first)
-        report_data_loss(self._options, sentences)
+        self._losses.report(sentences)
         ranges = ranges_between(offsets, {each: stop.offsets[each] for each in offsets}, stop.ids)
         options = self._options
         return [
@@ -169,7 +171,7 @@ class LogbusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if at_least is not None and should_delay(start, end.offsets, at_least, since, options.max_trigger_delay):
                 return None
         # Reported here, since Spark does not plan a batch without offsets.
-        report_data_loss(options, sentences)
+        self._losses.report(sentences)
         self._last_batch = time.monotonic()
         if isinstance(limit, ReadMaxRows):
             return rate_limited(start, end.offsets, limit.max_rows)
