@@ -119,16 +119,13 @@ def audit(
 
 def _problems(query: AuditQuery, read: AuditRead, found: Sequence[AuditComparison]) -> list[str]:
     """Sentences about all for which the audit fails."""
-    from logbus.client.audit.audit_comparison import AuditVerdict
+    from logbus.client.audit.audit_comparison import AuditVerdict, loss_sentences
 
     problems = [] if read.events else ["there are no monitoring events"]
     silent = {topic for _, topic in query.expected} - {each.topic for each in found}
     if read.events and silent:
         problems.append(f"no monitoring event is about topic {', '.join(map(repr, sorted(silent)))}")
-    for verdict, what in ((AuditVerdict.MISSING, "missing"), (AuditVerdict.UNKNOWN, "perhaps missing or duplicated")):
-        if these := [each for each in found if each.verdict is verdict]:
-            topics = ", ".join(sorted({each.topic for each in these}))
-            problems.append(f"{sum(abs(each.missing) for each in these)} records are {what}, of {topics}")
+    problems += loss_sentences(found)
     return problems + query.limits.exceeded(
         events=read.events,
         unreadable=read.unreadable,

@@ -63,6 +63,7 @@ def audit(
       logbus pipeline audit --table lake=lake/events --expect warehouse=events --page audit.html
     """
     from logbus.cli.app import print_error
+    from logbus.client.audit.audit_comparison import loss_sentences
     from logbus.pipeline.blocking.schema_registry import RegistryClient
     from logbus.pipeline.jobs.audit import AuditOptions, run
     from logbus.pipeline.jobs.audit_page import page as page_of
@@ -101,7 +102,7 @@ def audit(
         for name, notes in done.notes.items():
             for note in notes:
                 click.echo(f"audit: {name}: {note}", err=True)
-    for sentence in done.unknown:
+    for sentence in (*done.unknown, *loss_sentences(done.comparisons)):
         print_error(sentence)
     if done.unreadable:
         print_error(f"ignored {done.unreadable} records that are no monitoring events; the first: {done.problem}")

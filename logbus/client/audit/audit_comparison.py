@@ -9,7 +9,7 @@ of its instances added up. Counts show how many records, not which: a lost recor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 
 from attrs import define, field, frozen
@@ -60,6 +60,16 @@ class AuditComparison:
     def missing(self) -> int:
         """The number of missing records; negative: of surplus ones."""
         return self.published - self.counted
+
+
+def loss_sentences(comparisons: Sequence[AuditComparison]) -> list[str]:
+    """Sentences about records that are missing, and about those of which it is unknown, with the topics."""
+    found = []
+    for verdict, what in ((AuditVerdict.MISSING, "missing"), (AuditVerdict.UNKNOWN, "perhaps missing or duplicated")):
+        if these := [each for each in comparisons if each.verdict is verdict]:
+            topics = ", ".join(sorted({each.topic for each in these}))
+            found.append(f"{sum(abs(each.missing) for each in these)} records are {what}, of {topics}")
+    return found
 
 
 _Tier = tuple[str, str]

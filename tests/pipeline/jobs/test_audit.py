@@ -585,7 +585,7 @@ def test_the_command_ends_with_1_where_records_are_missing(
     asked = ["audit", "--topic", topic, "-b", broker.bootstrap, "--quiet"]
     asked += ["--report", str(tmp_path / "report.json"), "--page", str(tmp_path / "page.html")]
     status, out, said = command(*asked)
-    assert status == 1, said
+    assert (status, said) == (1, "logbus: 1 records are missing, of t\n")
     assert out.splitlines()[1].split() == [
         *("t", "2023-11-14T22:20:00Z", "küche", "consumer", "3", "2", "1", "0", "missing")
     ]
@@ -596,11 +596,25 @@ def test_the_command_ends_with_1_where_records_are_missing(
     assert "Audit: records are missing" in _Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
 
 
-@pytest.mark.parametrize(("report", "status"), [(AuditReport(), 0), (AuditReport(exceeded=["far too many"]), 1)])
-def test_the_command_ends_with_1_where_a_limit_is_exceeded(
-    report: AuditReport, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+_MISSING = AuditComparison("t", FIRST, 600_000, "lake", "lake", 5, 0, 3, AuditVerdict.MISSING)
+_UNKNOWN = AuditComparison("u", FIRST, 600_000, "lake", "lake", 0, 0, 3, AuditVerdict.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("report", "lines"),
+    [
+        (AuditReport(), []),
+        (AuditReport(exceeded=["far too many"]), ["far too many"]),
+        (
+            AuditReport([_MISSING, _UNKNOWN], exceeded=["far too many"]),
+            ["2 records are missing, of t", "3 records are perhaps missing or duplicated, of u", "far too many"],
+        ),
+    ],
+)
+def test_the_command_ends_with_1_where_something_is_wrong(
+    report: AuditReport, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It says which."""
+    """It says all of it: who allows the duplicates should know of the losses."""
     monkeypatch.setattr(Job, "run", lambda *_: report)
-    assert audit.main(["--quiet"], standalone_mode=False) == status
-    assert [line for line in report.exceeded if line not in capsys.readouterr().err] == []
+    assert audit.main(["--quiet"], standalone_mode=False) == bool(lines)
+    assert capsys.readouterr().err.splitlines() == [f"logbus: {each}" for each in lines]
