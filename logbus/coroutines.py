@@ -8,6 +8,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IReactorTime
@@ -39,3 +40,24 @@ def sleep(clock: IReactorTime, seconds: float) -> Deferred[None]:
     waiting: Deferred[None] = Deferred(lambda _: call.cancel())
     call = clock.callLater(seconds, waiting.callback, None)
     return waiting
+
+
+def shield(task: Deferred[Any], cancelled: Callable[[], object] = lambda: None) -> Deferred[None]:
+    """A Deferred that fires when ``task`` does. Cancelling it calls ``cancelled``, and does not cancel ``task``."""
+
+    def cancel(_: object) -> None:
+        cancelled()
+
+    heard: Deferred[None] = Deferred(cancel)
+
+    def pass_on(result: Any) -> Any:
+        if heard.called:
+            return None
+        if isinstance(result, Failure):
+            heard.errback(result)
+        else:
+            heard.callback(None)
+        return None
+
+    task.addBoth(pass_on)
+    return heard

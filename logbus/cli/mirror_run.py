@@ -10,12 +10,11 @@ from attrs import frozen
 from twisted.internet.defer import CancelledError, Deferred
 
 from logbus.cli.client_security import security_of_file
-from logbus.cli.output import Progress, quantity
+from logbus.cli.output import Progress, counted, quantity
 from logbus.cli.runner import CommandFailed, run
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.producer.deferreds import shield
 from logbus.client.retry import Unreachable
-from logbus.coroutines import sleep
+from logbus.coroutines import shield, sleep
 from logbus.metrics import Registry
 from logbus.mirror.audit.audit_options import AuditOptions
 from logbus.mirror.audit.mirror_audit import MirrorAudit
@@ -156,7 +155,8 @@ def _print_summary(status: MirrorStatus, seconds: float) -> None:
     topics = len({each.topic for each in status.positions})
     rate = f", {quantity(status.size / seconds)}B/s" if seconds > 0 else ""
     click.echo(
-        f"copied {status.records} records, {quantity(status.size)}B{rate}, of {topics} topics in {seconds:.1f} s; "
+        f"copied {counted(status.records, 'record')}, {quantity(status.size)}B{rate}, of {counted(topics, 'topic')} in "
+        f"{seconds:.1f} s; "
         f"{status.lag} are left"
         + (f", and {status.skipped} were left out, since they are too large for the target" if status.skipped else "")
     )

@@ -41,6 +41,11 @@ def printable(text: str) -> str:
     return text if text.isprintable() else json.dumps(text)
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 record``, ``2 records``: a noun whose plural has an s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table with a heading; numbers are right-aligned."""
     cells = [[("-" if cell is None else printable(str(cell))) for cell in row] for row in rows]

@@ -50,7 +50,7 @@ def names_options(what: str) -> Callable[[Callable[P, None]], Callable[P, None]]
         @wraps(init)
         def check(*args: P.args, **options: P.kwargs) -> None:
             if unknown := options.keys() - known:
-                raise unknown_options(what, unknown, known[of.co_argcount - 1 :])
+                raise unknown_options(what, unknown, known[of.co_argcount - 1 :] or known)
             init(*args, **options)
 
         return check

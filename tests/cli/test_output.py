@@ -65,3 +65,8 @@ class ProgressTests(SynchronousTestCase):
         progress.show("it")
         progress.clear()
         self.assertEqual(file.getvalue(), "")
+
+
+def test_counted() -> None:
+    """One thing is not several."""
+    assert [output.counted(number, "record") for number in (0, 1, 2)] == ["0 records", "1 record", "2 records"]

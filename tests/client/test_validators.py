@@ -106,6 +106,10 @@ class OptionTests(SynchronousTestCase):
         self.assertIn("no option sesion", str(self.assertRaises(TypeError, consumer, sesion_timeout=3)))
         self.assertIn("without a group_id", str(self.assertRaises(TypeError, Consumer, self.cluster, assignors=["x"])))
         self.assertIsInstance(self.assertRaises(ValueError, GroupOptions, ""), ConfigError)
+        self.assertEqual(
+            str(self.assertRaises(TypeError, GroupOptions, "g", sesion_timeout=3)),
+            "a group's member has no option sesion_timeout; did you mean session_timeout?",
+        )
 
     def test_consumer_arguments(self) -> None:
         """

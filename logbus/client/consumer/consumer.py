@@ -45,7 +45,7 @@ from logbus.client.interceptors import ConsumerInterceptor
 from logbus.client.list_offsets import EARLIEST, LATEST
 from logbus.client.membership import GroupArguments, GroupListener, GroupMetadata
 from logbus.client.serializers import Deserializer
-from logbus.coroutines import returns_deferred
+from logbus.coroutines import returns_deferred, shield
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
 
@@ -143,6 +143,8 @@ class Consumer(OffsetsByTime, Generic[K, V]):
         )
         self._auto = enable_auto_commit and group is not None
         self.poller.monitor = self._listener
+        # Fires when the consumer is closed; None: close() was not called.
+        self._closed: Deferred[None] | None = None
         self._subscription: GroupSubscription | None = None
         if self._group_options is not None:
             self._subscription = GroupSubscription(
@@ -452,12 +454,20 @@ class Consumer(OffsetsByTime, Generic[K, V]):
     async def close(self, *, done: bool = True) -> None:
         """
         Stop reading, wait for what :meth:`each` has under way, commit if automatic commits are enabled, and leave the
-        group. Fires when that is done; never fails.
+        group. Fires when that is done, also of a second call; never fails.
 
         :param done: the records delivered last are processed, too.
         """
-        if self.poller.closed:
+        if self._closed is not None:
+            await shield(self._closed)
             return
+        self._closed = Deferred()
+        try:
+            await self._close(done)
+        finally:
+            self._closed.callback(None)
+
+    async def _close(self, done: bool) -> None:
         self.poller.closed = True
         self.poller.stop()
         if done:

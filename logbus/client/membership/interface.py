@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict
 from attrs import field, frozen
 
 from logbus.client.group_metadata import GroupMetadata
-from logbus.client.validators import InvalidOption, checked, choice, flag, seconds, shown, text
+from logbus.client.validators import InvalidOption, checked, choice, flag, names_options, seconds, shown, text
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 
@@ -80,6 +80,9 @@ class GroupOptions:
                 f"heartbeat_interval is {self.heartbeat_interval:g}; it must be less than session_timeout, which is "
                 f"{self.session_timeout:g}, and should be a third of it"
             )
+
+
+GroupOptions.__init__ = names_options("a group's member")(GroupOptions.__init__)  # type: ignore[method-assign]
 
 
 class GroupArguments(TypedDict, total=False):

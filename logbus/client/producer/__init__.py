@@ -23,7 +23,7 @@ Sending:
 * ``produce_requests``: builds requests and reads responses
 * ``batch_deadlines``: BatchDeadlines: delivery timeouts
 * ``delivery_reports``: DeliveryReports: completes the Deferreds of records
-* ``deferreds``: Deferreds that can be cancelled without cancelling the work
+* ``deferreds``: a Deferred that can be cancelled without cancelling the work it waits for
 
 Idempotence and transactions:
 

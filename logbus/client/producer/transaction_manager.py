@@ -20,7 +20,6 @@ from logbus.client.cluster.cluster import Cluster
 from logbus.client.cluster.coordinators import GROUPS, TRANSACTIONS
 from logbus.client.group_metadata import MOVED_ON, CommittedOffset, GroupMetadata
 from logbus.client.producer.coordinator_requests import CoordinatorRequests
-from logbus.client.producer.deferreds import shield
 from logbus.client.producer.idempotence import ProducerId
 from logbus.client.producer.producer_identity import ProducerIdentity
 from logbus.client.producer.producer_options import ProducerOptions
@@ -42,6 +41,7 @@ from logbus.client.producer.transaction_messages import (
     worst_of_partitions,
 )
 from logbus.client.retry import is_retriable
+from logbus.coroutines import shield
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from logbus.wire.messages.transactions import EndTxnResponse, InitProducerIdResponse

@@ -177,6 +177,22 @@ class EndTests(EachCase):
         self.successResultOf(running)
         self.assertEqual(self.committed(), 1)
 
+    def test_second_close(self) -> None:
+        """It waits for the first, also if its caller gives up: the cluster may be closed afterwards."""
+        self.fill(b"a")
+        consumer, running = self.each()
+        first, second, given_up = consumer.close(), consumer.close(), consumer.close()
+        given_up.cancel()
+        self.failureResultOf(given_up, CancelledError)
+        self.brokers.settle(5)
+        self.assertNoResult(second)
+        self.held.end(0)
+        self.brokers.result(second)
+        self.successResultOf(first)
+        self.successResultOf(running)
+        self.successResultOf(consumer.close())
+        self.assertEqual(self.committed(), 1)
+
     def test_close_is_bounded(self) -> None:
         """What does not end in time is cancelled, and read again."""
         self.fill(b"a", b"b")
