@@ -47,6 +47,9 @@ _NO_ROOM = strict_json.dumps(
 )
 _SECURITY_LINES = "".join(f"{name}: {value}\r\n" for name, value in SECURITY_HEADERS.items()).encode()
 
+_NO_HTTP = (b"\0", b"\x16")
+"""How clients of Kafka and of TLS begin: with the length of a frame, with a handshake."""
+
 
 class AdminChannel(HTTPChannel):
     """
@@ -135,6 +138,10 @@ class AdminChannel(HTTPChannel):
         else:
             if self._deadline is None:
                 self._within(self.site.limits.request_seconds, self._too_slow)
+                if data[:1] in _NO_HTTP:
+                    # They would wait for an answer as long as we for the end of the line.
+                    self._respondToBadRequestAndDisconnect()
+                    return
             super().dataReceived(data)
 
     def lineReceived(self, line: bytes) -> None:

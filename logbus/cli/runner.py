@@ -20,6 +20,7 @@ from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import NoBroker, UnknownBroker, Unreachable
 from logbus.errors import ApiError, Disconnected, ErrorCode, LogbusError, RequestTimedOut
+from logbus.wire.frame_buffer import SPEAKS_HTTP
 
 T = TypeVar("T")
 
@@ -109,6 +110,8 @@ def with_cluster(bootstrap: str, timeout: float, work: Callable[[Cluster], Corou
             raise CommandFailed(str(e)) from None
         except NoBroker as e:
             hint = _OTHER_LISTENER if security is None else "is this the listener for this security.protocol?"
+            if SPEAKS_HTTP in str(e):
+                hint = "--bootstrap names the address for Kafka clients"
             raise CommandFailed(f"{e}; {hint}") from None
         except Unreachable as e:
             hint = "is a broker running there? 'logbus start' starts one; --bootstrap names another address"

@@ -28,6 +28,7 @@ _MOST_AT_ONCE = 1 << 20
 _LEAST_STEP = 4096
 _read_length = struct.Struct(">i").unpack_from
 
+SPEAKS_HTTP = "the other side speaks HTTP"
 _ALERT = 0x15
 _HANDSHAKE = 0x16
 
@@ -45,7 +46,7 @@ def describe_bad_length(length: int, limit: int) -> str:
         return f"the first bytes are a TLS {what}: the other side speaks TLS, and this one plaintext"
     # A request's method, "HTTP/1.1", or a page without a head, as a server answers what is no request to it.
     if (raw.isalpha() and raw.isupper()) or raw in (b"GET ", b"PUT ") or raw[:2] == b"<!" or raw.lower() == b"<htm":
-        return f"the first bytes are {raw.decode('latin-1')!r}: the other side speaks HTTP"
+        return f"the first bytes are {raw.decode('latin-1')!r}: {SPEAKS_HTTP}"
     if length < 0:
         return f"a frame announces the negative length {length}"
     return f"a frame announces {length} bytes; at most {limit} are accepted"

@@ -97,6 +97,11 @@ class RequestTests(ChannelCase):
             self.assertEqual(Answered(self.connection.take()).status, 200)
         self.assertFalse(self.connection.closed)
 
+    def test_no_http(self) -> None:
+        """A client of Kafka is answered at its first bytes: it sends no more before that."""
+        self.connection.send(b"\0\0\0\x1f\0\x12\0\x04")
+        self.assert_refused(self.connection, 400, "This is not HTTP/1.1")
+
     @given(st.lists(st.integers(1, len(GET)), max_size=6))
     def test_cut_anywhere(self, cuts: list[int]) -> None:
         """A request is the same however its bytes come."""

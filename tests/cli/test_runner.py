@@ -14,11 +14,12 @@ from logbus.errors import ApiError, ErrorCode
 from tests.cli.command_line import PATIENCE, run
 
 
-def _hang_up(listening: socket.socket) -> None:
-    """What a listener with TLS does with a client that begins without."""
+def _hang_up(listening: socket.socket, answer: bytes = b"") -> None:
+    """What a listener with TLS does with a client that begins without; another one may answer something."""
     connection, _ = listening.accept()
     with connection:
         connection.recv(1 << 16)
+        connection.sendall(answer)
 
 
 class HintTests(SynchronousTestCase):
@@ -39,6 +40,16 @@ class HintTests(SynchronousTestCase):
         self.assertEqual(
             self.hint(), "does its listener ask for TLS or a login? --command-config and -X say how to connect\n"
         )
+
+    def test_http(self) -> None:
+        """A server of HTTP asks for no login of Kafka's."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.settimeout(PATIENCE)
+            serving = Thread(target=_hang_up, args=(listening, b"HTTP/1.1 400 Bad Request\r\n\r\n"), daemon=True)
+            serving.start()
+            done = run("topics", "list", "--bootstrap", f"127.0.0.1:{listening.getsockname()[1]}")
+        self.assertEqual(done.status, 1)
+        self.assertTrue(done.err.endswith("speaks HTTP; --bootstrap names the address for Kafka clients\n"), done.err)
 
     def test_hung_up_on_a_login(self) -> None:
         """One who says how to connect is asked whether it is right."""
