@@ -41,7 +41,7 @@ def admin_options(command: F) -> F:
             click.option("--user", metavar="NAME", default="", help="Log in as this user; the password is asked for."),
             click.option(
                 "--password-file",
-                type=click.Path(path_type=Path),
+                type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
                 default=None,
                 help="Read the password from here; -: from standard input.",
             ),

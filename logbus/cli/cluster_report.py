@@ -8,7 +8,7 @@ from typing import Any
 import click
 from attrs import asdict
 
-from logbus.cli.output import print_table
+from logbus.cli.output import counted, print_table
 from logbus.cli.partition_health import BrokerLoad, HealthFilter, broker_loads
 from logbus.client.admin.admin_client import AdminClient
 
@@ -64,6 +64,7 @@ def print_report(found: Mapping[str, Any]) -> None:
         ],
     )
     click.echo(
-        f"{found['partitions']} partitions of {found['topics']} topics: {found['under_replicated']} under-replicated, "
+        f"{counted(found['partitions'], 'partition')} of {counted(found['topics'], 'topic')}: "
+        f"{found['under_replicated']} under-replicated, "
         f"{found['under_min_isr']} under min.insync.replicas, {found['unavailable']} unavailable"
     )

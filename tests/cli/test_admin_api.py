@@ -37,10 +37,10 @@ def test_no_certificates(tmp_path: Path) -> None:
 
 
 def test_no_password(tmp_path: Path) -> None:
-    """The line of error is as any other."""
+    """It is looked for before anything else."""
     done = run("backup", str(tmp_path / "b"), "--user", "ann", "--password-file", str(tmp_path / "p"))
-    assert (done.status, done.out) == (1, "")
-    assert done.err == f"logbus: {tmp_path}/p: the password cannot be read: No such file or directory\n"
+    assert (done.status, done.out) == (2, "")
+    assert f"'--password-file': File '{tmp_path}/p' does not exist." in done.err
 
 
 def test_backup_asks_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

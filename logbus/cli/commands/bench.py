@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from logbus.cli.number_types import FloatRange, IntRange
-from logbus.cli.options import bootstrap_options, json_option
+from logbus.cli.options import ACKS, acks_option, bootstrap_options, codec_option, json_option
 from logbus.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from logbus.cli.load_generator import LoadGenerator, LoadResult
 
 F = TypeVar("F", bound=Callable[..., Any])
-_ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
 
 @click.group()
@@ -38,7 +37,7 @@ def bench() -> None:
 def _common(command: F) -> F:
     for each in reversed(
         [
-            click.option("--topic", default="logbus-bench", show_default=True),
+            click.option("--topic", default="logbus-bench", show_default=True, help="The topic to write and read."),
             click.option(
                 "--partitions",
                 type=IntRange(min=1),
@@ -49,13 +48,8 @@ def _common(command: F) -> F:
             click.option(
                 "--record-size", type=IntRange(min=1), default=1000, show_default=True, help="Bytes per record."
             ),
-            click.option(
-                "--codec",
-                type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
-                default="none",
-                show_default=True,
-            ),
-            click.option("--acks", type=click.Choice(list(_ACKS)), default="all", show_default=True),
+            codec_option,
+            acks_option,
             click.option(
                 "--pid",
                 type=int,
@@ -71,7 +65,9 @@ def _common(command: F) -> F:
 def _parallel(command: F) -> F:
     for each in reversed(
         [
-            click.option("--connections", type=IntRange(min=1), default=1, show_default=True),
+            click.option(
+                "--connections", type=IntRange(min=1), default=1, show_default=True, help="Connections side by side."
+            ),
             click.option(
                 "--depth",
                 type=IntRange(min=1),
@@ -79,7 +75,9 @@ def _parallel(command: F) -> F:
                 show_default=True,
                 help="Requests in flight per connection.",
             ),
-            click.option("--seconds", type=FloatRange(min=0.01), default=5.0, show_default=True),
+            click.option(
+                "--seconds", type=FloatRange(min=0.01), default=5.0, show_default=True, help="How long to measure."
+            ),
         ]
     ):
         command = each(command)
@@ -99,7 +97,7 @@ def produce(batch_records: int, connections: int, depth: int, seconds: float, **
     """
 
     async def work(bench: LoadGenerator) -> tuple[LoadResult, Latencies]:
-        tally = await bench.produce(_payload(common, batch_records), _ACKS[common["acks"]], seconds)
+        tally = await bench.produce(_payload(common, batch_records), ACKS[common["acks"]], seconds)
         return tally, {"answer": tally.latencies}
 
     _run("produce", work, connections, depth, common)
@@ -147,7 +145,7 @@ def latency(count: int, **common: Any) -> None:
     """
 
     async def work(bench: LoadGenerator) -> tuple[LoadResult, Latencies]:
-        tally, read = await bench.latency(_payload(common, 1), _ACKS[common["acks"]], count)
+        tally, read = await bench.latency(_payload(common, 1), ACKS[common["acks"]], count)
         return tally, {"answer": tally.latencies, "read": read}
 
     _run("latency", work, 1, 1, common)

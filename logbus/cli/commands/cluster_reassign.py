@@ -10,7 +10,7 @@ import click
 
 from logbus.cli.number_types import IntRange
 from logbus.cli.options import bootstrap_options, json_option
-from logbus.cli.output import print_json, print_table
+from logbus.cli.output import counted, print_json, print_table
 from logbus.model import TopicPartition
 
 plan_file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
@@ -80,14 +80,14 @@ def reassign(
         target = reassignment.read_file(execute)
         moving = with_admin(bootstrap, timeout, lambda admin: reassignment.execute(admin, target, throttle, rollback))
         follow = "--list" if str(execute) == "-" else f"--verify {execute}"
-        click.echo(f"{moving} partitions are being moved; see how far: logbus cluster reassign {follow}")
+        click.echo(f"moving {counted(moving, 'partition')}; see how far: logbus cluster reassign {follow}")
     elif verify is not None:
         target = reassignment.read_file(verify)
         _print_states(with_admin(bootstrap, timeout, lambda admin: reassignment.verify(admin, target)), as_json)
     elif cancel is not None:
         target = reassignment.read_file(cancel)
         cancelled = with_admin(bootstrap, timeout, lambda admin: reassignment.cancel(admin, target))
-        click.echo(f"{cancelled} reassignments were cancelled")
+        click.echo(f"cancelled {counted(cancelled, 'reassignment')}")
 
 
 def _print_reassignments(found: Mapping[TopicPartition, Any], as_json: bool) -> None:

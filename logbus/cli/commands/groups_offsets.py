@@ -11,6 +11,7 @@ import click
 
 from logbus.cli.number_types import IntRange
 from logbus.cli.options import bootstrap_options, group_id, json_option, overwrite_option, timestamp_ms
+from logbus.cli.output import counted
 from logbus.errors import LogbusError
 
 if TYPE_CHECKING:
@@ -205,11 +206,11 @@ def export_offsets(
     write_new_file(file, text.encode(), overwrite=overwrite)
     offsets = sum(len(each) for each in saved.values())
     if not is_stream(file):
-        click.echo(f"{file}: {offsets} offsets of {len(saved)} groups")
+        click.echo(f"{file}: {counted(offsets, 'offset')} of {counted(len(saved), 'group')}")
 
 
 @click.command("import", short_help="Commit the offsets of groups in a file.")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.argument("names", nargs=-1, type=group_id, metavar="[GROUP]...")
 @_EXECUTE
 @json_option

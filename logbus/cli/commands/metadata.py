@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from logbus.cli.output import counted
+
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
@@ -109,11 +111,13 @@ def export_metadata(file: Path, data_dir: Path | None, zookeeper: str | None, re
         if retire:
             assert data_dir is not None
             retire_database(data_dir)
-    click.echo(f"cluster {found.cluster_id}: {found.topics} topics, {len(found.nodes)} nodes in {file}")
+    click.echo(
+        f"cluster {found.cluster_id}: {counted(found.topics, 'topic')}, {counted(len(found.nodes), 'node')} in {file}"
+    )
 
 
 @metadata.command("import")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
 @location_options
 def import_metadata(file: Path, data_dir: Path | None, zookeeper: str | None) -> None:
     """Import the metadata of a FILE (- is standard input) to a place without a cluster.
@@ -139,7 +143,10 @@ def import_metadata(file: Path, data_dir: Path | None, zookeeper: str | None) ->
             made = run(work)
         except NotCopied as e:
             raise CommandFailed(f"{data_dir or zookeeper}: {e}; nothing was changed") from None
-    click.echo(f"cluster {given.cluster_id}: {given.topics} topics, {made} nodes made in {data_dir or zookeeper}")
+    click.echo(
+        f"cluster {given.cluster_id}: {counted(given.topics, 'topic')}, {counted(made, 'node')} made in "
+        f"{data_dir or zookeeper}"
+    )
 
 
 def _migration_options(command: F) -> F:
@@ -201,7 +208,7 @@ def _migrate(zookeeper: str, *, secure: bool, dry_run: bool) -> None:
     except NotMigrated as e:
         raise CommandFailed(f"{zookeeper}: {e}") from None
     for what, count in sorted(found.items()):
-        click.echo(f"{what}: {count} nodes")
+        click.echo(f"{what}: {counted(count, 'node')}")
     if not found:
         click.echo("nothing to change")
 

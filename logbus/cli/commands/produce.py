@@ -68,7 +68,9 @@ if TYPE_CHECKING:
     help="Of keys. Default: the latest of TOPIC-key, or none.",
 )
 @click.option("--value-schema", metavar="SUBJECT[:VERSION]", help="Of values. Default: the latest of TOPIC-value.")
-@click.option("--batch-bytes", type=IntRange(min=1), default=512 * 1024, show_default=True)
+@click.option(
+    "--batch-bytes", type=IntRange(min=1), default=512 * 1024, show_default=True, help="The most in one batch."
+)
 @click.option("--linger-ms", type=IntRange(min=0), default=20, show_default=True, help="Wait for a batch to fill.")
 @click.option("--create", "create", is_flag=True, help="Let the broker create the topic, if it is configured to.")
 @json_option

@@ -23,7 +23,7 @@ _HOUR_MS = 3_600_000
 def _password_option(command: F) -> F:
     return click.option(
         "--password-file",
-        type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+        type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
         help="Its first line is the token's password; - is standard input. Asked for by default.",
     )(command)
 

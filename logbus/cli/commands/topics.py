@@ -99,6 +99,9 @@ def list_topics(internal: bool, as_json: bool, bootstrap: str, timeout: float) -
     else:
         for each in found:
             click.echo(each.name)
+        if not found:
+            # Brokers leave out what the user may not describe.
+            click.echo("there are no topics, or none that you may describe", err=True)
 
 
 @topics.command()

@@ -19,7 +19,7 @@ from logbus.cli.options import (
     timestamp_ms,
     wanted_records,
 )
-from logbus.cli.output import print_json, quantity
+from logbus.cli.output import counted, print_json, quantity
 
 
 @click.command("export", short_help="Write a topic's records to a file.")
@@ -90,12 +90,12 @@ def export_topic(
     if as_json:
         print_json(summary)
     else:
-        click.echo(f"{file}: {summary['records']} records, {quantity(summary['bytes'])}B")
+        click.echo(f"{file}: {counted(summary['records'], 'record')}, {quantity(summary['bytes'])}B")
 
 
 @click.command("import", short_help="Send the records of a file.")
 @click.argument("topic")
-@click.argument("file")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--ignore", type=click.Choice(IGNORABLE), multiple=True, help="What is chosen anew; may be repeated.")
 @acks_option
 @codec_option
@@ -135,4 +135,4 @@ def import_topic(
     if as_json:
         print_json(summary)
     else:
-        click.echo(f"{topic}: {summary['records']} records, {quantity(summary['bytes'])}B")
+        click.echo(f"{topic}: {counted(summary['records'], 'record')}, {quantity(summary['bytes'])}B")

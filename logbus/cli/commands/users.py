@@ -43,7 +43,7 @@ def _password_options(command: F) -> F:
     )(command)
     command = click.option(
         "--password-file",
-        type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+        type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
         help="Its first line is the password; - is standard input. Asked for by default.",
     )(command)
     return _mechanism_option(command)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from logbus.cli.options import json_option
-from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
+from logbus.cli.output import PROGRESS_INTERVAL, Progress, counted, quantity
 from logbus.cli.terminal_escapes import json_line
 
 
@@ -65,5 +65,6 @@ def verify(context: click.Context, directory: Path, in_use: bool, as_json: bool)
     except (DirectoryInUse, OSError) as error:
         raise click.UsageError(str(error)) from error
     if not as_json:
-        click.echo(f"{len(files)} files, {quantity(total)}B: {count or 'no'} finding{'s' if count != 1 else ''}")
+        findings = counted(count, "finding") if count else "no findings"
+        click.echo(f"{counted(len(files), 'file')}, {quantity(total)}B: {findings}")
     context.exit(1 if count else 0)

@@ -56,8 +56,8 @@ MIRROR_GROUPS = key(
     kinds.expressions(),
     "mirror.groups",
     (),
-    "Regular expressions of the groups whose offsets are translated; empty: all but those of console consumers and "
-    "Kafka Connect.",
+    "Regular expressions of the groups whose offsets are translated; by default all but those of console consumers "
+    "and Kafka Connect.",
 )
 MIRROR_GROUPS_EXCLUDE = key(
     kinds.expressions(), "mirror.groups.exclude", (), "Regular expressions of groups to leave alone; likewise."

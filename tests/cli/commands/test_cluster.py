@@ -159,7 +159,7 @@ def test_pending_reassignment(cluster: LocalCluster, tmp_path: Path) -> None:
         (listed,) = told(cluster, "cluster", "reassign", "--list")
         assert (listed["topic"], listed["adding"], listed["removing"]) == ("stuck", [gets.id], [decides.id])
         assert "not done yet: 1 of 1" in refused(cluster, "cluster", "reassign", "--verify", str(plan))
-        assert done(cluster, "cluster", "reassign", "--cancel", str(plan)) == "1 reassignments were cancelled\n"
+        assert done(cluster, "cluster", "reassign", "--cancel", str(plan)) == "cancelled 1 reassignment\n"
         assert told(cluster, "cluster", "reassign", "--list") == []
     finally:
         gets.reconnect()
