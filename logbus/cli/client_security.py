@@ -55,7 +55,7 @@ def security_options(command: F) -> F:
     )(cast(F, prepared))
     return click.option(
         "--command-config",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
         metavar="FILE",
         envvar="LOGBUS_COMMAND_CONFIG",
         show_envvar=True,

@@ -123,7 +123,7 @@ def with_cluster(bootstrap: str, timeout: float, work: Callable[[Cluster], Corou
         except Disconnected as e:
             if isinstance(e, RequestTimedOut) or (security is not None and security.login is not None):
                 raise
-            raise CommandFailed(f"{e}; {_OTHER_LISTENER}") from None
+            raise CommandFailed(f"{str(e).removesuffix('.')}; {_OTHER_LISTENER}") from None
         finally:
             await cluster.close()
 

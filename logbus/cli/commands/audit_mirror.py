@@ -72,13 +72,13 @@ _NAMED = 5
 @click.option("--examples", type=IntRange(min=0), default=3, show_default=True, help="Records to name.")
 @click.option(
     "--from-config",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
     help="How to connect to the cluster that is mirrored: security.protocol, ssl.* and sasl.* of Kafka's clients.",
 )
 @click.option(
     "--to-config",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
     help="The same for the cluster with the copies.",
 )

@@ -39,13 +39,13 @@ from logbus.config import keys
 )
 @click.option(
     "--from-config",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
     help="How to connect to the cluster to read: security.protocol, ssl.* and sasl.* of Kafka's clients.",
 )
 @click.option(
     "--to-config",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
     help="The same for the cluster to write to.",
 )
