@@ -106,7 +106,8 @@ class GroupListener:
     each may return something to await.
 
     Calls never overlap, and the rebalance waits for each. So offsets that ``on_revoked`` commits are committed before
-    another member reads on. A consumer calls ``on_revoked`` when the application has processed the records delivered of
+    another member reads on. The end of the consumer waits for them, too: a listener that calls ``close`` must not wait
+    for it. A consumer calls ``on_revoked`` when the application has processed the records delivered of
     the partitions. Heartbeats continue meanwhile; a listener that takes longer than ``max_poll_interval`` loses the
     membership. If a listener fails, that is logged, and the membership continues.
     """
