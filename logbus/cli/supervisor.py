@@ -91,7 +91,7 @@ class Supervisor:
     members: list[ManagedBroker] = field(factory=list, init=False)
     _own: ZooKeeper | None = field(default=None, init=False)
     _own_again_at: float | None = field(default=None, init=False)
-    _own_failures: int = field(default=0, init=False)
+    _own_wait: float | None = field(default=None, init=False)
     _events: queue.SimpleQueue[Callable[[], object] | None] = field(factory=queue.SimpleQueue, init=False)
 
     def run(self) -> None:
@@ -217,12 +217,11 @@ class Supervisor:
         try:
             self._start_zookeeper(own)
         except (ZooKeeperFailed, OSError) as e:
-            self._own_failures += 1
-            wait = min(max(self.restart_after, 1.0) * 2**self._own_failures, LONGEST_WAIT_SECONDS)
+            wait = self._own_wait = min(2 * (self._own_wait or max(self.restart_after, 1.0)), LONGEST_WAIT_SECONDS)
             self._own_again_at = time.monotonic() + wait
             self.say(f"ZooKeeper cannot be started, which is tried again in {wait:g} s: {_last_line(str(e))}")
             return
-        self._own_failures = 0
+        self._own_wait = None
         self.say("ZooKeeper is started again")
 
     def _stop(self) -> None:
