@@ -179,7 +179,7 @@ class GroupChangeViews:
     async def _reset(self, access: HttpAccess, group_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
         self._require_groups(group_id)
         coordinator, validate_only = self.groups.lags.coordinator, body.get("validate_only", False)
-        group, committed = coordinator.group(group_id), dict(coordinator.committed(group_id))
+        group, committed = coordinator.group(group_id), dict(coordinator.offsets(group_id).committed)
         if group is None and not committed and "topics" not in body:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id[:200]!r}.")
         if group is not None and group.size and not validate_only:

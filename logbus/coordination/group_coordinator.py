@@ -119,7 +119,8 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         group. Read only.
 
         :raise ApiError: as :meth:`shard_of`; COORDINATOR_LOAD_IN_PROGRESS also while the in-sync replicas may not have
-            all that was loaded: the last commits could be lost at another fail-over, or be known to their clients.
+            all that was loaded. Neither answer would be right then: the last commits could still be lost at another
+            fail-over, but the former coordinator may have acknowledged them.
         """
         shard = self.shard_of(group_id)
         try:
@@ -130,11 +131,11 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
 
     def committed(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
         """
-        A group's committed offsets, without pending ones.
+        A group's committed offsets, without pending ones, to be shown: at once, other than :meth:`offsets`.
 
-        :raise ApiError: as :meth:`offsets`.
+        :raise ApiError: as :meth:`shard_of`.
         """
-        return self.offsets(group_id).committed
+        return self.shard_of(group_id).replicated_offsets(group_id).committed
 
     def committed_count(self) -> int:
         """The number of offsets that all groups have committed."""

@@ -206,6 +206,9 @@ class GroupFailoverTests(ClusterCase):
         self.cluster.settle(0.1)
         self.cluster.kill(former)
         self.assertEqual(self.code_when_loaded(following), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        # Views show what there is: without any offset the group would seem to have no lag.
+        shown = self.cluster[following].broker.coordinators.groups.committed("g")
+        self.assertEqual({partition: each.offset for partition, each in shown.items()}, {T0: 2, T1: 1})
         # It leaves the ISR.
         session.expire()
         self.assertEqual(self.committed(), {T0: 2, T1: 1})
