@@ -29,7 +29,7 @@ def read_place(data: bytes, start: int = 0) -> tuple[list[int], int]:
 
 
 def written_place(indexes: list[int]) -> bytes:
-    """The text that :func:`read_place` reads."""
+    """The bytes that :func:`read_place` reads."""
     if indexes == [0]:
         return b"\0"
     written = bytearray()

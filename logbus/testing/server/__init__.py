@@ -16,6 +16,6 @@ The server writes its addresses to a file, is controlled over HTTP, and ends wit
 * ``topic_routes``: routes of topics
 * ``state_routes``: routes of snapshots, time and disks
 * ``trouble_routes``: routes of cut links, leaders, sessions, groups, transactions
-* ``brokers_in_trouble``: their troubles that are not of single requests
+* ``brokers_in_trouble``: the actions of these routes on the brokers under test
 * ``fault_routes``: routes of faults, and of the requests that brokers got
 """
