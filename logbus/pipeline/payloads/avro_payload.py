@@ -9,7 +9,6 @@ their defaults.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -18,9 +17,12 @@ import pyarrow as pa  # Spark reads a function's types from the module's names.
 from attrs import define, evolve, field, frozen
 
 from logbus.client.schema.schema_frame import unframe
+from logbus.client.serializers import SerializationError
 from logbus.pipeline.arrow_types import arrow_type
 from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClient, RegistryFailed
 from logbus.pipeline.errors import OptionError
+from logbus.pipeline.functions.column_function import Malformed
+from logbus.pipeline.functions.writer_schemas import WriterSchemas
 from logbus.pipeline.payloads.avro_types import known_logical_types, spark_schema, type_conflict
 from logbus.pipeline.payloads.payload import (
     EVENT,
@@ -37,10 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _LONGEST_REASON = 300
-_MISSING_FOR = 30.0
-"""Seconds until a schema that the registry did not have is requested again."""
-
-_MOST_MISSING = 1000
 
 
 @frozen(kw_only=True)
@@ -183,11 +181,9 @@ class AvroValueReader:
 
     registry: RegistryClient
     schema: str
-    clock: Callable[[], float] = time.monotonic
     _columns: Any = field(init=False)
     _types: dict[str, Any] = field(init=False)
-    _writers: dict[int, Any] = field(factory=dict, init=False)
-    _missing: dict[int, tuple[float, str]] = field(factory=dict, init=False)
+    _writers: WriterSchemas = field(factory=WriterSchemas)
 
     def __attrs_post_init__(self) -> None:
         import fastavro
@@ -208,48 +204,40 @@ class AvroValueReader:
             return _unreadable_event("there is no value")
         try:
             schema_id, payload = unframe(topic, value)
-            writer = self._writer(schema_id)
-            source = BytesIO(payload)
-            event = fastavro.schemaless_reader(source, writer, self._columns)
-            if left := len(payload) - source.tell():
-                return _unreadable_event(f"{left} bytes follow a value of schema {schema_id}")
-            return {"event": event, "reason": None}
-        except NoSuchSchema as e:
+            writer = self._writers.get(schema_id, lambda: self._requested(schema_id))
+        except (SerializationError, Malformed) as e:
             return _unreadable_event(str(e))
-        except (OSError, RegistryFailed):
-            raise
+        source = BytesIO(payload)
+        try:
+            event = fastavro.schemaless_reader(source, writer, self._columns)
         except Exception as e:
-            return _unreadable_event(f"{type(e).__name__}: {e}")
+            # fastavro raises many kinds of exceptions.
+            return _unreadable_event(
+                f"no value of schema {schema_id}, or it does not fit the columns: {type(e).__name__}: {e}"
+            )
+        if left := len(payload) - source.tell():
+            return _unreadable_event(f"{left} bytes follow a value of schema {schema_id}")
+        return {"event": event, "reason": None}
 
-    def _writer(self, schema_id: int) -> Any:
+    def _requested(self, schema_id: int) -> Any:
         """
         A writer's schema.
 
-        :raise NoSuchSchema: there is none, or its values cannot become the columns.
+        :raise Malformed: there is none, or its values cannot become the columns.
         """
         import fastavro
 
-        if schema_id in self._writers:
-            return self._writers[schema_id]
-        now = self.clock()
-        asked, problem = self._missing.get(schema_id, (now - _MISSING_FOR, ""))
-        if now - asked < _MISSING_FOR:
-            raise NoSuchSchema(problem)
         try:
-            text = self.registry.schema(schema_id)
-            try:
-                decoded = json.loads(text)
-                parsed = fastavro.parse_schema(known_logical_types(decoded))
-                problem = type_conflict(decoded, self._types)
-            except Exception as e:
-                # fastavro raises all kinds of exceptions; one that is not remembered has each record ask again.
-                raise NoSuchSchema(f"not an Avro schema, or it refers to others: {e!r:.200}") from None
-            if problem:
-                raise NoSuchSchema(problem)
-            self._writers[schema_id] = parsed
+            decoded = json.loads(self.registry.schema(schema_id))
+            parsed = fastavro.parse_schema(known_logical_types(decoded))
+            problem = type_conflict(decoded, self._types)
         except NoSuchSchema as e:
-            if len(self._missing) >= _MOST_MISSING:
-                self._missing.clear()
-            self._missing[schema_id] = now, f"schema {schema_id}: {e}"
-            raise NoSuchSchema(f"schema {schema_id}: {e}") from None
-        return self._writers[schema_id]
+            raise Malformed(f"schema {schema_id}: {e}") from None
+        except RegistryFailed:
+            raise
+        except Exception as e:
+            # fastavro raises all kinds of exceptions; one that is not remembered has each record ask again.
+            raise Malformed(f"schema {schema_id}: not an Avro schema, or it refers to others: {e!r:.200}") from None
+        if problem:
+            raise Malformed(f"schema {schema_id}: {problem}")
+        return parsed

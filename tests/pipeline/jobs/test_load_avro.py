@@ -62,7 +62,7 @@ def test_avro(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
         b"{}": "does not begin with a byte 0 and a schema's id in four bytes",
         frame(99, whole[5:]): "schema 99: ",
         whole + b"x": f"1 bytes follow a value of schema {first}",
-        whole[:7]: "Error: ",
+        whole[:7]: f"no value of schema {first}, or it does not fit the columns: ",
     }
     fill(broker, topic, [whole, *bad])
     payload = AvroPayload(registry=registry, subject=f"{topic}-value", event_time="at")

@@ -20,6 +20,7 @@ from pyspark.sql.types import StringType, StructType
 from logbus.client.schema.schema_frame import frame
 from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryFailed
 from logbus.pipeline.errors import OptionError
+from logbus.pipeline.functions.writer_schemas import WriterSchemas
 from logbus.pipeline.payloads.avro_payload import AvroValueReader, as_arrow
 from logbus.pipeline.payloads.avro_types import known_logical_types, spark_schema, type_conflict
 
@@ -267,20 +268,21 @@ class ReaderTests(TestCase):
         registry = Schemas({1: theirs, 2: wide, 3: less, 4: plain, 5: "string"})
         reader = AvroValueReader(registry, json.dumps(mine))  # type: ignore[arg-type]
         whole = encoded(theirs, good)
+        unfit = "no value of schema {}, or it does not fit the columns: "
         huge = b"\xfe\xff\xff\xff\xff\x1f" + whole[1:]
         cases = [
             (frame(1, whole), None),
             (None, "there is no value"),
-            (b"", "does not begin with a byte 0 and a schema's id"),
+            (b"", "topic 't': b'' does not begin with a byte 0 and a schema's id"),
             (b"\x01abcd", "does not begin with a byte 0"),
             (frame(9, whole), "schema 9: Schema not found"),
             (frame(1, whole + b"x"), "1 bytes follow a value of schema 1"),
-            (frame(1, whole[:-1]), ": "),
-            (frame(1, b""), "EOFError"),
-            (frame(2, encoded(wide, good)), "SchemaResolutionError: Schema mismatch"),
-            (frame(3, encoded(less, good)), "SchemaResolutionError"),
+            (frame(1, whole[:-1]), unfit.format(1)),
+            (frame(1, b""), f"{unfit.format(1)}EOFError"),
+            (frame(2, encoded(wide, good)), f"{unfit.format(2)}SchemaResolutionError: Schema mismatch"),
+            (frame(3, encoded(less, good)), f"{unfit.format(3)}SchemaResolutionError"),
             (frame(4, encoded(plain, {**good, "at": 5})), "schema 4: at is long in it, and timestamp in the table"),
-            (frame(5, encoded("string", "s")), "SchemaResolutionError"),
+            (frame(5, encoded("string", "s")), f"{unfit.format(5)}SchemaResolutionError"),
             (frame(1, huge), "the value does not fit its column: "),
             (frame(1, encoded(theirs, good | {"p": Decimal(7)})[:-2] + b"\x04\x10\x00"), "the value does not fit"),
         ]
@@ -298,7 +300,8 @@ class ReaderTests(TestCase):
         """A schema is asked for once; one that is missing again after a while, since it may come; trouble is raised."""
         now = [0.0]
         registry = Schemas({1: record(a="int")})
-        reader = AvroValueReader(registry, json.dumps(record(a="int")), lambda: now[0])  # type: ignore[arg-type]
+        writers = WriterSchemas(lambda: now[0])
+        reader = AvroValueReader(registry, json.dumps(record(a="int")), writers)  # type: ignore[arg-type]
         for _ in range(3):
             self.assertEqual(reader.read("t", frame(1, b"\x02"))["event"], {"a": 1})
             self.assertIn("not found", reader.read("t", frame(2, b"\x02"))["reason"])
@@ -308,7 +311,7 @@ class ReaderTests(TestCase):
         self.assertEqual(reader.read("t", frame(2, b"\x04"))["event"], {"a": 2})
         for number in range(10, 2500):
             reader.read("t", frame(number, b""))
-        self.assertLessEqual(len(reader._missing), 1000)
+        self.assertLessEqual(len(writers._missing), 1000)
         registry.is_away = True
         with self.assertRaisesRegex(RegistryFailed, "does not answer"):
             reader.read("t", frame(3, b""))
