@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import socket
 import ssl
 import time
 import urllib.error
@@ -32,7 +33,7 @@ _FORMATS = {"PROTOBUF": "?format=serialized"}
 
 
 class RegistryFailed(PipelineError):
-    """The registry returned an error, or did not answer."""
+    """The registry returned an error, or did not answer; or a certificate for it cannot be used."""
 
 
 class NoSuchSchema(RegistryFailed):
@@ -166,12 +167,16 @@ class RegistryClient:
     def _context(self) -> ssl.SSLContext | None:
         if not self.trusted_file and not self.own_file:
             return None
+        # No OptionError: a worker that lacks a file cannot judge values, and these are not malformed.
+        file = self.trusted_file
         try:
-            made = ssl.create_default_context(cafile=self.trusted_file or None)
-            if self.own_file:
-                made.load_cert_chain(self.own_file)
+            made = ssl.create_default_context(cafile=file or None)
+            if file := self.own_file:
+                made.load_cert_chain(file)
         except (OSError, ValueError) as e:
-            raise OptionError(f"the registry's {self.trusted_file or self.own_file!r} cannot be used: {e}") from None
+            raise RegistryFailed(
+                f"the registry's {file!r} cannot be used on {socket.gethostname()}: {getattr(e, 'strerror', None) or e}"
+            ) from None
         return made
 
     def _request(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from attrs import define, evolve, field, frozen
 from logbus.client.schema.schema_frame import unframe
 from logbus.client.serializers import SerializationError
 from logbus.pipeline.arrow_types import arrow_type
-from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClient, RegistryFailed
+from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClient
 from logbus.pipeline.errors import OptionError
 from logbus.pipeline.functions.column_function import Malformed
 from logbus.pipeline.functions.writer_schemas import WriterSchemas
@@ -228,13 +228,13 @@ class AvroValueReader:
         import fastavro
 
         try:
-            decoded = json.loads(self.registry.schema(schema_id))
-            parsed = fastavro.parse_schema(known_logical_types(decoded))
-            problem = type_conflict(decoded, self._types)
+            text = self.registry.schema(schema_id)
         except NoSuchSchema as e:
             raise Malformed(f"schema {schema_id}: {e}") from None
-        except RegistryFailed:
-            raise
+        try:
+            decoded = json.loads(text)
+            parsed = fastavro.parse_schema(known_logical_types(decoded))
+            problem = type_conflict(decoded, self._types)
         except Exception as e:
             # fastavro raises all kinds of exceptions; one that is not remembered has each record ask again.
             raise Malformed(f"schema {schema_id}: not an Avro schema, or it refers to others: {e!r:.200}") from None

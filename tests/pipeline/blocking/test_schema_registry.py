@@ -14,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.pipeline.blocking import schema_registry
 from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClient, RegistryFailed
+from logbus.pipeline.functions.avro import AvroDecoder
 
 
 class Clock(task.Clock):
@@ -146,3 +147,12 @@ class NotFoundTests(SynchronousTestCase):
             failure = self.assertRaises(RegistryFailed, RegistryClient(url).schema, 7)
         self.assertIn(f"the schema registry fails: {url}/schemas/ids/7: ", str(failure))
         self.assertTrue(55 < clock.seconds() <= 60)
+
+    def test_a_certificate_that_is_missing(self) -> None:
+        """On a worker without it values are not taken for malformed, which would make each of them null."""
+        missing = self.mktemp()
+        for files in ({"trusted_file": missing}, {"own_file": missing}):
+            decoder = AvroDecoder(RegistryClient("https://127.0.0.1:1", **files), '"string"')
+            failure = self.assertRaises(RegistryFailed, decoder.decode, b"\0\0\0\0\7\2x")
+            self.assertIn(f"the registry's {missing!r} cannot be used on ", str(failure))
+            self.assertIn(": No such file or directory", str(failure))
