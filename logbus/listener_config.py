@@ -106,17 +106,14 @@ def inter_broker_listener(listeners: Iterable[Listener], config: ConfigView) -> 
 
 def check_inter_broker(listeners: Iterable[Listener], config: ConfigView, who: str = "brokers") -> None:
     """
-    Check that brokers, which connect to the first listener unless one is named, speak its security protocol.
+    Check that there is a listener for other brokers; without one they would connect to the first.
 
     :param who: ``brokers`` or ``workers``.
-    :raise ConfigError: they do not.
+    :raise ConfigError: none is named, and none has the security protocol between brokers.
     """
     serving = _of_protocol(listeners, KAFKA)
-    if config.get(keys.INTER_BROKER_LISTENER_NAME) is not None or not serving:
-        return
-    first, among = serving[0], inter_broker_listener(serving, config)
-    logs_in = any(at is not None and at.security_protocol.startswith("SASL_") for at in (first, among))
-    if among is None or (first != among and logs_in):
+    if serving and inter_broker_listener(serving, config) is None:
+        first = serving[0]
         raise ConfigError(
             f"listener {first.name}: {who} would connect to it, but {keys.SECURITY_INTER_BROKER_PROTOCOL.name} "
             f"is not {first.security_protocol}; name their listener in {keys.INTER_BROKER_LISTENER_NAME.name}"
