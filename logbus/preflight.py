@@ -32,7 +32,7 @@ from logbus.listener_config import (
 from logbus.metastore.embedded_store import FILE_NAME
 from logbus.protocols import protocol_plugins
 from logbus.socket_server import listener_tls, plugin_for
-from logbus.storage.checkpoints import META_PROPERTIES, MetaProperties
+from logbus.storage.checkpoints import META_PROPERTIES, UNFINISHED_RESTORE, MetaProperties
 from logbus.storage.delete_policy import delete_policy
 from logbus.storage.filesystem.directory_lock import LOCK_FILE
 
@@ -172,7 +172,8 @@ def try_directory(directory: Path, broker_id: int) -> None:
     """
     Check whether a log directory can be used, without writing.
 
-    :raise ConfigError: it cannot be created or written, another process holds it, or it is another broker's.
+    :raise ConfigError: it cannot be created or written, another process holds it, a backup was not restored to it as a
+        whole, or it is another broker's.
     """
     existing = directory
     try:
@@ -196,6 +197,11 @@ def try_directory(directory: Path, broker_id: int) -> None:
         raise ConfigError(f"log.dirs: {directory} is in use by another broker (it holds {LOCK_FILE})") from None
     except OSError as e:
         raise ConfigError(f"log.dirs: {directory}/{LOCK_FILE}: {e}") from e
+    if (directory / UNFINISHED_RESTORE).exists():
+        raise ConfigError(
+            f"log.dirs: {directory}: a restore to it was not finished, logs are missing: remove the directory, and "
+            "restore the backup again (logbus restore)"
+        )
     try:
         meta = MetaProperties.decode((directory / META_PROPERTIES).read_bytes(), str(directory))
     except FileNotFoundError:

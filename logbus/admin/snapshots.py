@@ -89,10 +89,18 @@ class SnapshotViews:
         try:
             made = await self.snapshots.make(kept_seconds)
         except SnapshotExists as e:
-            way_out = "Wait for the backup that made it, or remove it by DELETE."
-            raise HttpProblem(HTTPStatus.CONFLICT, f"On broker {self.broker_id}, {e}. {way_out}") from None
+            raise HttpProblem(HTTPStatus.CONFLICT, f"On broker {self.broker_id}, {e}. {self._way_out()}") from None
         location = f"/api/v1/brokers/{self.broker_id}/snapshots/{made.name}"
         return ViewResponse(HTTPStatus.CREATED, JSON, strict_json.dumps(_shown(made)), {"Location": location})
+
+    def _way_out(self) -> str:
+        made = self.snapshots.current
+        if made is None:
+            return "Wait until it is removed."
+        return (
+            "Wait for the backup that made it. If that was killed, the snapshot goes by itself (after ten minutes "
+            f"with logbus backup), or at once by DELETE /api/v1/brokers/{self.broker_id}/snapshots/{made.name}."
+        )
 
     @route(
         "PUT",

@@ -9,6 +9,7 @@ From the shell to the cluster and back:
 
 * ``commands``: the commands, a module each
 * ``app``: the table of commands, the exit status and its line of error
+* ``termination``: SIGTERM as an exception, for commands that have something to undo
 * ``missing_rights``: names the right that a command lacks
 * ``runner``: runs a command's coroutine on the reactor, with a client's connections
 * ``admin_api``: the HTTP API of a broker

@@ -27,6 +27,8 @@ CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".logbus_cleanshutdown"
 BOOT_ID = ".logbus_boot"
+UNFINISHED_RESTORE = ".logbus_restoring"
+"""Present while a backup is restored to the directory: some of its logs are missing."""
 
 VERSION = 0
 FORMAT = 1

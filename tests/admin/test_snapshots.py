@@ -43,7 +43,9 @@ class SnapshotTests(HttpBrokerCase):
 
         again = self.make()
         self.assertEqual(again.status, 409)
-        self.assertIn(f"{made['name']} was not released yet. Wait for", json.loads(again.body)["detail"])
+        detail = json.loads(again.body)["detail"]
+        self.assertIn(f"{made['name']} was not released yet. Wait for", detail)
+        self.assertIn(f"at once by DELETE {SNAPSHOTS}/{made['name']}.", detail)
         self.assertEqual(self.http.ask("PUT", f"{SNAPSHOTS}/{made['name']}", {"kept_seconds": 60}).status, 204)
         self.assertEqual(self.http.ask("DELETE", f"{SNAPSHOTS}/{made['name']}").status, 204)
         self.assertEqual(self.http.get(SNAPSHOTS)["items"], [])

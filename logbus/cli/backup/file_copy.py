@@ -49,7 +49,11 @@ class FileCopy:
         with target.open("xb") as file:
             done = 0
             while done < size:
-                sent = os.sendfile(file.fileno(), source, done, min(CHUNK, size - done))
+                try:
+                    sent = os.sendfile(file.fileno(), source, done, min(CHUNK, size - done))
+                except OSError as e:
+                    e.filename = str(target)
+                    raise
                 if not sent:
                     raise EOFError(f"{target}: {done} bytes of {size} could be read")
                 done += sent

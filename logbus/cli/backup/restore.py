@@ -62,6 +62,10 @@ class Restore:
         for target in self.targets:
             if source in (target.resolve(), *target.resolve().parents):
                 raise BackupError(f"{target} is in the backup: restore it to a directory elsewhere")
+            if (target / checkpoints.UNFINISHED_RESTORE).exists():
+                raise BackupError(
+                    f"{target}: a restore to it was not finished: remove the directory, and restore again"
+                )
             if target.exists() and (not target.is_dir() or any(target.iterdir())):
                 raise BackupError(f"{target} is not an empty directory")
         faults = []
@@ -105,11 +109,15 @@ class Restore:
 
     def copy(self) -> None:
         """
-        Copy all logs, to stable storage.
+        Copy all logs, to stable storage. Until :meth:`finish` no broker starts on the directories.
 
         :raise BackupError: a file of the backup changed meanwhile.
         :raise OSError: it cannot be read or written.
         """
+        for target in self.targets:
+            target.mkdir(parents=True, exist_ok=True)
+            (target / checkpoints.UNFINISHED_RESTORE).touch()
+        os.sync()
         for source, target in self._directories():
             target.mkdir(parents=True, exist_ok=True)
             for log in read_manifest(source):
@@ -130,14 +138,24 @@ class Restore:
                 shutil.copyfile(source / name, target / name)
         os.sync()
 
+    def finish(self) -> None:
+        """Let brokers start on the directories, once everything is there."""
+        for target in self.targets:
+            (target / checkpoints.UNFINISHED_RESTORE).unlink()
+        # Were it there again after a crash, it would have somebody remove what a broker has written since.
+        os.sync()
+
     def undo(self) -> None:
         """Empty the directories again, after :meth:`check` has found them empty."""
         for target in self.targets:
+            # The mark last: this may be interrupted, too.
+            mark = target / checkpoints.UNFINISHED_RESTORE
             for made in target.iterdir() if target.is_dir() else ():
                 if made.is_dir():
                     shutil.rmtree(made, ignore_errors=True)
-                else:
+                elif made != mark:
                     made.unlink(missing_ok=True)
+            mark.unlink(missing_ok=True)
 
     def _directories(self) -> Iterator[tuple[Path, Path]]:
         """Yield each log directory of the backup, and where it goes."""

@@ -36,24 +36,27 @@ def backup(
       logbus backup /backup/monday
       logbus backup /backup/tuesday --earlier /backup/monday
     """
-    from logbus.cli.backup.backup_format import BackupError
+    from logbus.cli.backup.backup_format import BACKUP
     from logbus.cli.backup.backup_source import BackupSource
     from logbus.cli.backup.snapshot_copy import SnapshotCopy, earlier_backup
     from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
     from logbus.cli.runner import CommandFailed
+    from logbus.cli.termination import raised_sigterm
 
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise CommandFailed(f"{directory} is there already; give the name of a new directory")
+        unfinished = any(directory.glob("broker-*")) and not (directory / BACKUP).exists()
+        why = "has a backup that was not finished; remove it, or" if unfinished else "is there already;"
+        raise CommandFailed(f"{directory} {why} give the name of a new directory")
     progress, done = Progress(PROGRESS_INTERVAL), False
 
     def show(copied: int, total: int) -> None:
         source.keep()
         progress.show(f"{quantity(copied)}B of {quantity(total)}B")
 
-    try:
-        source = BackupSource(AdminApi.of(admin, user, password_file, ca, TIMEOUT_SECONDS))
-        copy = SnapshotCopy(directory, earlier_backup(earlier), show)
-        brokers = source.brokers()
+    source = BackupSource(AdminApi.of(admin, user, password_file, ca, TIMEOUT_SECONDS))
+    copy = SnapshotCopy(directory, earlier_backup(earlier), show)
+    brokers = source.brokers()
+    with raised_sigterm():
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             with source.snapshots_of(brokers) as snapshots:
@@ -63,8 +66,6 @@ def backup(
             progress.clear()
             if not done:
                 shutil.rmtree(directory, ignore_errors=True)
-    except (BackupError, OSError) as e:
-        raise CommandFailed(str(e)) from None
     linked = f", {quantity(copy.files.linked)}B of it linked to {earlier}" if earlier is not None else ""
     size = quantity(copy.files.copied + copy.files.linked)
     click.echo(f"{copy.logs} logs of broker {', '.join(map(str, brokers))}, {size}B{linked}: {directory}")

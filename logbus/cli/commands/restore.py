@@ -27,11 +27,10 @@ def restore(backup: Path, directories: tuple[Path, ...], check: bool) -> None:
       logbus restore /backup/monday logbus-data
       logbus start --data-dir logbus-data
     """
-    from logbus.cli.backup.backup_format import BackupError
     from logbus.cli.backup.restore import Restore
     from logbus.cli.commands.metadata import opened_store
     from logbus.cli.output import Progress, quantity
-    from logbus.cli.runner import CommandFailed
+    from logbus.cli.termination import raised_sigterm
     from logbus.metastore.metadata_copy import write_all
 
     async def write(store: IMetadataStore) -> int:
@@ -39,23 +38,23 @@ def restore(backup: Path, directories: tuple[Path, ...], check: bool) -> None:
 
     progress = Progress()
     try:
-        work = Restore(
-            backup, directories, lambda done, total: progress.show(f"{quantity(done)}B of {quantity(total)}B")
-        )
-        work.check()
-        metadata = work.metadata()
-        if not check:
-            try:
-                work.copy()
-                progress.clear()
-                if work.backup.embedded:
-                    with opened_store(directories[0], None, must_exist=False) as run:
-                        run(write)
-            except BaseException:
-                work.undo()
-                raise
-    except (BackupError, OSError) as e:
-        raise CommandFailed(str(e)) from None
+        with raised_sigterm():
+            work = Restore(
+                backup, directories, lambda done, total: progress.show(f"{quantity(done)}B of {quantity(total)}B")
+            )
+            work.check()
+            metadata = work.metadata()
+            if not check:
+                try:
+                    work.copy()
+                    progress.clear()
+                    if work.backup.embedded:
+                        with opened_store(directories[0], None, must_exist=False) as run:
+                            run(write)
+                    work.finish()
+                except BaseException:
+                    work.undo()
+                    raise
     finally:
         progress.clear()
     brokers = ", ".join(str(each.broker) for each in work.backup.brokers)

@@ -202,7 +202,7 @@ def directory_findings(found: Sequence[DirectoryFacts], warn_ratio: float) -> It
                 facts.path,
                 facts.problem.removeprefix("log.dirs: "),
                 "The broker does not start.",
-                "Give the directory to the broker's user, or name another one in log.dirs.",
+                "Mend that (a directory belongs to the broker's user), or name another one in log.dirs.",
             )
         if facts.file_system in _IN_MEMORY:
             yield Finding(

@@ -86,6 +86,7 @@ _LEFTOVERS = {
     file_names.LINKED_SUFFIX: "A start removes it.",
     file_names.SNAPSHOT_SUFFIX: "A start removes it.",
     file_names.FUTURE_SUFFIX: "A start goes on copying, or removes it.",
+    checkpoints.UNFINISHED_RESTORE: "A restore was not finished: no broker starts. Remove all, and restore again.",
 }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +17,12 @@ from logbus.cli.backup.backup_format import BACKUP, Backup, BackupError, BrokerB
 from logbus.cli.backup.file_copy import FileCopy
 from logbus.cli.backup.restore import SKIPPED_PRODUCER_IDS, Restore
 from logbus.cluster.broker_snapshots import METADATA
+from logbus.errors import ConfigError
 from logbus.metastore.cluster_znodes import ProducerIdBlock, ProducerIdBlockZnode
 from logbus.metastore.metadata_file import Metadata, dump
 from logbus.metastore.znodes import PRODUCER_ID_BLOCK
 from logbus.model import TopicPartition
+from logbus.preflight import try_directory
 from logbus.storage import checkpoints
 from logbus.storage.checkpoints import MetaProperties
 from logbus.storage.log_snapshots import MANIFEST
@@ -70,6 +74,8 @@ def test_restored(backup: Path, tmp_path: Path) -> None:
     assert (one / "metadata.db").exists()
     assert not (two / "metadata.db").exists()
     assert not (one / MANIFEST).exists()
+    try_directory(one, 0)
+    try_directory(two, 0)
 
 
 def test_into_the_backup(backup: Path, tmp_path: Path) -> None:
@@ -103,3 +109,31 @@ def test_full_disk(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "No space left on device" in str(done.exception)
     assert not list(one.iterdir())
     restored(backup, one, two)
+
+
+def test_killed(backup: Path, tmp_path: Path) -> None:
+    """No broker starts on what a restore that was killed has left, since it would delete the logs."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    Restore(backup, [one, two], lambda done, total: None).copy()
+    for target in (one, two):
+        with pytest.raises(ConfigError, match=f"{target}: a restore to it was not finished"):
+            try_directory(target, 0)
+    done = CliRunner().invoke(app, ["restore", str(backup), str(one), str(two)])
+    assert "one: a restore to it was not finished: remove" in str(done.exception)
+    assert "a restore was not finished" in CliRunner().invoke(app, ["verify", str(two)]).output.lower()
+
+
+def test_sigterm(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM has what was made removed, as Ctrl-C does, before the process ends by it."""
+
+    def terminated(copy: FileCopy, source: Path, target: Path, size: int, earlier: Path | None = None) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    ended: list[signal.Signals] = []
+    monkeypatch.setattr(FileCopy, "copy", terminated)
+    monkeypatch.setattr("logbus.cli.termination.exit_by_signal", ended.append)
+    one, two = tmp_path / "one", tmp_path / "two"
+    CliRunner().invoke(app, ["restore", str(backup), str(one), str(two)])
+    assert ended == [signal.SIGTERM]
+    assert not list(one.iterdir())
+    assert not list(two.iterdir())
