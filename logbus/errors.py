@@ -279,3 +279,11 @@ class StorageError(LogbusError):
 
 class ConfigError(LogbusError):
     """A configuration key, option or file is wrong; the message names it and what is accepted."""
+
+
+def short_reason(error: Exception) -> str:
+    """Say why something failed: an OSError without its number, and where a file is not UTF-8."""
+    if isinstance(error, UnicodeDecodeError):
+        line = error.object.count(b"\n", 0, error.start) + 1
+        return f"it is not UTF-8: line {line} has the byte 0x{error.object[error.start]:02x}"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

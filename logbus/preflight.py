@@ -19,7 +19,7 @@ from twisted.internet.protocol import ServerFactory
 from twisted.python.failure import Failure
 
 from logbus.config import ConfigView, keys
-from logbus.errors import ConfigError
+from logbus.errors import ConfigError, short_reason
 from logbus.extras import install_hint
 from logbus.ilogbus import Listener
 from logbus.listener_config import (
@@ -181,7 +181,9 @@ def try_directory(directory: Path, broker_id: int) -> None:
             existing = existing.parent
         is_directory = existing.is_dir()
     except OSError as e:
-        raise ConfigError(f"log.dirs: {directory} cannot be used by this user (uid {os.geteuid()}): {e}") from e
+        raise ConfigError(
+            f"log.dirs: {directory} cannot be used by this user (uid {os.geteuid()}): {short_reason(e)}"
+        ) from e
     if not is_directory:
         raise ConfigError(f"log.dirs: {directory}: {existing} is not a directory")
     if not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
@@ -196,7 +198,7 @@ def try_directory(directory: Path, broker_id: int) -> None:
     except BlockingIOError:
         raise ConfigError(f"log.dirs: {directory} is in use by another broker (it holds {LOCK_FILE})") from None
     except OSError as e:
-        raise ConfigError(f"log.dirs: {directory}/{LOCK_FILE}: {e}") from e
+        raise ConfigError(f"log.dirs: {directory}/{LOCK_FILE}: {short_reason(e)}") from e
     if (directory / UNFINISHED_RESTORE).exists():
         raise ConfigError(
             f"log.dirs: {directory}: a restore to it was not finished, logs are missing: remove the directory, and "
@@ -207,7 +209,7 @@ def try_directory(directory: Path, broker_id: int) -> None:
     except FileNotFoundError:
         return
     except OSError as e:
-        raise ConfigError(f"log.dirs: {directory}/{META_PROPERTIES}: {e}") from e
+        raise ConfigError(f"log.dirs: {directory}/{META_PROPERTIES}: {short_reason(e)}") from e
     if meta.broker_id != broker_id:
         raise ConfigError(
             f"log.dirs: {directory} belongs to broker {meta.broker_id}, and this is broker {broker_id}: set broker.id "

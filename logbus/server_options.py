@@ -13,7 +13,7 @@ from twisted.python import usage
 
 from logbus.config import ConfigView, keys
 from logbus.config.properties import numbered_properties
-from logbus.errors import ConfigError
+from logbus.errors import ConfigError, short_reason
 from logbus.ilogbus import Listener
 from logbus.listener_config import ADMIN, KAFKA, resolve_listeners
 from logbus.metastore.connect_string import ConnectString
@@ -159,7 +159,9 @@ def read_file(path: str) -> tuple[dict[str, str], dict[str, str]]:
             values[key] = value
             origins[key] = f"{path}, line {number}"
     except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"--config {path}: cannot be read: {e}") from e
+        # A relative name is often looked for in another directory than was meant.
+        place = f" ({Path(path).absolute()})" if isinstance(e, FileNotFoundError) else ""
+        raise ConfigError(f"--config {path}: cannot be read: {short_reason(e)}{place}") from e
     except ConfigError as e:
         raise ConfigError(f"{path}, {e}") from None
     return values, origins

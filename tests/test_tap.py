@@ -125,7 +125,10 @@ ANY_PORTS = ("--port", "0", "--admin-port", "0")
         (["--set", "num.partitions"], "--set num.partitions: expected KEY=VALUE"),
         (["--set", "retention.ms=1"], "retention.ms is a key of topics; a broker's is log.retention.ms"),
         (["--broker-id", "one"], "broker.id: 'one' is not valid"),
-        (["--config", "missing.properties"], "--config missing.properties: cannot be read"),
+        (
+            ["--config", "missing.properties"],
+            "missing.properties: cannot be read: No such file or directory (/",
+        ),
         (["--listen", "9092"], "--listen 9092: expected [NAME=]PROTOCOL:ENDPOINT"),
         (["--listen", "amqp:tcp:5672", *ANY_PORTS], "there is no protocol 'amqp'; there are: admin, kafka"),
         (["--listen", "kafka:tcp:port"], "'tcp:port' is not a server endpoint such as tcp:9092"),

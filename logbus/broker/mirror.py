@@ -15,7 +15,7 @@ from logbus.config import keys
 from logbus.config.config_key import ConfigKey
 from logbus.config.mirror_flows import FlowSettings
 from logbus.coroutines import sleep
-from logbus.errors import ConfigError, LogbusError
+from logbus.errors import ConfigError, LogbusError, short_reason
 from logbus.metrics import Family
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class BrokerMirror:
         try:
             return ClientSecurity.of(split_properties(parse_properties(Path(path).read_text(encoding="utf-8")))[0])
         except (OSError, UnicodeDecodeError, ConfigError) as e:
-            raise ConfigError(f"{self.settings.name_of(key)}: {path}: {e}") from None
+            raise ConfigError(f"{self.settings.name_of(key)}: {path}: {short_reason(e)}") from None
 
     def _say(self, line: str) -> None:
         if self.settings.flow is None:

@@ -127,7 +127,9 @@ class AdminApi:
 
     def no_answer(self, error: Exception) -> str:
         """Return what to tell of a failure."""
-        return f"{self.host}:{self.port}: {error}; is this the admin listener of a broker?"
+        from logbus.errors import short_reason
+
+        return f"{self.host}:{self.port}: {short_reason(error)}; is this the admin listener of a broker?"
 
     def refusal(self, status: int, answer: Mapping[str, Any]) -> str:
         """Return what to tell of an answer that is an error."""

@@ -115,13 +115,13 @@ def _is_given() -> bool:
 
 def _from_file(path: Path, option: str = "--command-config") -> dict[str, str]:
     from logbus.config.properties import parse_properties
-    from logbus.errors import ConfigError
+    from logbus.errors import ConfigError, short_reason
     from logbus.security.client_security import split_properties
 
     try:
         given = parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ConfigError) as e:
-        raise click.BadParameter(f"{path}: {e}", param_hint=option) from None
+        raise click.BadParameter(f"{path}: {short_reason(e)}", param_hint=option) from None
     ours, others = split_properties(given)
     if others:
         # Such a file may be shared with other tools.

@@ -29,7 +29,7 @@ from twisted.python.failure import Failure
 
 from logbus.config import ConfigView, keys
 from logbus.coroutines import returns_deferred
-from logbus.errors import ConfigError, LogbusError
+from logbus.errors import ConfigError, LogbusError, short_reason
 from logbus.ilogbus import Listener
 from logbus.listener_config import KAFKA, may_need_tls
 from logbus.log_levels import WORKER
@@ -142,7 +142,7 @@ class Supervisor(Service):
         try:
             directories[0].mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"the log directory {directories[0]} cannot be created: {error}") from error
+            raise ConfigError(f"the log directory {directories[0]} cannot be created: {short_reason(error)}") from error
         self._take_lock(directories[0])
         listeners = self._reserve()
         path = None

@@ -267,7 +267,7 @@ def zookeeper_at(connect: str) -> _StoreMaker:
     """
     from logbus.config import ConfigView, keys
     from logbus.config.properties import parse_properties
-    from logbus.errors import ConfigError
+    from logbus.errors import ConfigError, short_reason
     from logbus.metastore.zookeeper_security import ANONYMOUS, ZooKeeperSecurity
 
     path: Path | None = click.get_current_context().meta.get(_CONFIG_FILE)
@@ -282,7 +282,7 @@ def zookeeper_at(connect: str) -> _StoreMaker:
         )
         return _StoreMaker(connect, ZooKeeperSecurity.of(view))
     except (OSError, UnicodeDecodeError, ConfigError) as e:
-        raise ConfigError(f"--zookeeper-config {path}: {e}") from None
+        raise ConfigError(f"--zookeeper-config {path}: {short_reason(e)}") from None
 
 
 def with_store(make: Callable[[Any], Any], work: Work[T]) -> T:

@@ -210,6 +210,7 @@ def _kinds(text: str, usual: tuple[str, ...], possible: tuple[str, ...]) -> tupl
 
 
 def _schedule(text: str, brokers: int, possible: tuple[str, ...]) -> list[Fault]:
+    from logbus.errors import short_reason
     from logbus.testing.simulation.schedule import schedule_from_json
 
     try:
@@ -218,7 +219,9 @@ def _schedule(text: str, brokers: int, possible: tuple[str, ...]) -> list[Fault]
             if fault.kind not in possible:
                 raise ValueError(f"{fault.kind} is no fault of such runs")
         return schedule
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise click.BadParameter(f"{text}: {short_reason(error)}", param_hint="--schedule") from None
+    except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--schedule") from None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from logbus.cli.doctor.finding import Finding, Weight
-from logbus.errors import LogbusError
+from logbus.errors import LogbusError, short_reason
 
 SECONDS = 10.0
 MAX_PAGES = 20
@@ -55,7 +55,7 @@ def ask_over_http(address: str) -> Ask:
                 ) from None
             raise ClusterSilent(f"{place}{path}: {e.code} {e.reason}") from None
         except (URLError, OSError) as e:
-            raise ClusterSilent(f"{place}: no answer: {getattr(e, 'reason', e)}") from None
+            raise ClusterSilent(f"{place}: no answer: {short_reason(getattr(e, 'reason', e))}") from None
         except ValueError:
             raise ClusterSilent(
                 f"{place}{path}: the answer is no JSON: is this the admin listener of a broker?"

@@ -13,7 +13,7 @@ from logbus.cli.runner import run
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.cluster.addresses import parse_bootstrap
 from logbus.client.cluster.cluster import Cluster
-from logbus.errors import ConfigError
+from logbus.errors import ConfigError, short_reason
 
 if TYPE_CHECKING:
     from logbus.security.client_security import ClientSecurity
@@ -98,10 +98,8 @@ def _read_properties(path: str) -> dict[str, str]:
 
     try:
         return parse_properties(Path(path).read_text(encoding="utf-8"))
-    except OSError as e:
-        raise UsageError(f"{path}: {e.strerror}") from None
-    except (UnicodeDecodeError, ConfigError) as e:
-        raise UsageError(f"{path}: {e}") from None
+    except (OSError, UnicodeDecodeError, ConfigError) as e:
+        raise UsageError(f"{path}: {short_reason(e)}") from None
 
 
 def _security(properties: Mapping[str, str]) -> ClientSecurity | None:

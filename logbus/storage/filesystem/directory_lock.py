@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from logbus.errors import ConfigError
+from logbus.errors import ConfigError, short_reason
 
 LOCK_FILE = ".lock"
 """Has the process id of the broker that locked it last."""
@@ -23,7 +23,7 @@ def lock_directory(root: str) -> int:
     try:
         fd = os.open(path, _FLAGS | os.O_CREAT, 0o644)
     except OSError as error:
-        raise ConfigError(f"the log directory {root} is not writable: {error}") from error
+        raise ConfigError(f"the log directory {root} is not writable: {short_reason(error)}") from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -27,7 +27,7 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
+from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError, short_reason
 from logbus.metrics import LATENCY_BUCKETS, HistogramValue
 from logbus.records.checksum import Buffer
 from logbus.storage import file_names
@@ -368,6 +368,6 @@ def disks_at(
         try:
             os.makedirs(root, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"the log directory {path} cannot be created: {error}") from error
+            raise ConfigError(f"the log directory {path} cannot be created: {short_reason(error)}") from error
         disks.append(make(root, reactor))
     return disks
