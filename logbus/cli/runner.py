@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, FirstError
 from twisted.logger import globalLogBeginner, textFileLogObserver
 from twisted.python.failure import Failure
 
@@ -79,11 +79,18 @@ def run(work: Callable[[Any], Coroutine[Deferred[Any], Any, T]]) -> T:
     reactor.run()
     result = results[0]
     if isinstance(result, Failure):
-        if result.check(CancelledError) and signals:
+        if signals and _is_cancelled(result):
             exit_by_signal(signals[0])
         result.raiseException()
     assert not isinstance(result, Failure)
     return result
+
+
+def _is_cancelled(failure: Failure) -> bool:
+    """Whether work, or one of several things that went on side by side (``gatherResults``), was cancelled."""
+    while isinstance(failure.value, FirstError):
+        failure = failure.value.subFailure
+    return failure.check(CancelledError) is not None
 
 
 def with_cluster(bootstrap: str, timeout: float, work: Callable[[Cluster], Coroutine[Deferred[Any], Any, T]]) -> T:

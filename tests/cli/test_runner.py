@@ -1,8 +1,11 @@
-"""What commands say when there is no broker where they connect."""
+"""What commands say when there is no broker where they connect, and how they end by a signal."""
 
 from __future__ import annotations
 
+import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -12,6 +15,18 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.cli.runner import CommandFailed, raise_errors
 from logbus.errors import ApiError, ErrorCode
 from tests.cli.command_line import PATIENCE, run
+
+SIDE_BY_SIDE = """
+import os, signal
+from twisted.internet.defer import Deferred, gatherResults
+from logbus.cli.runner import run
+
+async def work(reactor):
+    reactor.callLater(0, os.kill, os.getpid(), signal.SIGINT)
+    await gatherResults([gatherResults([Deferred()]), Deferred()], consumeErrors=True)
+
+run(work)
+"""
 
 
 def _hang_up(listening: socket.socket, answer: bytes = b"") -> None:
@@ -66,3 +81,10 @@ class HintTests(SynchronousTestCase):
             "topic orders: This is not the controller; no broker can change anything at present: if that lasts, look "
             "whether the brokers reach ZooKeeper (their logs say)",
         )
+
+
+class SignalTests(SynchronousTestCase):
+    def test_side_by_side(self) -> None:
+        """Ctrl-C ends a command that waits for several things at once, and is no error of it."""
+        done = subprocess.run([sys.executable, "-c", SIDE_BY_SIDE], capture_output=True, timeout=PATIENCE, check=False)
+        self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, b""))
