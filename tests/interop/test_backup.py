@@ -24,7 +24,7 @@ SMALL_SEGMENTS = {"log.segment.bytes": 20_000, "transaction.state.log.segment.by
 def logbus(*words: str | Path, fails: bool = False) -> str:
     """The output of a command, or the error of one that fails."""
     done = subprocess.run([*LOGBUS, *map(str, words)], capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert (done.returncode != 0) == fails, done.stderr
+    assert (done.returncode != 0) == fails, done
     assert "Traceback" not in done.stderr
     return done.stderr if fails else done.stdout
 

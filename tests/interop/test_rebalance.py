@@ -221,7 +221,7 @@ def test_transactions_and_several_disks(tmp_path: Path) -> None:
                 assert producer.flush(SECONDS) == 0
                 producer.abort_transaction(SECONDS)
             if running.poll() is not None:
-                assert running.returncode == 0
+                assert running.returncode == 0, running.communicate()[0].decode()
                 running = None
         assert content(broker, "old", len(committed) + 100) == [*range(100), *committed]
         assert set(leaders(broker, "old").values()) == {0, 1}
@@ -233,8 +233,8 @@ def command(broker: Broker, *arguments: str) -> subprocess.Popen[bytes]:
     """The command in a process that runs."""
     return subprocess.Popen(
         [*LOGBUS, "cluster", "rebalance", *arguments, "--bootstrap", broker.bootstrap],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
 
 
