@@ -16,7 +16,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
 from logbus.cli.reassignment import current_replicas
-from logbus.cli.rebalance_plan import Move, machines, rebalanced, replicas_after
+from logbus.cli.rebalance_plan import CannotRebalance, Move, machines, rebalanced, replicas_after
 from logbus.cli.runner import CommandFailed
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.log_dir_admin import LogDir
@@ -29,6 +29,8 @@ AT_ONCE = 16
 PAUSE_SECONDS = 0.1
 ROUNDS = 5
 """Plans that are made: partitions are created meanwhile."""
+BEHIND_SECONDS = 5.0
+"""How long a broker may take to hear of a move that has ended."""
 STALLED_SECONDS = 120.0
 """Without any partition that has moved."""
 
@@ -61,6 +63,17 @@ class Rebalance:
         :raise CannotRebalance: workers cannot be emptied.
         :raise ApiError: BROKER_NOT_AVAILABLE: a worker that may be one to be emptied is away.
         """
+        until = self.clock.seconds() + BEHIND_SECONDS
+        while True:
+            try:
+                return await self._plan()
+            except CannotRebalance:
+                # A broker that has not heard of the end of a move yet says that both workers have the partition.
+                if self.clock.seconds() >= until:
+                    raise
+            await deferLater(self.clock, PAUSE_SECONDS)
+
+    async def _plan(self) -> list[Move]:
         nodes = (await self.admin.describe_cluster()).nodes
         directories = {node.node_id: await self.admin.describe_log_dirs(node.node_id) for node in nodes}
         hosts = {node.node_id: node.host for node in nodes}

@@ -11,7 +11,8 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cli.rebalance import AT_ONCE, STALLED_SECONDS, Rebalance
+from logbus.cli.rebalance import AT_ONCE, BEHIND_SECONDS, STALLED_SECONDS, Rebalance
+from logbus.cli.rebalance_plan import CannotRebalance
 from logbus.cli.runner import CommandFailed
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.log_dir_admin import LogDir, ReplicaInfo
@@ -117,6 +118,21 @@ class RebalanceTests(SynchronousTestCase):
         clock.advance(LATER)
         self.assertEqual(self.successResultOf(done), 3)
         self.assertEqual(set(cluster.replicas.values()), {(0,)})
+
+    def test_an_earlier_move_has_just_ended(self) -> None:
+        """A broker that has not heard of that yet names two replicas on the machine; it is asked again."""
+        cluster = PlayedCluster({TopicPartition("a", 0): (0, 1)})
+        clock, done = self.begin(cluster, workers=1)
+        self.assertNoResult(done)
+        cluster.replicas[TopicPartition("a", 0)] = (0,)
+        clock.advance(LATER)
+        self.assertEqual(self.successResultOf(done), 0)
+
+    def test_too_many_replicas(self) -> None:
+        """A worker cannot be emptied of one of two replicas, which is said after a while."""
+        clock, done = self.begin(PlayedCluster({TopicPartition("a", 0): (0, 1)}), workers=1)
+        clock.pump([LATER] * round(BEHIND_SECONDS + 1))
+        self.assertIn("a-0 has more replicas", str(self.failureResultOf(done, CannotRebalance).value))
 
     def test_worker_to_be_emptied_is_away(self) -> None:
         """That is said, rather than that it is empty."""
