@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
-from logbus.cli.output import by_topic, partition_list, printable
+from logbus.cli.output import by_topic, counted, partition_list, printable
 from logbus.cli.runner import results
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.group_results import GroupDescription, GroupMember
@@ -179,7 +179,7 @@ def headline(report: GroupReport) -> str:
 
 def member_count(group: GroupDescription) -> str:
     """Return the number of members, as in "2 members"."""
-    return f"{len(group.members)} member{'' if len(group.members) == 1 else 's'}"
+    return counted(len(group.members), "member")
 
 
 def offset_rows(report: GroupReport) -> Iterator[tuple[object, ...]]:

@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from attrs import field, frozen
 
+from logbus.errors import short_reason
 from logbus.pipeline.blocking.patience import PATIENCE, telling
 from logbus.pipeline.errors import OptionError, PipelineError
 
@@ -175,7 +176,7 @@ class RegistryClient:
                 made.load_cert_chain(file)
         except (OSError, ValueError) as e:
             raise RegistryFailed(
-                f"the registry's {file!r} cannot be used on {socket.gethostname()}: {getattr(e, 'strerror', None) or e}"
+                f"the registry's {file!r} cannot be used on {socket.gethostname()}: {short_reason(e)}"
             ) from None
         return made
 
