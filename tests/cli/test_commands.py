@@ -421,8 +421,8 @@ class WithBrokerTests(SynchronousTestCase):
         directory = self.broker.data_dir / "dumped-0"
         self.assertIn("value=hello", self.run_ok("dump-log", str(directory), "--records"))
         self.assertEqual(self.run_ok("dump-log", str(directory), "--verify", "--deep"), "")
-        empty = self.mktemp()
-        os.mkdir(empty)
+        empty = tempfile.mkdtemp()
+        self.addCleanup(os.rmdir, empty)
         done = run("dump-log", empty)
         self.assertEqual((done.status, done.err), (1, f"logbus: {empty}: there are no files of logs in it\n"))
         data = bytearray((directory / "00000000000000000000.log").read_bytes())

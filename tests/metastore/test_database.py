@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -21,8 +22,9 @@ class HeldRoomTests(SynchronousTestCase):
     """What the files take, so that changes are possible on a full disk."""
 
     def setUp(self) -> None:
-        self.directory = Path(self.mktemp())
-        self.directory.mkdir()
+        directory = TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = Path(directory.name)
         self.database = Database(self.directory / "metadata.db")
 
     def taken(self) -> int:

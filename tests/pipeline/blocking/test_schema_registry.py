@@ -150,7 +150,7 @@ class NotFoundTests(SynchronousTestCase):
 
     def test_a_certificate_that_is_missing(self) -> None:
         """On a worker without it values are not taken for malformed, which would make each of them null."""
-        missing = self.mktemp()
+        missing = "/no/such/certificate.pem"
         for files in ({"trusted_file": missing}, {"own_file": missing}):
             decoder = AvroDecoder(RegistryClient("https://127.0.0.1:1", **files), '"string"')
             failure = self.assertRaises(RegistryFailed, decoder.decode, b"\0\0\0\0\7\2x")
