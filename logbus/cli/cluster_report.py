@@ -8,9 +8,10 @@ from typing import Any
 import click
 from attrs import asdict
 
-from logbus.cli.output import counted, print_table
+from logbus.cli.output import print_table
 from logbus.cli.partition_health import BrokerLoad, HealthFilter, broker_loads
 from logbus.client.admin.admin_client import AdminClient
+from logbus.wording import counted
 
 
 async def cluster_report(admin: AdminClient) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from attrs import frozen
 from twisted.internet.defer import CancelledError, Deferred
 
 from logbus.cli.client_security import security_of_file
-from logbus.cli.output import Progress, counted, quantity
+from logbus.cli.output import Progress, quantity
 from logbus.cli.runner import CommandFailed, run
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.retry import Unreachable
@@ -23,6 +23,7 @@ from logbus.mirror.mirror import Mirror
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_status import MirrorStatus
 from logbus.security.client_security import ClientSecurity
+from logbus.wording import counted
 
 _SHOWN = 1.0
 """Seconds between changes of the progress line."""

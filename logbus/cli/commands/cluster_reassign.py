@@ -10,8 +10,9 @@ import click
 
 from logbus.cli.number_types import IntRange
 from logbus.cli.options import bootstrap_options, json_option
-from logbus.cli.output import counted, print_json, print_table
+from logbus.cli.output import print_json, print_table
 from logbus.model import TopicPartition
+from logbus.wording import counted
 
 plan_file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 

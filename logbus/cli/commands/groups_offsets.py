@@ -11,8 +11,8 @@ import click
 
 from logbus.cli.number_types import IntRange
 from logbus.cli.options import bootstrap_options, group_id, json_option, overwrite_option, timestamp_ms
-from logbus.cli.output import counted
 from logbus.errors import LogbusError
+from logbus.wording import counted
 
 if TYPE_CHECKING:
     from logbus.coordination.offset_target import OffsetTarget

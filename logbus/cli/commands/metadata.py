@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from logbus.cli.output import counted
+from logbus.wording import counted
 
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred

@@ -19,7 +19,8 @@ from logbus.cli.options import (
     timestamp_ms,
     wanted_records,
 )
-from logbus.cli.output import counted, print_json, quantity
+from logbus.cli.output import print_json, quantity
+from logbus.wording import counted
 
 
 @click.command("export", short_help="Write a topic's records to a file.")

@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from logbus.cli.options import json_option
-from logbus.cli.output import PROGRESS_INTERVAL, Progress, counted, quantity
+from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
 from logbus.cli.terminal_escapes import json_line
+from logbus.wording import counted
 
 
 @click.command("verify")

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
-from logbus.cli.output import by_topic, counted, partition_list, printable
+from logbus.cli.output import by_topic, partition_list, printable
 from logbus.cli.runner import results
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.group_results import GroupDescription, GroupMember
@@ -19,6 +19,7 @@ from logbus.client.list_offsets import LATEST
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TimestampOffset, TopicPartition
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
+from logbus.wording import counted
 
 OFFSETS_HEAD = ("topic", "partition", "offset", "end", "lag", "member", "client", "host")
 MEMBERS_HEAD = ("member", "instance", "client", "host", "epoch", "partitions", "assignment")

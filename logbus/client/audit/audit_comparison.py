@@ -15,6 +15,7 @@ from enum import Enum
 from attrs import define, field, frozen
 
 from logbus.client.audit.monitoring_event import CONSUMER, PRODUCER, MonitoringEvent
+from logbus.wording import counted
 
 
 class AuditVerdict(Enum):
@@ -68,7 +69,8 @@ def loss_sentences(comparisons: Sequence[AuditComparison]) -> list[str]:
     for verdict, what in ((AuditVerdict.MISSING, "missing"), (AuditVerdict.UNKNOWN, "perhaps missing or duplicated")):
         if these := [each for each in comparisons if each.verdict is verdict]:
             topics = ", ".join(sorted({each.topic for each in these}))
-            found.append(f"{sum(abs(each.missing) for each in these)} records are {what}, of {topics}")
+            count = sum(abs(each.missing) for each in these)
+            found.append(f"{counted(count, 'record')} {'is' if count == 1 else 'are'} {what}, of {topics}")
     return found
 
 

@@ -25,7 +25,7 @@ from logbus.pipeline.jobs.batch_loader import DEFAULT_LAYOUT, BatchLoader
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.load_planner import LoadPlan, LoadPlanner
-from logbus.pipeline.jobs.progress import count_noun, plan_line, rates, report_progress
+from logbus.pipeline.jobs.progress import plan_line, rates, report_progress
 from logbus.pipeline.jobs.slow_workers import retried
 from logbus.pipeline.jobs.wanted_offsets import WantedOffsets, next_batch
 from logbus.pipeline.lake.compaction import MIN_FILES
@@ -40,6 +40,7 @@ from logbus.pipeline.payloads.payload import Payload, RawPayload
 from logbus.pipeline.payloads.record_metadata import check_taken
 from logbus.pipeline.source.options import SourceOptions
 from logbus.pipeline.source.options import read_source_options as read_options
+from logbus.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -348,8 +349,8 @@ class _Load:
         odd = f", {written.quarantined} in quarantine" if written.quarantined else ""
         more = f"; {left} offsets are left" if left else ""
         self.watch.tell_batch(
-            f"commit {commit.number}: {written.records} records{odd} of {count_noun(len(ranges), 'partition')} in "
-            f"{count_noun(commit.files, 'file')}; {rates(written.records, commit.bytes, self.clock() - began)}{more}",
+            f"commit {commit.number}: {written.records} records{odd} of {counted(len(ranges), 'partition')} in "
+            f"{counted(commit.files, 'file')}; {rates(written.records, commit.bytes, self.clock() - began)}{more}",
             _count(ranges),
             left,
         )
@@ -370,8 +371,8 @@ class _Load:
         done = vacuum_table(self.table, self.options.vacuum)
         self.report.deleted += done.files
         if done.files or done.snapshots:
-            expired = f", {count_noun(done.snapshots, 'snapshot')} expired" if done.snapshots else ""
-            self.watch.tell(f"vacuum: {count_noun(done.files, 'file')} deleted{expired}")
+            expired = f", {counted(done.snapshots, 'snapshot')} expired" if done.snapshots else ""
+            self.watch.tell(f"vacuum: {counted(done.files, 'file')} deleted{expired}")
 
     def tell_of_versions(self) -> None:
         """Say what the table keeps for old versions, if there is something."""
@@ -380,7 +381,7 @@ class _Load:
         except LakeError:
             return  # All is loaded: this can be said another time.
         named = ((found.files, "file"), (found.snapshots, "snapshot"))
-        if kept := " and ".join(count_noun(count, noun) for count, noun in named if count):
+        if kept := " and ".join(counted(count, noun) for count, noun in named if count):
             self.has_told_of_versions = True
             self.watch.tell(
                 f"{self.table.url} keeps {kept} only for versions that were replaced more than {OLD_DAYS} days ago; "

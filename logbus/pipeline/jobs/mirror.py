@@ -28,12 +28,12 @@ from logbus.pipeline.jobs.mirror_record_counts import (
     record_counts,
     totals_of,
 )
-from logbus.pipeline.jobs.progress import count_noun
 from logbus.pipeline.jobs.slow_workers import retried
 from logbus.pipeline.jobs.time_text import time_text
 from logbus.pipeline.source.offset_reader import OffsetReader
 from logbus.pipeline.source.options import SourceOptions, Subscribe, SubscribePattern
 from logbus.pipeline.source.options import read_source_options as read_options
+from logbus.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -237,7 +237,7 @@ def run(spark: SparkSession, options: MirrorOptions, watch: JobControl | None = 
     ours = {copy: name for name, copy in options.rename.items()}
     names = sorted({*partitions["source"], *partitions["mirror"]})
     offsets = options.offsets_to_read(watch.tell)
-    watch.tell(f"{count_noun(len(names), 'topic')}, {offsets} offsets of both sides to read")
+    watch.tell(f"{counted(len(names), 'topic')}, {offsets} offsets of both sides to read")
     with stoppable(spark, watch):
         what = {"partitions": options.partitions, "timestamps": options.timestamps, "compacted": options.compacted}
         span = (options.since_ms, options.until_ms)

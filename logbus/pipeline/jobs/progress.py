@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from logbus.model import TopicPartition
 from logbus.pipeline.jobs.job_control import JobControl
 from logbus.pipeline.jobs.progress_bar import ProgressBar
+from logbus.wording import counted
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -90,18 +91,13 @@ def plan_line(
     """
     left = sum(max(0, end - starts.get(each, 0)) for each, end in ends.items())
     batches = "" if most is None or left <= most else f", in {-(-left // most)} batches or more"
-    return f"{topics}: {left} offsets of {count_noun(len(ends), 'partition')} to read{batches}, {then}"
+    return f"{topics}: {left} offsets of {counted(len(ends), 'partition')} to read{batches}, {then}"
 
 
 def rates(records: int, size: int, seconds: float) -> str:
     """``2.0 s, 5,000 records/s, 1.2 MB/s``; ``size`` is in bytes."""
     each = 1 / max(seconds, 0.001)  # Clocks may not have moved.
     return f"{seconds:.1f} s, {records * each:,.0f} records/s, {size * each / 1e6:,.1f} MB/s"
-
-
-def count_noun(number: int, what: str) -> str:
-    """``1 partition``, ``2 partitions``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def offset_lines(content: bytes, sources: int) -> Sequence[Any]:
