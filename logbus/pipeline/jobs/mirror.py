@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, field, frozen
 
 from logbus.client.cluster.topic_metadata import TopicMetadata
-from logbus.errors import LogbusError
-from logbus.pipeline.errors import OptionError, PipelineError
+from logbus.errors import ApiError, LogbusError
+from logbus.pipeline.errors import OffsetLost, OptionError, PipelineError
 from logbus.pipeline.jobs.broker_check import check_topics
 from logbus.pipeline.jobs.cancellation import stoppable
 from logbus.pipeline.jobs.job_control import JobControl
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _COMMITTED = "kafka.isolation.level"
 _KAFKA_OPTIONS = {"source": "--kafka", "mirror": "--mirror-kafka"}
+_OF_TOPICS = (OffsetLost.__name__, ApiError.__name__)
+"""Names of errors that a topic which is gone may have caused. Spark's error has the text of a worker's."""
 
 
 @frozen(kw_only=True)
@@ -101,7 +103,7 @@ class MirrorOptions:
         :raise PipelineError: names the side.
         """
         offsets = self.offsets_to_read(tell)
-        partitions_of(self)
+        partitions_of(self, topics_of(self))
         return offsets
 
     def offsets_to_read(self, tell: Callable[[str], None]) -> int:
@@ -202,14 +204,29 @@ class MirrorReport:
         return {"same": self.is_same, **asdict(self)}
 
 
-def partitions_of(options: MirrorOptions) -> Mapping[str, Mapping[str, int]]:
+def topics_of(options: MirrorOptions) -> Mapping[str, Mapping[str, TopicMetadata]]:
+    """
+    Return the topics of each side.
+
+    :raise PipelineError: a named topic does not exist.
+    """
+    found = {}
+    for side, reading in options.reading.items():
+        with _errors_of(side, reading):
+            found[side] = OffsetReader(reading).topics()
+    return found
+
+
+def partitions_of(
+    options: MirrorOptions, there: Mapping[str, Mapping[str, TopicMetadata]]
+) -> Mapping[str, Mapping[str, int]]:
     """
     Return the number of partitions of each topic that is compared, by the side and the topic's name in the source.
 
+    :param there: the topics of each side.
     :raise OptionError: a topic of the mirror has the name of one that has another name there.
-    :raise PipelineError: a named topic does not exist, or no topic matches the pattern.
+    :raise PipelineError: no topic matches the pattern.
     """
-    there = {side: _topics(side, options.reading[side]) for side in SIDES}
     ours = {copy: name for name, copy in options.rename.items()}
     if both := [name for name in there["mirror"] if name in options.rename and name not in ours]:
         copy = options.rename[both[0]]
@@ -229,16 +246,18 @@ def run(spark: SparkSession, options: MirrorOptions, watch: JobControl | None = 
     """
     Compare the topics.
 
-    :raise PipelineError: a named topic does not exist, or no topic matches the pattern.
+    :raise PipelineError: a named topic does not exist, or no topic matches the pattern; or a topic was deleted or made
+        anew meanwhile.
     :raise JobStopped: it was asked to stop.
     """
     watch = watch or JobControl()
-    partitions = partitions_of(options)
+    there = topics_of(options)
+    partitions = partitions_of(options, there)
     ours = {copy: name for name, copy in options.rename.items()}
     names = sorted({*partitions["source"], *partitions["mirror"]})
     offsets = options.offsets_to_read(watch.tell)
     watch.tell(f"{counted(len(names), 'topic')}, {offsets} offsets of both sides to read")
-    with stoppable(spark, watch):
+    with topics_kept(options, there), stoppable(spark, watch):
         what = {"partitions": options.partitions, "timestamps": options.timestamps, "compacted": options.compacted}
         span = (options.since_ms, options.until_ms)
 
@@ -286,9 +305,37 @@ def _no_match(options: MirrorOptions) -> str:
     return "; ".join(f"on the {side} {OffsetReader(options.reading[side]).no_match()}" for side in SIDES)
 
 
-def _topics(side: str, reading: SourceOptions) -> dict[str, TopicMetadata]:
-    with _errors_of(side, reading):
-        return OffsetReader(reading).topics()
+@contextmanager
+def topics_kept(options: MirrorOptions, before: Mapping[str, Mapping[str, TopicMetadata]]) -> Iterator[None]:
+    """
+    A context within which no topic may be deleted or made anew.
+
+    What is then read of it is a part of one topic, or of two, or nothing: a result could be wrong, and a worker's error
+    does not know the side.
+
+    :param before: the topics of each side.
+    :raise PipelineError: one was; it names the side and the topic.
+    """
+    try:
+        yield
+    except Exception as e:
+        if any(name in str(e) for name in _OF_TOPICS):
+            _check_kept(options, before)
+        raise
+    _check_kept(options, before)
+
+
+def _check_kept(options: MirrorOptions, before: Mapping[str, Mapping[str, TopicMetadata]]) -> None:
+    for side, reading in options.reading.items():
+        with _errors_of(side, reading):
+            now = OffsetReader(reading).topics(known=None)
+            for name, topic in before[side].items():
+                if name not in now:
+                    raise PipelineError(f"topic {name!r} was deleted while it was compared")
+                if now[name].topic_id != topic.topic_id:
+                    raise PipelineError(
+                        f"topic {name!r} was deleted while it was compared, and another made with its name"
+                    )
 
 
 @contextmanager

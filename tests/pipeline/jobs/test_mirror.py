@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from logbus.pipeline.errors import OptionError, PipelineError
 from logbus.pipeline.jobs.cancellation import JobStopped, stoppable
 from logbus.pipeline.jobs.job_control import JobControl
-from logbus.pipeline.jobs.mirror import MirrorOptions, TopicMirror, run
+from logbus.pipeline.jobs.mirror import MirrorOptions, TopicMirror, run, topics_kept, topics_of
 from logbus.pipeline.jobs.time_text import time_text
 from logbus.testing import Broker
 from tests.pipeline.load_fixtures import BASE, SECONDS, make
@@ -66,6 +67,16 @@ def _record(number: int = 0, **changes: Any) -> Record:
 
 def _side(broker: Broker, *topics: str, **more: str) -> dict[str, str]:
     return {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": ",".join(topics), **more}
+
+
+def _pattern(broker: Broker, topic: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": broker.bootstrap, "subscribePattern": f"^{topic}$"}
+
+
+def _delete(broker: Broker, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for each in admin.delete_topics([topic]).values():
+        each.result(SECONDS)
 
 
 def _check(spark: SparkSession, broker: Broker, copy: Broker, topic: str, **more: Any) -> TopicMirror:
@@ -321,6 +332,51 @@ class TestOptions:
         assert time_text(BASE) == "2023-11-14T22:13:20Z"
         assert time_text(-1) == "1969-12-31T23:59:59.999Z"
         assert time_text(2**63 - 1) == "9223372036854775807 ms"
+
+
+class TestTopicsThatGo:
+    """A topic that is deleted, or made anew, while it is compared is an error that names the side."""
+
+    @pytest.mark.parametrize("by", ["name", "pattern"])
+    def test_deleted(self, broker: Broker, copy: Broker, by: str) -> None:
+        """Of a pattern nothing would be read on either side, and nothing is missing then."""
+        topic = _name()
+        for each in (broker, copy):
+            make(each, 1, topic)
+        options = MirrorOptions(
+            source=_side(broker, topic) if by == "name" else _pattern(broker, topic),
+            mirror=_side(copy, topic) if by == "name" else _pattern(copy, topic),
+        )
+        said = f"the mirror ({copy.bootstrap}): topic '{topic}' was deleted while it was compared"
+        with pytest.raises(PipelineError) as found, topics_kept(options, topics_of(options)):
+            _delete(copy, topic)
+        assert str(found.value) == said
+
+    def test_made_anew(self, broker: Broker, copy: Broker) -> None:
+        """The error of a worker names no side."""
+        topic = _name()
+        for each in (broker, copy):
+            make(each, 1, topic)
+        options = MirrorOptions(source=_side(broker, topic), mirror=_side(copy, topic))
+        said = (
+            f"the source ({broker.bootstrap}): topic '{topic}' was deleted while it was compared, and another made with "
+            "its name"
+        )
+        with pytest.raises(PipelineError) as found, topics_kept(options, topics_of(options)):
+            _delete(broker, topic)
+            make(broker, 1, topic)
+            raise ValueError(f"logbus.pipeline.errors.OffsetLost: {topic}-0: offset 7 cannot be read")
+        assert str(found.value) == said
+
+    def test_another_error(self, broker: Broker, copy: Broker) -> None:
+        """An error that is not of a topic is not changed, and nor is one of a topic that is still there."""
+        topic = _name()
+        for each in (broker, copy):
+            make(each, 1, topic)
+        options = MirrorOptions(source=_side(broker, topic), mirror=_side(copy, topic))
+        for error in ("Disconnected", "OffsetLost"):
+            with pytest.raises(ValueError, match=error), topics_kept(options, topics_of(options)):
+                raise ValueError(error)
 
 
 def test_the_command_ends_with_1_where_sides_differ(
