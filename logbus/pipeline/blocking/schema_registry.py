@@ -204,7 +204,8 @@ class RegistryClient:
                     problem = _problem(e, url)
                 except OSError as e:
                     cause = getattr(e, "reason", e)
-                    problem, is_away = str(cause).strip() or type(e).__name__, not isinstance(cause, ssl.SSLError)
+                    problem = short_reason(cause).strip() or type(e).__name__
+                    is_away = not isinstance(cause, ssl.SSLError)
                 except (ValueError, http.client.HTTPException) as e:
                     problem, is_away = str(e).strip() or type(e).__name__, False
                 attempt += 1
@@ -273,5 +274,5 @@ def _message(error: urllib.error.HTTPError) -> tuple[str, bool]:
     try:
         found = json.loads(error.read(_LONGEST))
         return str(found["message"]), found.get("error_code") in _NOT_FOUND
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
         return str(error.reason), False

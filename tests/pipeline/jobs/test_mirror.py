@@ -359,8 +359,8 @@ class TestTopicsThatGo:
             make(each, 1, topic)
         options = MirrorOptions(source=_side(broker, topic), mirror=_side(copy, topic))
         said = (
-            f"the source ({broker.bootstrap}): topic '{topic}' was deleted while it was compared, and another made with "
-            "its name"
+            f"the source ({broker.bootstrap}): topic '{topic}' was deleted while it was compared, and another made "
+            "with its name"
         )
         with pytest.raises(PipelineError) as found, topics_kept(options, topics_of(options)):
             _delete(broker, topic)
