@@ -121,8 +121,9 @@ def _check_joining(heartbeat: ConsumerHeartbeat) -> None:
         raise _invalid("a member that joins must give a rebalance timeout")
     if heartbeat.owned is None or heartbeat.owned:
         raise _invalid("a member that joins must say that it owns no partitions")
-    if not heartbeat.topics and not heartbeat.regex:
-        raise _invalid("a member that joins must subscribe to topics or to a regular expression")
+    # Kafka's own client joins with no topics at all when none that it has heard of matches its pattern yet.
+    if heartbeat.topics is None and heartbeat.regex is None:
+        raise _invalid("a member that joins must give its topics, which may be none yet, or a regular expression")
 
 
 def _invalid(message: str) -> ApiError:

@@ -86,6 +86,16 @@ class HeartbeatTests(GroupCase):
         beat = evolve(Client("", topics=("t",)).beat(), requires_member_id=False)
         self.assertEqual(self.log.heartbeat(0, beat).member_id, "made-1")
 
+    def test_no_topics_yet(self) -> None:
+        """A member may join before a topic matches the pattern that it evaluates itself."""
+        waiting, reader = self.join("a", topics=()), self.join("b")
+        self.settle(waiting, reader)
+        self.assertEqual((waiting.told, reader.told), (NO_PARTITIONS, {self.t: frozenset(range(4))}))
+        result = self.log.heartbeat(1, ConsumerHeartbeat("a", waiting.epoch, topics=("t",)))
+        waiting.receive(1, result)
+        self.settle(reader, waiting)
+        self.assertEqual((len(waiting.told[self.t]), len(reader.told[self.t])), (2, 2))
+
     def test_two_share_step_by_step(self) -> None:
         """A partition is revoked by one member before another gets it."""
         a = self.join("a")
@@ -178,7 +188,7 @@ class RefusalTests(GroupCase):
             evolve(joining, rebalance_timeout_ms=-1),
             evolve(joining, owned=None),
             evolve(joining, owned={self.t: frozenset({0})}),
-            evolve(joining, topics=()),
+            evolve(joining, topics=None, regex=None),
             evolve(joining, instance_id=" "),
             evolve(joining, rack_id=""),
             evolve(joining, epoch=-3),

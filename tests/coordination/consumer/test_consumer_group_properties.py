@@ -18,7 +18,7 @@ NAMES = ["a", "b", "c"]
 SESSION_S = 45.0
 START_ANEW = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
 
-wishes = st.tuples(st.sets(st.sampled_from(NAMES)).map(sorted), st.sampled_from(["", "a|b", "[bc]", ".*"])).filter(any)
+wishes = st.tuples(st.sets(st.sampled_from(NAMES)).map(sorted), st.sampled_from(["", "a|b", "[bc]", ".*"]))
 
 
 def everything(recorded: RecordedState) -> dict[str, Any]:
