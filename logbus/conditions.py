@@ -177,6 +177,14 @@ LOG_DIRECTORY_NEARLY_FULL = ConditionKind(
     "the directory",
     is_logged=False,
 )
+LOG_DIRECTORY_SLOW = ConditionKind(
+    "log-directory-slow",
+    _WARNING,
+    "A sync took five seconds or more: producers and transactions wait for it, and followers fall out of sync.",
+    "Look at the disk and the system's log. If it stays slow, stop this broker, so that others lead, and replace the "
+    "disk, or move partitions to another one with `logbus log-dirs move`.",
+    "the directory",
+)
 PARTITIONS_OFFLINE = ConditionKind(
     "partitions-offline",
     _CRITICAL,
@@ -289,6 +297,7 @@ KINDS = (
     LOG_DIRECTORY_OFFLINE,
     LOG_DIRECTORY_FULL,
     LOG_DIRECTORY_NEARLY_FULL,
+    LOG_DIRECTORY_SLOW,
     PARTITIONS_OFFLINE,
     PARTITIONS_UNDER_MIN_ISR,
     METADATA_STORE_AWAY,

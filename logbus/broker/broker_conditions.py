@@ -19,6 +19,7 @@ from logbus.broker.condition_sources import (
     PartitionSources,
     RefusalSource,
     RemoteStorageSource,
+    SlownessSource,
     Source,
     StoreSource,
 )
@@ -67,6 +68,7 @@ def condition_monitor(
         kinds.LOG_DIRECTORY_OFFLINE: log_sources.offline,
         kinds.LOG_DIRECTORY_FULL: log_sources.full,
         kinds.LOG_DIRECTORY_NEARLY_FULL: log_sources.nearly_full,
+        kinds.LOG_DIRECTORY_SLOW: SlownessSource(seconds, logs).slow,
         kinds.PARTITIONS_OFFLINE: partitions.offline,
         kinds.PARTITIONS_UNDER_MIN_ISR: partitions.under_min_isr,
         kinds.METADATA_STORE_AWAY: StoreSource(member.store, bool(config.get(keys.ZOOKEEPER_CONNECT))).away,

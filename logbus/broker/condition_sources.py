@@ -37,6 +37,8 @@ SHOWN = 10
 CERTIFICATE_DAYS = 30
 JUMP_SECONDS = 5.0
 LATE_SECONDS = 1.0
+SLOW_SECONDS = 5.0
+"""Of a sync. A disk that is only busy takes a second at times."""
 KEPT_SECONDS = 300.0
 """For how long a condition holds of something that happens in a moment."""
 
@@ -247,6 +249,31 @@ class LatenessSource:
             self._worst, self._until = max(self._worst, late), now + KEPT_SECONDS
         if now < self._until:
             yield Finding("reactor", f"it was blocked for {self._worst:.1f} s")
+
+
+@define(eq=False)
+class SlownessSource:
+    """
+    Whether syncs of a log directory took long lately, or do not end.
+
+    :ivar _worst: seconds of the longest sync, and until when it is told, by directory.
+    """
+
+    seconds: Callable[[], float]
+    logs: LogManager
+    _worst: dict[str, tuple[float, float]] = field(factory=dict, init=False)
+
+    def slow(self) -> Iterator[Finding | None]:
+        now = self.seconds()
+        for directory in self.logs.directories:
+            root, took = directory.disk.root, directory.disk.flush_times.take_longest()
+            worst, until = self._worst.get(root, (0.0, now))
+            if now >= until:
+                worst = 0.0
+            if took >= SLOW_SECONDS:
+                worst, until = self._worst[root] = max(worst, took), now + KEPT_SECONDS
+            if now < until and directory.is_online:
+                yield Finding(root, f"a sync took {worst:.0f} s")
 
 
 @define(eq=False)

@@ -31,6 +31,7 @@ The logs of one broker on disk, in Kafka's formats (Kafka: storage).
 * ``housekeeping``: periodic work on all logs, on one timer
 * ``space_monitor``: watches the free space of all log directories
 * ``disk_space``: levels of free space (pure)
+* ``flush_times``: FlushTimes: how long syncs of a log directory take
 * ``throttler``: limits background work by time and by bytes
 * ``checkpoints``: formats of the small files
 * ``file_names``: names of files and directories

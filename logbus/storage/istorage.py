@@ -153,7 +153,7 @@ class IDisk(Interface):
         "Tells one run of the machine from the next: what was not synced in another one is gone. None: not known."
     )
 
-    flush_times: Any = Attribute("""How long syncs took: a :class:`.HistogramValue`, in seconds.""")
+    flush_times: Any = Attribute("How long syncs take: a :class:`.FlushTimes`.")
 
     def on_failure(listener: Callable[[StorageError], None]) -> None:
         """Call ``listener`` once, on the reactor thread, when the directory goes offline."""

@@ -207,15 +207,17 @@ class LogFlusher:
         epochs.saved = True
         log.topic_id_saved = topic_id_saved or log.topic_id is not None
 
-        begun = monotonic()
+        times = log.disk.flush_times
+        begun = times.begin()
 
         def done(_: object) -> None:
-            log.disk.flush_times.observe(monotonic() - begun)
+            times.end(begun, succeeded=True)
             if generation == self._generation and not is_split:
                 self._settled(covered)
                 log.flushed_end_offset = max(log.flushed_end_offset, target)
 
         def failed(failure: Failure) -> Failure:
+            times.end(begun, succeeded=False)
             # An ApiError (no space for a small file) leaves the directory in use: the next commit tries them again.
             epochs.saved = epochs.saved and saved
             log.topic_id_saved = log.topic_id_saved and topic_id_saved

@@ -197,10 +197,11 @@ class LogManager:
     def _flush_families(self) -> Iterator[Family]:
         name = "logbus_log_flush_seconds"
         help = "How long it took until records of a log were on stable storage, by log directory."
+        disks = [directory.disk for directory in self.directories]
         samples = (
             sample
-            for directory in self.directories
-            for sample in histogram_samples(name, (("directory", directory.disk.root),), directory.disk.flush_times)
+            for disk in disks
+            for sample in histogram_samples(name, (("directory", disk.root),), disk.flush_times.histogram)
         )
         yield Family(name, help, "histogram", samples)
 

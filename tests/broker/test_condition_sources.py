@@ -21,6 +21,7 @@ from logbus.broker.condition_sources import (
     MirrorSource,
     PartitionSources,
     RefusalSource,
+    SlownessSource,
     StoreSource,
 )
 from logbus.cluster.cluster_metadata import ClusterMetadata, PartitionImage
@@ -33,6 +34,7 @@ from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.net.arrivals import SPAN_SECONDS, Arrivals
 from logbus.net.metrics import NetMetrics
 from logbus.net.request_context import RequestContext
+from logbus.storage.flush_times import FlushTimes
 
 
 def told(source: Callable[[], Iterator[Finding | None]]) -> list[tuple[str, str]]:
@@ -114,6 +116,28 @@ class MomentTests(SynchronousTestCase):
         self.assertEqual(told(source.late), [])
         longest = 2.0
         self.assertEqual(told(source.late), [("reactor", "it was blocked for 2.0 s")])
+
+    def test_slowness(self) -> None:
+        """A directory is told while a sync does not end, and for some minutes; one that is offline is not."""
+        times = FlushTimes(self.clock.seconds)
+        directory = SimpleNamespace(disk=SimpleNamespace(root="/d", flush_times=times), is_online=True)
+        source = SlownessSource(self.clock.seconds, cast(Any, SimpleNamespace(directories=[directory])))
+        ticket = times.begin()
+        self.clock.advance(4.9)
+        self.assertEqual(told(source.slow), [])
+        self.clock.advance(7.1)
+        self.assertEqual(told(source.slow), [("/d", "a sync took 12 s")])
+        times.end(ticket, succeeded=True)
+        self.clock.advance(KEPT_SECONDS - 1)
+        # The first look after its end still counts it.
+        self.assertEqual(told(source.slow), [("/d", "a sync took 12 s")])
+        self.clock.advance(KEPT_SECONDS - 1)
+        directory.is_online = False
+        self.assertEqual(told(source.slow), [])
+        directory.is_online = True
+        self.assertEqual(len(told(source.slow)), 1)
+        self.clock.advance(1)
+        self.assertEqual(told(source.slow), [])
 
     def test_refusals(self) -> None:
         metrics = NetMetrics()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
+from logbus.errors import StorageError
+from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.flush_times import FlushTimes
+from logbus.storage.istorage import IOPool
 from logbus.storage.log_flusher import LogFlusher
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
-from tests.storage.builders import PARTITION, a_manager
+from tests.storage.builders import PARTITION, a_manager, batch
 
 
 class WriteBackTests(SynchronousTestCase):
@@ -56,3 +62,34 @@ class WriteBackTests(SynchronousTestCase):
         self.wrote(500)
         self.flusher.rolled(self.segment)
         self.assertEqual(self.written_back, [100, 100])
+
+
+class FlushTimesTests(SynchronousTestCase):
+    """How long a directory's syncs take is known while they go on, and whether they succeed or not."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.disk = MemoryDisk()
+        self.disk.flush_times = FlushTimes(self.clock.seconds)
+        manager = a_manager(self.disk, default_config=TopicConfig())
+        self.successResultOf(manager.open())
+        self.log = self.successResultOf(manager.create(PARTITION))
+        self.disk.flush_times.take_longest()
+
+    def test_under_way(self) -> None:
+        self.disk.held.add(IOPool.SYNC)
+        append_as_leader(self.log, batch(), 0)
+        flushed = self.log.flush()
+        self.clock.advance(7)
+        self.assertEqual(self.disk.flush_times.take_longest(), 7)
+        self.disk.held.clear()
+        self.disk.release(IOPool.SYNC)
+        self.successResultOf(flushed)
+        self.assertEqual((self.disk.flush_times.take_longest(), self.disk.flush_times.take_longest()), (7, 0))
+
+    def test_failed(self) -> None:
+        self.disk.faults = lambda op, path: OSError(errno.EIO, "broken") if op == "sync" else None
+        append_as_leader(self.log, batch(), 0)
+        self.failureResultOf(self.log.flush(), StorageError)
+        self.clock.advance(7)
+        self.assertEqual(self.disk.flush_times.take_longest(), 0)

@@ -28,7 +28,6 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError, short_reason
-from logbus.metrics import LATENCY_BUCKETS, HistogramValue
 from logbus.records.checksum import Buffer
 from logbus.storage import file_names
 from logbus.storage.disk_space import DiskSpace
@@ -41,6 +40,7 @@ from logbus.storage.filesystem.native_writes import NativeWrite
 from logbus.storage.filesystem.page_cache import PageCache
 from logbus.storage.filesystem.read_ahead import ReadAhead
 from logbus.storage.filesystem.slow_writes import SlowWrites
+from logbus.storage.flush_times import FlushTimes
 from logbus.storage.istorage import IDisk, IFile, IOPool
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -68,7 +68,7 @@ class Disk:
     :ivar boot_id: the kernel's, of the machine's current run.
     :ivar page_cache: the page cache, as far as its files are concerned.
     :ivar reads: its cold reads.
-    :ivar flush_times: how long it took until records were on stable storage.
+    :ivar flush_times: how long it takes until records are on stable storage.
     :ivar slow_writes: whether large writes wait for the device.
     """
 
@@ -80,7 +80,7 @@ class Disk:
     page_cache: PageCache = field(factory=PageCache, init=False)
     reads: ReadAhead = field(init=False)
     slow_writes: SlowWrites = field(factory=SlowWrites, init=False)
-    flush_times: HistogramValue = field(factory=lambda: HistogramValue(LATENCY_BUCKETS), init=False)
+    flush_times: FlushTimes = field(factory=FlushTimes, init=False)
     _listeners: list[Callable[[StorageError], None]] = field(factory=list, init=False)
     _space_listeners: list[Callable[[ApiError], None]] = field(factory=list, init=False)
     _threads: DiskThreads = field(init=False)

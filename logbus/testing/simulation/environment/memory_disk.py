@@ -15,12 +15,12 @@ from twisted.internet.defer import Deferred, fail, succeed
 from zope.interface import implementer
 
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
-from logbus.metrics import LATENCY_BUCKETS, HistogramValue
 from logbus.records.checksum import Buffer
 from logbus.storage.disk_space import DiskSpace
 from logbus.storage.filesystem.disk_errors import NoSpace, refusal
 from logbus.storage.filesystem.disk_threads import sync_each
 from logbus.storage.filesystem.read_ahead import ReadAhead
+from logbus.storage.flush_times import FlushTimes
 from logbus.storage.istorage import IDisk, IFile, IOPool
 from logbus.testing.simulation.environment.inodes import Crashed, Directory, Inode, PowerCutOutcome
 from logbus.testing.simulation.environment.memory_file import MemoryFile, MemoryWriteAhead
@@ -60,7 +60,7 @@ class MemoryDisk:
         self.ahead: list[MemoryWriteAhead] | None = None
         self.loads: MutableSequence[tuple[str, int, int, int]] = []
         self.reads = ReadAhead(self)
-        self.flush_times = HistogramValue(LATENCY_BUCKETS)
+        self.flush_times = FlushTimes(lambda: 0.0)
         self.open_files = 0
         self.done: MutableSequence[tuple[str, str]] = []
         self.locked = False
