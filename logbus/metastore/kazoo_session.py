@@ -69,7 +69,13 @@ class _LastKazooError(logging.Handler):
 
 
 def with_advice(message: str) -> str:
-    """Return a message of kazoo's, with the key to look at if it is about certificates."""
+    """Return a message of kazoo's, with the key to look at if it is about certificates, or what else it may mean."""
+    if message.endswith("socket connection broken"):
+        # A server says so only in its own log: "Refusing session request as the client has seen zxid ...".
+        return (
+            f"{message}; it hangs up: it is starting, has no quorum, or was set back to older data than this broker "
+            "has read, which then needs a restart"
+        )
     if "[SSL: " not in message:
         return message
     if "_ALERT_" in message:

@@ -77,7 +77,7 @@ class ChrootTests(SynchronousTestCase):
 
 
 class AdviceTests(SynchronousTestCase):
-    """What is said about a connection with TLS that fails."""
+    """What is said about a connection that fails."""
 
     def test_keys_to_look_at(self) -> None:
         """The line names the key of our certificate where ZooKeeper refuses it, and that of what we trust."""
@@ -92,3 +92,8 @@ class AdviceTests(SynchronousTestCase):
         self.assertEqual(kazoo_session.with_advice(old), old)
         for message in (begin + "Connection refused", begin + "[SSL: WRONG_VERSION_NUMBER] wrong version number"):
             self.assertEqual(kazoo_session.with_advice(message), message)
+
+    def test_hung_up(self) -> None:
+        """A ZooKeeper that was set back hangs up on who has read newer data, as one without a quorum on everybody."""
+        told = kazoo_session.with_advice("Connection dropped: socket connection broken")
+        self.assertIn("; it hangs up: it is starting, has no quorum, or was set back to older data than this", told)

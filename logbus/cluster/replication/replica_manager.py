@@ -161,18 +161,32 @@ class ReplicaManager:
     @returns_deferred
     async def _become(self, states: Sequence[PartitionState]) -> PartitionErrors:
         errors: dict[TopicPartition, ApiError] = {}
+        older: list[str] = []
         configs: dict[int, TopicConfig] = {}  # one object per topic: overrides mappings are shared by its partitions
         async for state in TimeSlice(self.slices).over(states):
             config = configs.get(id(state.overrides))
             if config is None:
                 config = configs[id(state.overrides)] = self._topic_config(state.overrides)
+            is_new = state.topic_partition not in self._by_partition
             try:
                 await self._take_role(state, config)
+                log = self._by_partition[state.topic_partition].log
+                if is_new and log.epochs.latest > state.leader_and_isr.leader_epoch:
+                    older.append(
+                        f"{log.partition} (epoch {log.epochs.latest}, not {state.leader_and_isr.leader_epoch})"
+                    )
             except (StorageError, ApiError) as e:
                 error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
                 errors[state.topic_partition] = self._failed[state.topic_partition] = error
                 self.lacked_space |= isinstance(e, NoSpace)
                 self._log.error("{partition} cannot be brought up: {error}", partition=state.topic_partition, error=e)
+        if older:
+            self._log.error(
+                "{count} logs have records of newer leader epochs than the metadata store, such as {example}: it was "
+                "set back to an older state, which may name other replicas in sync, and lacks topics created since",
+                count=len(older),
+                example=older[0],
+            )
         return errors
 
     async def _take_role(self, state: PartitionState, config: TopicConfig) -> None:

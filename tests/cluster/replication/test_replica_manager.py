@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from types import SimpleNamespace
 from uuid import UUID
 
 from twisted.internet.defer import Deferred, succeed
@@ -98,6 +99,23 @@ class ReplicasTests(SynchronousTestCase):
         self.become(self.state(role=LeaderAndIsr(leader=0, leader_epoch=5, isr=(0,))))
         self.become(self.state(role=LeaderAndIsr(leader=1, leader_epoch=4, isr=(1,))))
         self.assertEqual(self.replicas.leader("t", 0).partition.leader_epoch, 5)
+
+    def test_metadata_set_back(self) -> None:
+        """A store with older epochs than the logs is told of once, by one of the logs, and no record is dropped."""
+        for number in (0, 1):
+            self.become(self.state(number, role=LeaderAndIsr(leader=0, leader_epoch=5, isr=(0,))))
+            self.replicas.leader("t", number).append(a_batch(b"v"), NOW_MS)
+        again = ReplicaManager(0, self.manager, lambda given: TopicConfig())
+        logged: list[str] = []
+        log = SimpleNamespace(error=lambda line, **fields: logged.append(line.format(**fields)))
+        self.patch(ReplicaManager, "_log", log)
+        states = [self.state(number, role=LeaderAndIsr(0, 5 - number, (0,))) for number in (0, 1)]
+        for _ in range(2):
+            self.assertEqual(dict(self.successResultOf(again.become(states))), {})
+        [line] = logged
+        self.assertIn("1 logs have records of newer leader epochs than the metadata store", line)
+        self.assertIn("such as t-1 (epoch 5, not 4): it was set back", line)
+        self.assertEqual(again.leader("t", 1).log.log_end_offset, 1)
 
     def test_high_watermark_waits_for_the_isr(self) -> None:
         """With another replica in sync, this one's records are not committed by it alone."""
