@@ -104,7 +104,8 @@ class MetadataUpdateReceiver:
             raise ApiError(
                 ErrorCode.STALE_CONTROLLER_EPOCH,
                 f"controller {update.controller_id} of epoch {update.controller_epoch} was replaced: "
-                f"the epoch is {self.epochs.highest}",
+                f"the epoch is {self.epochs.highest}; if no other is elected, the metadata store was set back: "
+                "export its metadata, and import them to another chroot",
             )
         epoch = self.broker_epoch()
         # A greater epoch is ours, too: the controller may see our registration before we have the store's answer.

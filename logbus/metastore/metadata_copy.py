@@ -6,14 +6,18 @@ The cluster's id is written last: until it is there no broker uses the copy, and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from attrs import evolve
+
 from logbus.errors import LogbusError
+from logbus.metastore.cluster_znodes import ControllerEpochZnode
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.metadata_file import Metadata
 from logbus.metastore.operations import ROOT, Create, MultiFailed, NoNode
 from logbus.metastore.pipelined_reads import get_all, in_turn
-from logbus.metastore.znodes import BROKER_IDS, BROKER_INCARNATIONS, CLUSTER_ID
+from logbus.metastore.znodes import BROKER_IDS, BROKER_INCARNATIONS, CLUSTER_ID, CONTROLLER_EPOCH, TOPICS, StateZnode
 
 BATCH_NODES = 500
 BATCH_BYTES = 500_000
@@ -22,6 +26,14 @@ READINGS = 5
 """Of metadata that change meanwhile."""
 SKIPPED_PATHS = frozenset({"/zookeeper", BROKER_INCARNATIONS})
 """Not copied: ZooKeeper's own nodes, and broker epochs, which are transaction numbers of that store."""
+
+
+SKIPPED_EPOCHS = 1_000_000
+"""
+Of the controller and of leaders, which only increase, while a copy is older than what brokers have seen: they would
+refuse its controllers, and followers could not find out where their logs and those of its leaders part.
+"""
+_STATE = re.compile(f"{TOPICS}/([^/]+)/partitions/([0-9]+)/state")
 
 
 class NotCopied(LogbusError):
@@ -73,6 +85,18 @@ async def _read_nodes(store: IMetadataStore) -> dict[str, bytes]:
                 found[path] = held[0]
                 level.append(path)
     return found
+
+
+def superseding(metadata: Metadata) -> Metadata:
+    """Return metadata for brokers that have seen elections, of controllers and leaders, after the copy was made."""
+    nodes = dict(metadata.nodes)
+    epoch = ControllerEpochZnode.decode(nodes.get(CONTROLLER_EPOCH, b"0"))
+    nodes[CONTROLLER_EPOCH] = ControllerEpochZnode.encode(epoch + SKIPPED_EPOCHS)
+    for path, data in metadata.nodes.items():
+        if found := _STATE.fullmatch(path):
+            state = StateZnode.decode(found[1], int(found[2]), data, 0)
+            nodes[path] = StateZnode.encode(evolve(state, leader_epoch=state.leader_epoch + SKIPPED_EPOCHS))
+    return Metadata(nodes)
 
 
 async def write_all(store: IMetadataStore, metadata: Metadata) -> int:

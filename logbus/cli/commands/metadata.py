@@ -127,11 +127,11 @@ def import_metadata(file: Path, data_dir: Path | None, zookeeper: str | None) ->
       logbus metadata import metadata.json --zookeeper localhost:2181/logbus
     """
     from logbus.cli.runner import CommandFailed
-    from logbus.metastore.metadata_copy import NotCopied, write_all
+    from logbus.metastore.metadata_copy import NotCopied, superseding, write_all
     from logbus.metastore.metadata_file import BadMetadataFile, load
 
     try:
-        given = load(sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8"))
+        given = superseding(load(sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")))
     except (BadMetadataFile, UnicodeDecodeError) as e:
         raise CommandFailed(f"{file}: {e}") from None
 
