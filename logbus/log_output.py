@@ -4,7 +4,9 @@ The log of a process: a line of text or of JSON for each event, to standard outp
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,15 +18,17 @@ from twisted.logger import (
     ILogFilterPredicate,
     ILogObserver,
     LogEvent,
+    Logger,
     formatEvent,
     textFileLogObserver,
 )
 from twisted.python.logfile import LogFile
 
-from logbus.errors import ConfigError
+from logbus.errors import ConfigError, short_reason
 from logbus.log_levels import WORKER
 
 LONGEST_MESSAGE = 64 * 1024
+_log = Logger()
 
 
 def json_line(event: LogEvent) -> str:
@@ -47,6 +51,25 @@ def json_line(event: LogEvent) -> str:
     return json.dumps(line, ensure_ascii=False) + "\n"
 
 
+class _AppendedFile(LogFile):
+    """A log file that stays open until the next one is, and that others may truncate (logrotate's copytruncate)."""
+
+    def _openFile(self) -> None:
+        super()._openFile()
+        # Else the next line is written where the last one ended, behind a hole of as many NUL bytes.
+        fcntl.fcntl(self._file, fcntl.F_SETFL, fcntl.fcntl(self._file, fcntl.F_GETFL) | os.O_APPEND)
+
+    def write(self, data: str | bytes) -> None:
+        if self._file.closed:  # by a rotation, which then could not open the new file
+            self._openFile()
+        super().write(data)
+
+    def reopen(self) -> None:
+        before = self._file
+        self._openFile()
+        before.close()
+
+
 @define(eq=False)
 class LogOutput:
     """
@@ -65,7 +88,7 @@ class LogOutput:
     _path: Path | None = None
     _max_bytes: int = 0
     _backups: int = 0
-    _file: LogFile | None = field(default=None, init=False)
+    _file: _AppendedFile | None = field(default=None, init=False)
 
     def observer(self) -> ILogObserver:
         """
@@ -76,7 +99,7 @@ class LogOutput:
         out: Any = self._stream
         if self._path is not None:
             try:
-                out = self._file = LogFile.fromFullPath(
+                out = self._file = _AppendedFile.fromFullPath(
                     str(self._path), rotateLength=self._max_bytes or None, maxRotatedFiles=self._backups or None
                 )
             except OSError as error:
@@ -85,9 +108,17 @@ class LogOutput:
         return FilteringLogObserver(one, [self._levels])
 
     def reopen(self) -> None:
-        """Open the file again, which a tool such as logrotate has renamed."""
-        if self._file is not None:
+        """Open the file again, which a tool such as logrotate has renamed; if that fails, go on in the open one."""
+        if self._file is None:
+            return
+        try:
             self._file.reopen()
+        except OSError as e:
+            _log.error(
+                "logger.file: {path} cannot be opened: {reason}; the log goes on in the file that was open before",
+                path=self._path,
+                reason=short_reason(e),
+            )
 
     def rotate(self) -> None:
         """Begin a new file now."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from twisted.logger import Logger
+from twisted.python import logfile
 from twisted.python.failure import Failure
 
+from logbus import log_output
 from logbus.errors import ConfigError
 from logbus.log_levels import WORKER, LogLevels
 from logbus.log_output import LONGEST_MESSAGE, LogOutput, json_line
@@ -72,6 +77,46 @@ def test_moved_by_another_tool(tmp_path: Path) -> None:
     assert "first" in (tmp_path / "old").read_text()
     assert "second" in (tmp_path / "broker.log.1").read_text()
     assert "third" in path.read_text()
+
+
+def test_truncated_by_another_tool(tmp_path: Path) -> None:
+    """After logrotate has copied and truncated the file, lines follow at its beginning, not behind a hole."""
+    path = tmp_path / "broker.log"
+    log = logger_of(LogOutput("json", LogLevels(), io.StringIO(), path))
+    log.info("first")
+    os.truncate(path, 0)
+    log.info("second")
+    assert json.loads(path.read_bytes())["message"] == "second"
+
+
+def test_cannot_be_opened_again(tmp_path: Path) -> None:
+    """What is logged goes on to the file that is open, until the next one can be opened."""
+    path, old = tmp_path / "broker.log", tmp_path / "old"
+    output = LogOutput("text", LogLevels(), io.StringIO(), path)
+    with patch.object(log_output, "_log", logger_of(output)):
+        path.rename(old)
+        path.mkdir()
+        output.reopen()
+        log_output._log.info("second")
+        path.rmdir()
+        output.reopen()
+        log_output._log.info("third")
+    assert "broker.log cannot be opened: Is a directory; the log goes on in" in old.read_text()
+    assert "second" in old.read_text()
+    assert "third" in path.read_text()
+
+
+def test_rotation_that_fails(tmp_path: Path) -> None:
+    """A broker that could not open its next file, for want of descriptors say, opens it as soon as it can."""
+    path = tmp_path / "broker.log"
+    output = LogOutput("text", LogLevels(), io.StringIO(), path)
+    log = logger_of(output)
+    log.info("first")
+    no_more = OSError(errno.EMFILE, "Too many open files")
+    with patch.object(logfile, "open", side_effect=no_more, create=True), pytest.raises(OSError, match="Too many"):
+        output.rotate()
+    log.info("second")
+    assert "second" in path.read_text()
 
 
 def test_cannot_be_written(tmp_path: Path) -> None:
