@@ -35,6 +35,7 @@ from logbus.socket_server import listener_tls, plugin_for
 from logbus.storage.checkpoints import META_PROPERTIES, UNFINISHED_RESTORE, MetaProperties
 from logbus.storage.delete_policy import delete_policy
 from logbus.storage.filesystem.directory_lock import LOCK_FILE
+from logbus.storage.log_snapshots import BACKUP, MANIFEST
 
 
 def preflight(config: ConfigView, listeners: list[Listener], workers: int = 1) -> None:
@@ -173,7 +174,7 @@ def try_directory(directory: Path, broker_id: int) -> None:
     Check whether a log directory can be used, without writing.
 
     :raise ConfigError: it cannot be created or written, another process holds it, a backup was not restored to it as a
-        whole, or it is another broker's.
+        whole, it is a backup itself, or another broker's.
     """
     existing = directory
     try:
@@ -199,6 +200,11 @@ def try_directory(directory: Path, broker_id: int) -> None:
         raise ConfigError(f"log.dirs: {directory} is in use by another broker (it holds {LOCK_FILE})") from None
     except OSError as e:
         raise ConfigError(f"log.dirs: {directory}/{LOCK_FILE}: {short_reason(e)}") from e
+    if (directory / BACKUP).exists() or (directory / MANIFEST).exists():
+        raise ConfigError(
+            f"log.dirs: {directory} is a backup, which a broker would change: make a data directory of it (logbus "
+            "restore), and start on that"
+        )
     if (directory / UNFINISHED_RESTORE).exists():
         raise ConfigError(
             f"log.dirs: {directory}: a restore to it was not finished, logs are missing: remove the directory, and "

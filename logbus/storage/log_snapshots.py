@@ -38,6 +38,8 @@ from logbus.storage.segments.segment import Segment
 from logbus.timers import Timer, Timers
 
 MANIFEST = "snapshot.jsonl"
+BACKUP = "backup.json"
+"""In the directory of a backup, which ``logbus backup`` makes of snapshots."""
 KEPT_SECONDS = 600
 """Seconds after which a snapshot is removed that nobody renewed, by default."""
 COPIED_BYTES = 1 << 20

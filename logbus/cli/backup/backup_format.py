@@ -13,11 +13,10 @@ from attrs import asdict, frozen
 
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
-from logbus.storage.log_snapshots import MANIFEST
+from logbus.storage.log_snapshots import BACKUP, MANIFEST
 
 FORMAT = "logbus-backup"
 VERSION = 1
-BACKUP = "backup.json"
 
 T = TypeVar("T")
 

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from attrs import define, evolve, field
 
 from logbus.cli.backup.backup_format import (
-    BACKUP,
     Backup,
     BackupError,
     BrokerBackup,
@@ -26,7 +25,7 @@ from logbus.metastore.embedded_store import FILE_NAME
 from logbus.metastore.metadata_file import BadMetadataFile, load
 from logbus.model import TopicPartition
 from logbus.storage import checkpoints, file_names
-from logbus.storage.log_snapshots import MANIFEST
+from logbus.storage.log_snapshots import BACKUP, MANIFEST
 
 RESTORED = b"restored"
 """Instead of the number of a machine's start: a broker that finds it knows that records may be missing."""
@@ -58,8 +57,10 @@ class SnapshotCopy:
 
         :param snapshots: of each broker, in the order of the workers.
         :param made: the time, for ``backup.json``.
-        :raise BackupError: they cannot be read here, there is no space, or a file is not what it was.
+        :raise BackupError: they cannot be read here, there is no space, a file is not what it was, or the target is in
+            a log directory.
         """
+        self._check_place({Path(path).parent for paths in snapshots.values() for path in paths})
         found = {Path(path): self._manifest(Path(path)) for paths in snapshots.values() for path in paths}
         self.total = sum(sum(log.files.values()) for logs in found.values() for log in logs)
         self._check_space()
@@ -85,6 +86,15 @@ class SnapshotCopy:
                 "where the broker runs, as its user"
             )
         return list(read_manifest(path))
+
+    def _check_place(self, log_directories: Iterable[Path]) -> None:
+        target = self.target.resolve()
+        for each in log_directories:
+            if each.resolve() in target.parents:
+                raise BackupError(
+                    f"{self.target} is in {each}, a log directory of the broker, which takes directories there for its "
+                    "logs: give a directory elsewhere"
+                )
 
     def _check_space(self) -> None:
         free = shutil.disk_usage(self.target).free

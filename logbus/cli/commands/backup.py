@@ -36,12 +36,12 @@ def backup(
       logbus backup /backup/monday
       logbus backup /backup/tuesday --earlier /backup/monday
     """
-    from logbus.cli.backup.backup_format import BACKUP
     from logbus.cli.backup.backup_source import BackupSource
     from logbus.cli.backup.snapshot_copy import SnapshotCopy, earlier_backup
     from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
     from logbus.cli.runner import CommandFailed
     from logbus.cli.termination import raised_sigterm
+    from logbus.storage.log_snapshots import BACKUP
 
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         unfinished = any(directory.glob("broker-*")) and not (directory / BACKUP).exists()

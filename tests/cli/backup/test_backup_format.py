@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logbus.cli.backup.backup_format import (
-    BACKUP,
     Backup,
     BackupError,
     BrokerBackup,
@@ -20,7 +19,7 @@ from logbus.cli.backup.backup_format import (
     read_manifest,
 )
 from logbus.model import TopicPartition
-from logbus.storage.log_snapshots import MANIFEST
+from logbus.storage.log_snapshots import BACKUP, MANIFEST
 
 WHERE = Path("backup.json")
 BROKER = BrokerBackup(3, 0, ["broker-3/0"], ["/data"])

@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from logbus.cli.app import app
-from logbus.cli.backup.backup_format import BACKUP, Backup, BackupError, BrokerBackup, LogFiles
+from logbus.cli.backup.backup_format import Backup, BackupError, BrokerBackup, LogFiles
 from logbus.cli.backup.file_copy import FileCopy
 from logbus.cli.backup.restore import SKIPPED_PRODUCER_IDS, Restore
+from logbus.cli.backup.snapshot_copy import SnapshotCopy
 from logbus.cluster.broker_snapshots import METADATA
 from logbus.errors import ConfigError
 from logbus.metastore.cluster_znodes import ProducerIdBlock, ProducerIdBlockZnode
@@ -25,7 +26,7 @@ from logbus.model import TopicPartition
 from logbus.preflight import try_directory
 from logbus.storage import checkpoints
 from logbus.storage.checkpoints import MetaProperties
-from logbus.storage.log_snapshots import MANIFEST
+from logbus.storage.log_snapshots import BACKUP, MANIFEST
 from tests.metastore.test_metadata_file import nodes_of
 
 LOG = LogFiles("t0-0", TopicPartition("t0", 0), 0, 9, 9, 0, 0, {"00000000000000000000.log": 700})
@@ -84,6 +85,21 @@ def test_into_the_backup(backup: Path, tmp_path: Path) -> None:
         restore = Restore(backup, [tmp_path / "one", wrong], lambda done, total: None)
         with pytest.raises(BackupError, match=f"{wrong} is in the backup: restore it to a directory elsewhere"):
             restore.check()
+
+
+@pytest.mark.parametrize("inside", [".", "broker-0/0"])
+def test_broker_on_a_backup(backup: Path, inside: str) -> None:
+    """No broker starts on a backup itself: it would delete what is there, as logs of topics that it does not have."""
+    with pytest.raises(ConfigError, match=r"is a backup, .* make a data directory of it \(logbus restore\)"):
+        try_directory(backup / inside, 0)
+
+
+def test_backup_in_a_log_directory(tmp_path: Path) -> None:
+    """A backup in a log directory is refused: the broker would take one called ``monday-1`` for a log of its own."""
+    snapshot = tmp_path / "data" / ".snapshot"
+    target = tmp_path / "data" / "monday-1"
+    with pytest.raises(BackupError, match=r"monday-1 is in .*/data, a log directory of the broker"):
+        SnapshotCopy(target, None, lambda done, total: None).make({0: [str(snapshot)]}, "2026-01-01")
 
 
 def test_producer_ids(backup: Path, tmp_path: Path) -> None:
