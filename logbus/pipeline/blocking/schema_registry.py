@@ -126,8 +126,9 @@ class RegistryClient:
         :raise NoSuchSchema: there is none with this id, or it is of another type.
         :raise RegistryFailed: the registry does not answer.
         """
-        found = self._request(f"/schemas/ids/{schema_id}{_FORMATS.get(schema_type, '')}")
-        return _registered({**found, "id": schema_id}, schema_type, f"schema {schema_id}")
+        path = f"/schemas/ids/{schema_id}"
+        found = self._request(path + _FORMATS.get(schema_type, ""))
+        return _registered({**found, "id": schema_id}, schema_type, self.url + path)
 
     def version(self, subject: str, version: int | str, schema_type: str) -> RegisteredSchema:
         """
@@ -136,7 +137,7 @@ class RegistryClient:
         :raise NoSuchSchema: there is no such subject or version, or it is of another type.
         """
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
-        return _registered(self._request(path + _FORMATS.get(schema_type, "")), schema_type, f"subject {subject!r}")
+        return _registered(self._request(path + _FORMATS.get(schema_type, "")), schema_type, self.url + path)
 
     def look_up(self, subject: str, text: str, schema_type: str) -> int:
         """
@@ -253,7 +254,7 @@ def _registered(found: Mapping[str, Any], schema_type: str, what: str) -> Regist
     try:
         given = found.get("schemaType") or "AVRO"
         if given != schema_type:
-            raise NoSuchSchema(f"{what} is {given}, not {schema_type}")
+            raise NoSuchSchema(f"{what}: its type is {given}, not {schema_type}")
         references = tuple(
             SchemaReference(str(each["name"]), str(each["subject"]), int(each["version"]))
             for each in found.get("references") or ()

@@ -119,7 +119,11 @@ class NotFoundTests(SynchronousTestCase):
         self.server.RequestHandlerClass = Found
         self.patch(schema_registry, "_ATTEMPTS", 1)
         for body, words in (
-            (b'{"schema": null}', "schema 7: the registry's answer is no schema: TypeError('its schema is None')"),
+            (b'{"schema": "", "schemaType": "JSON"}', "/schemas/ids/7: its type is JSON, not AVRO"),
+            (
+                b'{"schema": null}',
+                "ids/7: the registry's answer is no schema: TypeError('its schema is None')",
+            ),
             (b'{"schema": 12}', "its schema is 12"),
             (b"<html>Welcome</html>", "/schemas/ids/7: the answer is no JSON object: '<html>Welcome</html>'"),
             (b"[1]", "the answer is no JSON object: '[1]'"),
