@@ -51,31 +51,26 @@ class CoalescedProduceHandlers:
     def run(self, context: RequestContext, run: CoalescedProduce) -> bytes | Deferred[bytes] | None:
         appender, template, batches = self._appender, run.template, run.batches
         topic, now_ms, transactional = self._topic(template), appender.now_ms(), template.transactional_id is not None
+        _, _, index, version, acks = template.partition
         if self._authorization is not None and not self._is_allowed(context, template, topic):
             return None  # The general path gives the error.
         size = len(batches[0])
-        if (size >= LEAST_FOR_THREAD or appender.large) and appender.waits(topic, template.index, size):
+        if (size >= LEAST_FOR_THREAD or appender.large) and appender.waits(topic, index, size):
             return None  # There the request waits.
         if topic:
             written = appender.append_many(
-                topic,
-                template.index,
-                batches,
-                now_ms,
-                template.api_version,
-                all_in_sync=template.acks == ALL,
-                in_transaction=transactional,
+                topic, index, batches, now_ms, version, all_in_sync=acks == ALL, in_transaction=transactional
             )
             if written is not None:
-                replica, appended = written
-                return self._responses(context, topic, run, replica, appended.log_start_offset, appended.base_offsets)
+                replica, (base_offsets, _, start, _) = written
+                return self._responses(context, topic, run, replica, start, base_offsets)
         if transactional:
             return None
         answers = [
             self._one(context, template, id, data, now_ms)
             for id, data in zip(run.correlation_ids, batches, strict=True)
         ]
-        if template.acks == ALL:
+        if acks == ALL:
             return _join_responses(answers)
         return b"".join(answers)  # type: ignore[arg-type]
 
@@ -120,7 +115,8 @@ class CoalescedProduceHandlers:
     def _topic(self, template: RequestTemplate) -> str:
         """The topic's name; empty if it is unknown."""
         try:
-            return self._appender.topic_name(template.topic, template.topic_id, template.index, template.api_version)
+            name, topic_id, index, version, _ = template.partition
+            return self._appender.topic_name(name, topic_id, index, version)
         except ApiError:
             return ""
 
@@ -140,8 +136,12 @@ class CoalescedProduceHandlers:
             answers = encode(ids[0], base_offsets[0], -1, start)
         else:
             answers = b"".join([encode(id, offset, -1, start) for id, offset in zip(ids, base_offsets, strict=True)])
-        if template.acks != ALL:
-            return answers
+        return answers if template.acks != ALL else self._when_durable(context, topic, run, replica, answers)
+
+    def _when_durable(
+        self, context: RequestContext, topic: str, run: CoalescedProduce, replica: Replica, answers: bytes
+    ) -> bytes | Deferred[bytes]:
+        template, ids = run.template, run.correlation_ids
 
         def not_durable(error: ApiError) -> bytes:
             return b"".join([self._refused(context, topic, template, id, error) for id in ids])

@@ -164,12 +164,13 @@ class ProduceAppender:
         appended = replica.append_many(batches, now_ms, version >= ZSTD_VERSION, all_in_sync, in_transaction)
         if appended is None:
             return None
+        base_offsets, end_offset, _, size = appended
         self.batches += len(batches)
-        self.bytes_written += appended.size
-        count = appended.end_offset - appended.base_offsets[0]
+        self.bytes_written += size
+        count = end_offset - base_offsets[0]
         self.records += count
         stats = replica.stats
-        stats.bytes_in += appended.size
+        stats.bytes_in += size
         stats.records_in += count
         return replica, appended
 

@@ -34,7 +34,7 @@ class FetchHandover:
         """Have a thread answer the next fetches, if they can be prepared, and nothing else is to be done first."""
         dispatcher, flow = self._dispatcher, self._flow
         transport = flow.transport
-        if flow.stops or self._frames.held or dispatcher.order or self._sender.parts or transport.unsent:
+        if flow.stops or self._frames.held or dispatcher.order.waiting or self._sender.parts or transport.unsent:
             return
         try:
             prepared = dispatcher.prepare_fetches() if transport.may_answer_fetches else None

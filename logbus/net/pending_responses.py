@@ -145,7 +145,7 @@ class PendingResponses:
         for ready in self.order.settle(slot, parts):
             sender.parts += ready
         if sender.parts and not flow.serving:
-            if slot.request.held and self.order:
+            if slot.request.held and self.order.waiting:
                 # The requests that waited with it are most likely answered in the same turn: send them together.
                 sender.flush_later()
             else:

@@ -226,7 +226,7 @@ class KafkaServerProtocol(Protocol):
             if self._handover.is_stuck(now, limits.frame_seconds if stops & CLOSING else limits.idle_seconds):
                 self.evict("it does not take its response")
             return
-        if self.dispatcher.order or stops & (THROTTLED | CLOSING) == THROTTLED:
+        if self.dispatcher.order.waiting or stops & (THROTTLED | CLOSING) == THROTTLED:
             patience = math.inf
         else:
             # A connection that is closing, and whose peer does not take the rest of its replies, has less time.
@@ -314,7 +314,7 @@ class KafkaServerProtocol(Protocol):
         assert self._login_limits is not None
 
         def say_farewell() -> None:
-            if not self.dispatcher.order:
+            if not self.dispatcher.order.waiting:
                 self._sender.parts += parts
             self._close()
 
@@ -357,7 +357,7 @@ class KafkaServerProtocol(Protocol):
 
     def _finish_if_ended(self) -> None:
         """Close if the peer sends nothing more and all its requests are answered."""
-        if not self._ended or self.dispatcher.order:
+        if not self._ended or self.dispatcher.order.waiting:
             return
         stops = self._flow.stops
         if stops & IN_THREAD:

@@ -270,7 +270,7 @@ class RequestDispatcher:
                 by_delegation_token=reply.login.by_delegation_token,
             )
             self._requester.logged_in()
-        if self.order and request is not None:
+        if self.order.waiting and request is not None:
             self._pending.append(ResponseSlot(request, None, parts))
         else:
             self._sender.add(parts)
@@ -299,7 +299,7 @@ class RequestDispatcher:
         elif answer is not None:
             parts = routing.wire.respond(request, answer)
             self._times.served(request.api_key, 1, self._received)
-            if self.order:
+            if self.order.waiting:
                 self._pending.append(ResponseSlot(request, None, parts))
             else:
                 self._sender.add(parts)
@@ -358,7 +358,7 @@ class RequestDispatcher:
 
     def _next_run(self, most: int, most_bytes: int) -> CoalescedProduce | None:
         """The next Produce requests in the buffer, if they differ only in their batches."""
-        if self.order:
+        if self.order.waiting:
             most = min(most, self.order.room)
         if self._quotas.is_active:
             most_bytes = self._throttle.most_bytes(self.context, most_bytes)
@@ -387,7 +387,7 @@ class RequestDispatcher:
             self._pending.wait(self.context, run, answer, self._received, count)
             return
         self._times.served(PRODUCE, count, self._received, together)
-        if self.order:
+        if self.order.waiting:
             self._pending.append(ResponseSlot(run, None, [answer], count))
         else:
             self._sender.add_small(answer)
@@ -465,7 +465,7 @@ class RequestDispatcher:
             return True
         self.fetches.served(request)
         self._times.served(FETCH, 1, self._received)
-        if self.order:
+        if self.order.waiting:
             self._pending.append(ResponseSlot(request, None, answer))
         else:
             self._sender.add(answer)

@@ -46,35 +46,33 @@ class ResponseOrder:
 
     :param most: upper bound of requests without a response.
     :param most_bytes: upper bound of bytes of ready responses that wait for earlier ones.
+    :ivar waiting: requests whose responses wait, for themselves or for earlier ones.
     """
 
-    __slots__ = ("_count", "_metrics", "_most", "_most_bytes", "_queue", "_ready_bytes")
+    __slots__ = ("_metrics", "_most", "_most_bytes", "_queue", "_ready_bytes", "waiting")
 
     def __init__(self, most: int, most_bytes: int, metrics: NetMetrics) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._metrics = metrics
         self._queue: deque[ResponseSlot] = deque()
-        self._ready_bytes = self._count = 0
-
-    def __len__(self) -> int:
-        return len(self._queue)
+        self._ready_bytes = self.waiting = 0
 
     @property
     def full(self) -> bool:
         """Whether no further request may be begun."""
-        return self._count >= self._most or self._ready_bytes > self._most_bytes
+        return self.waiting >= self._most or self._ready_bytes > self._most_bytes
 
     @property
     def room(self) -> int:
         """The number of further requests that may be begun; large responses may allow fewer."""
-        return self._most - self._count
+        return self._most - self.waiting
 
     def add(self, pending: ResponseSlot) -> None:
         """Append the place for the newest request's response."""
         self._queue.append(pending)
         self._ready_bytes += pending.size
-        self._count += pending.count
+        self.waiting += pending.count
         self._metrics.requests_pending += pending.count
 
     def settle(self, pending: ResponseSlot, parts: Parts) -> Iterator[Parts]:
@@ -87,7 +85,7 @@ class ResponseOrder:
         while queue and queue[0].ready:
             first = queue.popleft()
             self._ready_bytes -= first.size
-            self._count -= first.count
+            self.waiting -= first.count
             self._metrics.requests_pending -= first.count
             yield first.parts
 
@@ -95,6 +93,6 @@ class ResponseOrder:
         """Remove and return all, oldest first."""
         forgotten = list(self._queue)
         self._queue.clear()
-        self._metrics.requests_pending -= self._count
-        self._ready_bytes = self._count = 0
+        self._metrics.requests_pending -= self.waiting
+        self._ready_bytes = self.waiting = 0
         return forgotten

@@ -82,4 +82,4 @@ class ResponseOrderTests(SynchronousTestCase):
         place = ResponseSlot(REQUEST, Deferred(), [])
         answers.add(place)
         self.assertEqual(answers.clear(), [place])
-        self.assertEqual((len(answers), metrics.requests_pending, answers.full), (0, 0, False))
+        self.assertEqual((answers.waiting, metrics.requests_pending, answers.full), (0, 0, False))

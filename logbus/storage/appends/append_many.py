@@ -106,7 +106,8 @@ def append_many(
             if timestamp > latest:
                 latest = timestamp
             parts.append(_prefix(offset, length, leader_epoch))
-            parts.append(memoryview(data)[PREFIX_SIZE:])
+            view = data if isinstance(data, memoryview) else memoryview(data)
+            parts.append(view[PREFIX_SIZE:])
             length += LENGTH_OVERHEAD
             size += length
             offsets.append(offset)

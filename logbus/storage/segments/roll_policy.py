@@ -48,10 +48,11 @@ class RollPolicy:
     """
     The roll rules of one log. Jitter (``segment.jitter.ms``) spreads the rolls of logs that were created together.
 
-    :ivar _age_ms: age at which the active segment is rolled; −1: not drawn yet.
+    :ivar _age_ms: age at which the active segment is rolled, drawn for ``_config``; None: not drawn yet.
     """
 
     _jitter: random.Random
+    _config: TopicConfig | None = field(default=None, init=False)
     _age_ms: int = field(default=-1, init=False)
 
     def is_due(
@@ -64,11 +65,13 @@ class RollPolicy:
         :param max_timestamp: their largest timestamp, ms since 1970; negative without one.
         :param batches: their number of batches. If no roll is due for all of them, none is due for any.
         """
+        if config is not self._config:
+            self._config, self._age_ms = config, self._draw_age(config)
         if segment.first_timestamp >= 0 <= max_timestamp:
             age = max_timestamp - segment.first_timestamp
         else:
             age = now_ms - segment.created_ms
-        if segment.size + size > config.segment_bytes or age > self._roll_ms(config):
+        if segment.size + size > config.segment_bytes or age > self._age_ms:
             return True
         entries = segment.offsets.count + batches
         # There are at most as many entries for times, and these are larger.
@@ -79,15 +82,13 @@ class RollPolicy:
 
     def rolled(self) -> None:
         """A segment was begun: it gets an age of its own."""
-        self._age_ms = -1
+        self._config = None
 
-    def _roll_ms(self, config: TopicConfig) -> int:
+    def _draw_age(self, config: TopicConfig) -> int:
         longest = config.segment_ms
         if config.compacted and 0 < config.max_compaction_lag_ms < longest:
             # What is in the active segment is not compacted (KIP-354).
             longest = config.max_compaction_lag_ms
         if not config.segment_jitter_ms:
             return longest
-        if self._age_ms < 0:
-            self._age_ms = longest - self._jitter.randrange(min(config.segment_jitter_ms, longest) + 1)
-        return self._age_ms
+        return longest - self._jitter.randrange(min(config.segment_jitter_ms, longest) + 1)
