@@ -35,7 +35,7 @@ def build(directory: Path, librdkafka: Path | None = None) -> Programs:
     load, rdload, slow_sync = directory / "load", directory / "rdload", directory / "slow_sync.so"
     _compile(["-O2", "-o", str(load), *map(str, sorted((SOURCES / "load").glob("*.c")))])
     _compile(["-O2", "-o", str(rdload), str(SOURCES / "rdload.c"), "-ldl"])
-    _compile(["-O2", "-shared", "-fPIC", "-o", str(slow_sync), str(SOURCES / "slow_sync.c"), "-ldl"])
+    compile_library("slow_sync.c", slow_sync)
     return Programs(load, rdload, slow_sync, librdkafka or find_librdkafka())
 
 
@@ -46,6 +46,15 @@ def compile_program(source: str, program: Path) -> None:
     :raise RuntimeError: As :func:`build`.
     """
     _compile(["-O2", "-o", str(program), str(SOURCES / source)])
+
+
+def compile_library(source: str, library: Path) -> None:
+    """
+    Compile one of the directory's single files that are for LD_PRELOAD.
+
+    :raise RuntimeError: As :func:`build`.
+    """
+    _compile(["-O2", "-shared", "-fPIC", "-o", str(library), str(SOURCES / source), "-ldl"])
 
 
 def find_librdkafka() -> Path | None:

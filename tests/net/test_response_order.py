@@ -38,7 +38,7 @@ class ResponseOrderTests(SynchronousTestCase):
             self.assertEqual(len(left), firsts.index(False) if False in firsts else len(places))
         expected = [[b"early"] if now and number else [b"%d" % number] for number, now in enumerate(ready)]
         self.assertEqual(left, expected)
-        self.assertEqual((len(answers), metrics.requests_pending), (0, 0))
+        self.assertEqual((answers.waiting, metrics.requests_pending), (0, 0))
 
     def test_full(self) -> None:
         """
