@@ -242,6 +242,15 @@ class RollTests(SynchronousTestCase):
         append_as_leader(log, batch(timestamp=-1), 0)
         self.assertEqual([segment.base_offset for segment in log.segments], [0, 1])
 
+    def test_by_a_changed_age(self) -> None:
+        """A topic's new segment.ms holds for the segment that there is."""
+        log = a_log(config=TopicConfig(segment_ms=10_000))
+        append_as_leader(log, batch(timestamp=NOW_MS), 0)
+        append_as_leader(log, batch(timestamp=NOW_MS + 5000), 0)
+        log.configure(TopicConfig(segment_ms=1000))
+        append_as_leader(log, batch(timestamp=NOW_MS + 5001), 0)
+        self.assertEqual([segment.base_offset for segment in log.segments], [0, 2])
+
     def test_jitter(self) -> None:
         """With jitter a segment rolls earlier, by at most that much."""
         log = a_log(config=TopicConfig(segment_ms=1000, segment_jitter_ms=400))
