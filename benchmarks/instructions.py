@@ -1,7 +1,7 @@
 """
 Counts the instructions that a broker needs for a lone request, which no other load on the machine changes.
 
-    python -m benchmarks.instructions [--requests 5000] [--python /usr/bin/python3.11] [--profiles DIRECTORY]
+    python -m benchmarks.instructions [--requests 5000] [--python PYTHON] [--profiles DIRECTORY]
 
 A broker runs under Valgrind's callgrind, which counts what it executes in user mode: not the kernel's part of system
 calls. Its clock goes slowly, so that timers do not count more than they do without. It is warmed up, and then gets
@@ -27,7 +27,6 @@ import attrs
 from benchmarks.compare import wire
 from benchmarks.compare.native_programs import compile_library
 from benchmarks.compare.systems import Logbus, start
-from logbus.interpreter import InterpreterBuild
 
 WARM_UP: Final = 500
 SLOWER: Final = 50
@@ -120,10 +119,15 @@ def main() -> None:
     """Count and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
     parser.add_argument("--requests", type=int, default=5000)
-    parser.add_argument("--python", default=sys.executable, help="the interpreter of the broker")
+    parser.add_argument(
+        "--python",
+        default=sys.executable,
+        help="the interpreter of the broker, of an environment that it is installed in",
+    )
     parser.add_argument("--profiles", type=Path, help="where callgrind's files are to stay")
     options = parser.parse_args()
-    print(InterpreterBuild.running().name, flush=True)
+    build = "from logbus.interpreter import InterpreterBuild as Build; print(Build.running().name)"
+    subprocess.run([options.python, "-c", build], check=True)
     with tempfile.TemporaryDirectory(prefix="logbus-instructions-") as name:
         profiles, clock = options.profiles or Path(name) / "profiles", Path(name) / "slow_clock.so"
         profiles.mkdir(parents=True, exist_ok=True)

@@ -191,12 +191,13 @@ def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]
 
 def batch_crc(buf: Buffer, pos: int, size: int) -> int:
     """Compute the CRC of the batch of ``size`` bytes at ``pos``."""
-    return crc32c(memoryview(buf)[pos + ATTRIBUTES_AT : pos + size])
+    view = buf if isinstance(buf, memoryview) else memoryview(buf)
+    return crc32c(view[pos + ATTRIBUTES_AT : pos + size])
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
     """Whether the CRC of the whole batch at ``pos`` is right."""
-    return crc32c(memoryview(buf)[pos + ATTRIBUTES_AT : pos + header.length + LENGTH_OVERHEAD]) == header.crc
+    return batch_crc(buf, pos, header.size) == header.crc
 
 
 def require_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:

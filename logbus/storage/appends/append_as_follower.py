@@ -81,9 +81,10 @@ def _append_only_batch(log: Log, data: Buffer, leader_epoch: int, gaps: bool, no
     if len(data) < HEADER_SIZE:
         return False
     header = read_header(data)
-    if header.length + LENGTH_OVERHEAD != len(data) or header.attributes & CONTROL_BIT:
+    base, length, epoch, _, _, attributes, delta, _, _, _, _, _, _ = header
+    if length + LENGTH_OVERHEAD != len(data) or attributes & CONTROL_BIT:
         return False
-    base, end, epoch = header.base_offset, log.log_end_offset, header.leader_epoch
+    end = log.log_end_offset
     # The usual one follows the last one in its epoch.
     if (base != end or epoch != leader_epoch or log.epochs.latest > epoch) and (
         _misplaced(header, None, end, log.epochs.latest, leader_epoch, gaps) is not None
@@ -92,7 +93,7 @@ def _append_only_batch(log: Log, data: Buffer, leader_epoch: int, gaps: bool, no
     if batch_problem(data, 0, header) is not None:
         return False
     flusher = log.flusher
-    segment = log.segment_for(header, base + header.last_offset_delta, now_ms)
+    segment = log.segment_for(header, base + delta, now_ms)
     segment.write((data,))
     log.wrote(segment, flusher, (header,), base, epoch)
     return True
