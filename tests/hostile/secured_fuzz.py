@@ -376,9 +376,9 @@ class Round:
 
     def _settle(self, client: Client) -> None:
         client.turn()
-        if client.protocol.dispatcher.order:
+        if client.protocol.dispatcher.order.waiting:
             client.turn(0.1)
-            if client.protocol.dispatcher.order:
+            if client.protocol.dispatcher.order.waiting:
                 client.transport.loseConnection()
 
     # What is checked.

@@ -366,10 +366,10 @@ class FuzzTests(SynchronousTestCase):
                 client = server.connect()
             send(client)
             client.turn()
-            if client.protocol.dispatcher.order:
+            if client.protocol.dispatcher.order.waiting:
                 # It waits: for the metadata store, the disk, or time.
                 client.turn(0.1)
-                if client.protocol.dispatcher.order:
+                if client.protocol.dispatcher.order.waiting:
                     client.transport.loseConnection()
             client.frames()
         self.check(server, client)
