@@ -29,6 +29,7 @@ from logbus.storage.filesystem.disk_errors import NoSpace
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.storage.log_mover import Swap
+from logbus.wording import counted
 
 __all__ = ["Replica", "ReplicaManager", "Watcher"]
 
@@ -170,11 +171,9 @@ class ReplicaManager:
             is_new = state.topic_partition not in self._by_partition
             try:
                 await self._take_role(state, config)
-                log = self._by_partition[state.topic_partition].log
-                if is_new and log.epochs.latest > state.leader_and_isr.leader_epoch:
-                    older.append(
-                        f"{log.partition} (epoch {log.epochs.latest}, not {state.leader_and_isr.leader_epoch})"
-                    )
+                given, latest = state.leader_and_isr.leader_epoch, self._latest_epoch(state.topic_partition)
+                if is_new and latest > given:
+                    older.append(f"{state.topic_partition} (epoch {latest}, not {given})")
             except (StorageError, ApiError) as e:
                 error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
                 errors[state.topic_partition] = self._failed[state.topic_partition] = error
@@ -182,12 +181,17 @@ class ReplicaManager:
                 self._log.error("{partition} cannot be brought up: {error}", partition=state.topic_partition, error=e)
         if older:
             self._log.error(
-                "{count} logs have records of newer leader epochs than the metadata store, such as {example}: it was "
-                "set back to an older state, which may name other replicas in sync, and lacks topics created since",
-                count=len(older),
+                "{logs} with newer leader epochs than the metadata store, such as {example}: it was set back to an "
+                "older state, which may name other replicas in sync, and lacks topics created since",
+                logs=counted(len(older), "log"),
                 example=older[0],
             )
         return errors
+
+    def _latest_epoch(self, name: TopicPartition) -> int:
+        """The leader epoch of the last records of a partition; −1 without one."""
+        replica = self._by_partition.get(name)
+        return -1 if replica is None else replica.log.epochs.latest
 
     async def _take_role(self, state: PartitionState, config: TopicConfig) -> None:
         name = state.topic_partition

@@ -113,7 +113,7 @@ class ReplicasTests(SynchronousTestCase):
         for _ in range(2):
             self.assertEqual(dict(self.successResultOf(again.become(states))), {})
         [line] = logged
-        self.assertIn("1 logs have records of newer leader epochs than the metadata store", line)
+        self.assertIn("1 log with newer leader epochs than the metadata store", line)
         self.assertIn("such as t-1 (epoch 5, not 4): it was set back", line)
         self.assertEqual(again.leader("t", 1).log.log_end_offset, 1)
 
