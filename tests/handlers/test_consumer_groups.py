@@ -150,7 +150,7 @@ class HeartbeatTests(ConsumerGroupCase):
         for group_id, given, code in (
             ("", {}, ErrorCode.INVALID_REQUEST),
             ("g", {"member_epoch": 3}, ErrorCode.GROUP_ID_NOT_FOUND),
-            ("g", {"subscribed_topic_names": []}, ErrorCode.INVALID_REQUEST),
+            ("g", {"subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
             ("g", {"server_assignor": "best"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
             ("g", {"subscribed_topic_regex": "("}, ErrorCode.INVALID_REGULAR_EXPRESSION),
         ):
