@@ -413,7 +413,7 @@ cdef class Columns:
         section.base_offset, section.last_offset_delta = base_offset, last_offset_delta
         section.base_timestamp, section.stamped = base_timestamp, append_time is not None
         section.append_time = append_time if section.stamped else 0
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        PyObject_GetBuffer(self.view_of(data), &view, PyBUF_SIMPLE)
         section.at = <const uint8_t *>view.buf
         section.end = section.at + view.len
         self.is_busy = True
@@ -444,8 +444,8 @@ cdef class Columns:
         cdef int attributes
         if self.is_busy:
             raise RuntimeError("columns are used while they are being extended")
-        cdef object whole = memoryview(buf)
-        PyObject_GetBuffer(buf, &view, PyBUF_SIMPLE)
+        cdef object whole = self.view_of(buf)
+        PyObject_GetBuffer(whole, &view, PyBUF_SIMPLE)
         self.is_busy = True
         try:
             while view.len - pos >= HEADER_SIZE and next_offset < end:
@@ -483,6 +483,16 @@ cdef class Columns:
             self.is_busy = False
             PyBuffer_Release(&view)
         return pos, next_offset
+
+    cdef object view_of(self, data):
+        # From Python 3.12 on an object may make its buffer by code in Python, which may use these columns.
+        if type(data) is memoryview:
+            return data
+        self.is_busy = True
+        try:
+            return memoryview(data)
+        finally:
+            self.is_busy = False
 
     cdef int add(self, Section *section, bint in_place) except -1:
         # Add the bytes of a section.
