@@ -585,7 +585,7 @@ def test_the_command_ends_with_1_where_records_are_missing(
     asked = ["audit", "--topic", topic, "-b", broker.bootstrap, "--quiet"]
     asked += ["--report", str(tmp_path / "report.json"), "--page", str(tmp_path / "page.html")]
     status, out, said = command(*asked)
-    assert (status, said) == (1, "logbus: 1 records are missing, of t\n")
+    assert (status, said) == (1, "logbus: 1 record is missing, of t\n")
     assert out.splitlines()[1].split() == [
         *("t", "2023-11-14T22:20:00Z", "küche", "consumer", "3", "2", "1", "0", "missing")
     ]
