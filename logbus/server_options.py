@@ -90,6 +90,8 @@ class Options(usage.Options):
         """
         self["listen"].append(listener)
 
+    # Twisted prints it as it is; before Python 3.13 it has the indentation of its lines.
+    opt_listen.__doc__ = " ".join((opt_listen.__doc__ or "").split())
     opt_l = opt_listen
 
     def opt_cluster(self, zookeeper: str) -> None:
