@@ -148,9 +148,10 @@ class Supervisor(Service):
         path = None
         if not self._config.get(keys.ZOOKEEPER_CONNECT):
             path = str(await self._open_store(directories[0]))
+        first_port = self._config.get(keys.WORKERS_FIRST_PORT)
         own = {
             name: [self._ports.reserve(self._interface(name), port) for port in ports]
-            for name, ports in own_ports(listeners, self._count, self._config.get(keys.WORKERS_FIRST_PORT)).items()
+            for name, ports in own_ports(self._listeners, self._count, first_port).items()
         }
         self._workers = [
             _Worker(plan)

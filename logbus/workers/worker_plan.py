@@ -93,8 +93,9 @@ def own_ports(listeners: Iterable[Listener], count: int, first: int = -1) -> dic
     """
     The ports of the workers' own, by listener, without those of other listeners.
 
+    :param listeners: as configured. Where the shared port is any free one, 0, they are 0, too: what follows the free
+        one may be taken.
     :param first: where they begin (``workers.first.port``); −1: after the shared one; 0: they are 0, any free ports.
-
     :raise ConfigError: there are none left.
     """
     listeners = list(listeners)

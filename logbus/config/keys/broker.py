@@ -36,8 +36,8 @@ WORKERS = key(
 WORKERS_FIRST_PORT = int32(
     "workers.first.port",
     -1,
-    "The first of the workers' own ports for Kafka clients; the others follow. −1: they follow the shared port; 0: any "
-    "free ports.",
+    "The first of the workers' own ports for Kafka clients; the others follow. −1: they follow the shared port, or are "
+    "any free ones if that is; 0: any free ports.",
     at_least=-1,
     at_most=65535,
 )
