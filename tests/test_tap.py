@@ -26,11 +26,7 @@ from logbus.testing.held_ports import HeldPorts
 
 TWISTD = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()", "-n", "--pidfile=", "logbus"]
 SECONDS = 120
-FREE = (
-    *("--listen", "kafka:tcp:0:interface=127.0.0.1", "--listen", "admin:tcp:0:interface=127.0.0.1"),
-    # Workers' own ports would follow the shared one, and be others'.
-    *("--set", "workers.first.port=0"),
-)
+FREE = ("--listen", "kafka:tcp:0:interface=127.0.0.1", "--listen", "admin:tcp:0:interface=127.0.0.1")
 
 
 def start_fails(cwd: Path, *arguments: str) -> str:

@@ -24,6 +24,7 @@ from logbus.workers import supervisor as module
 from logbus.workers.collection import COLLECT_SECONDS
 from logbus.workers.earlier_workers import LOCK_FILE
 from logbus.workers.fork_client import ForkClient
+from logbus.workers.port_reservation import PortReservation
 from logbus.workers.supervisor import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
@@ -103,8 +104,7 @@ class SupervisorTests(SynchronousTestCase):
         self.addCleanup(self.end)
 
     def make(self, directory: Path | None = None) -> Supervisor:
-        # The ports behind the shared one may be others'.
-        config = ConfigView.load(set={"log.dirs": str(directory or self.directory), "workers.first.port": "0"})
+        config = ConfigView.load(set={"log.dirs": str(directory or self.directory)})
         return Supervisor(self.reactor, config, LISTENERS, 2, None, lambda: 0.0, self.lost.append)
 
     def end(self) -> None:
@@ -150,6 +150,24 @@ class SupervisorTests(SynchronousTestCase):
         self.assertNoResult(self.started)
         self.answer()
         self.successResultOf(self.started)
+
+    def test_free_ports(self) -> None:
+        """Where the shared port is any free one, the workers' own are: those that follow it may be others'."""
+        asked: list[int] = []
+        reserve = PortReservation.reserve
+
+        def noted(ports: PortReservation, interface: str, port: int) -> int:
+            asked.append(port)
+            return reserve(ports, interface, port)
+
+        self.patch(PortReservation, "reserve", noted)
+        self.end()
+        other = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, other)
+        self.supervisor = self.make(other)
+        self.supervisor.startService()
+        self.assertGreater(len(asked), 2)
+        self.assertEqual(set(asked), {0})
 
     def test_a_stop_in_order(self) -> None:
         """Only then the next supervisor has no workers to wait for."""
