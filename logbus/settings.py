@@ -41,6 +41,7 @@ def storage_settings(config: ConfigView) -> StorageSettings:
         max_unsynced_files=most_unsynced_files(),
         space_check_interval_ms=config.get(keys.LOG_DIR_SPACE_CHECK_INTERVAL_MS),
         usage_warn_ratio=config.get(keys.LOG_DIR_USAGE_WARN_RATIO),
+        stray_retention_ms=config.get(keys.LOG_STRAY_RETENTION_MS),
         allow_missing_directories=config.get(keys.LOG_DIRS_ALLOW_MISSING),
     )
 

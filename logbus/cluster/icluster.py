@@ -52,7 +52,7 @@ class IReplicaHost(Interface):
         Take the roles in ``states`` (this broker is among the replicas of each), creating or opening logs.
 
         A state with the leader epoch already held changes nothing but the ISR, the replicas and the configuration.
-        A log on disk with another topic id belongs to a deleted predecessor and is replaced.
+        A log on disk with another topic id belongs to a deleted predecessor: it is set aside, and replaced.
 
         :return: fires when all are usable. A partition whose log directory failed is in the result with
             KAFKA_STORAGE_ERROR, and does not hold up the others.
@@ -67,7 +67,7 @@ class IReplicaHost(Interface):
 
     def retain(topic_partitions: Collection[TopicPartition], unreadable: Collection[str]) -> Deferred[PartitionErrors]:
         """
-        Keep these replicas only: remove any other replica, and delete any other log.
+        Keep these replicas only: remove any other replica, and set any other log aside.
 
         :param unreadable: topics whose state the controller cannot read: their logs stay.
         :return: as :meth:`remove`.

@@ -128,7 +128,8 @@ class MetadataUpdateReceiver:
     async def _remove(
         self, update: MetadataUpdate, errors: dict[TopicPartition, ApiError], time_slice: TimeSlice
     ) -> None:
-        gone = list(update.deleted)
+        deleted = list(update.deleted)
+        gone = list(deleted)
         if update.full:
             alive: set[tuple[str, UUID]] = set()
             async for some in _parts(time_slice, update.partitions):
@@ -141,17 +142,17 @@ class MetadataUpdateReceiver:
         names: list[TopicPartition] = []
         if gone:
             with self.metadata.changing() as metadata:
-                for deleted in gone:
-                    metadata.remove_topic(deleted.name, deleted.topic_id)
-            every = (TopicPartition(one.name, number) for one in gone for number in range(one.partitions))
-            async for named in _parts(time_slice, every):
-                names += named
+                for topic in gone:
+                    metadata.remove_topic(topic.name, topic.topic_id)
+        every = (TopicPartition(topic.name, number) for topic in deleted for number in range(topic.partitions))
+        async for named in _parts(time_slice, every):
+            names += named
         async for some in _parts(time_slice, update.partitions):
             names += self._moved_away(some)
         if names:
             errors.update(await self.host.remove(names))
         if update.full:
-            # Also those that were deleted, or moved away, while this broker was down.
+            # Others were deleted, or moved away, while this broker missed updates; or the metadata are older ones.
             held: set[TopicPartition] = set()
             async for some in _parts(time_slice, update.partitions):
                 held.update(state.topic_partition for state in some if self.broker_id in state.replicas)

@@ -22,6 +22,7 @@ The logs of one broker on disk, in Kafka's formats (Kafka: storage).
 * ``leader_epoch_cache``: leader epochs and their start offsets
 * ``leader_epoch_loader``: loads them, or rebuilds them from batch headers
 * ``log_truncator``: LogTruncator: truncates logs so that no crash undoes it
+* ``stray_logs``: StrayLogs: logs that the cluster does not know, kept for a while
 * ``log_worker``: background work on one log at a time, paused where logs are about to change
 * ``log_mover``: moves logs between log directories (KIP-113)
 * ``future_log``: the copy that a move fills

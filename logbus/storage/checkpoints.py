@@ -96,6 +96,52 @@ def decode_partition_metadata(data: bytes) -> uuid.UUID:
     return uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
 
 
+# -- stray
+
+
+@frozen
+class StrayLog:
+    """
+    The content of the file ``stray`` of a log that was set aside, which the checkpoints do not have any more.
+
+    :ivar since_ms: when that was, ms since 1970.
+    :ivar recovery_point: the offset from which the log must be scanned before it is used again.
+    """
+
+    partition: TopicPartition
+    topic_id: uuid.UUID | None
+    since_ms: int
+    log_start_offset: int
+    recovery_point: int
+    high_watermark: int
+
+    def encode(self) -> bytes:
+        """The content of the file."""
+        topic, partition = self.partition
+        offsets = f"{self.log_start_offset} {self.recovery_point} {self.high_watermark}"
+        topic_id = "-" if self.topic_id is None else self.topic_id.hex
+        return encode_lines([f"{topic} {partition} {topic_id}", str(self.since_ms), offsets])
+
+    @classmethod
+    def decode(cls, data: bytes) -> StrayLog:
+        """
+        Read the file.
+
+        :raises ValueError: it is damaged, or of another version.
+        """
+        of, since, offsets = decode_lines(data)
+        topic, partition, topic_id = of.split(" ")
+        start, recovery_point, high_watermark = map(int, offsets.split(" "))
+        return cls(
+            TopicPartition(topic, int(partition)),
+            None if topic_id == "-" else uuid.UUID(topic_id),
+            int(since),
+            start,
+            recovery_point,
+            high_watermark,
+        )
+
+
 # -- meta.properties
 
 

@@ -29,12 +29,16 @@ PLUGIN = ".plugin"
 """Suffix of a plugin's file beside a log, which goes with it."""
 MOVED = "moved"
 """In a log's directory: the log is being moved, or was moved, to another log directory."""
+STRAY = "stray"
+"""In a log's directory: the log is being set aside, or was."""
 
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 """Suffix of a directory that a log is being copied to (KIP-113)."""
 LINKED_SUFFIX = "-linked"
 """Suffix of a directory with a linked copy of a log, until another worker has it; removed at a start."""
+STRAY_SUFFIX = "-stray"
+"""Suffix of the directory of a log that was set aside, since the cluster does not know its topic."""
 SNAPSHOT_SUFFIX = "-snapshot"
 """Suffix of a directory with a snapshot of all logs; removed at a start."""
 MAX_NAME = 255
@@ -98,6 +102,12 @@ def deleted_directory(partition: TopicPartition, unique: uuid.UUID) -> str:
 def linked_directory(partition: TopicPartition, unique: uuid.UUID) -> str:
     """``<topic>-<partition>.<uuid>-linked``, with the topic shortened as by :func:`deleted_directory`."""
     suffix = f"-{partition.partition}.{unique.hex}{LINKED_SUFFIX}"
+    return partition.topic[: MAX_NAME - len(suffix)] + suffix
+
+
+def stray_directory(partition: TopicPartition, unique: uuid.UUID) -> str:
+    """``<topic>-<partition>.<uuid>-stray``, as in Kafka, with the topic shortened as by :func:`deleted_directory`."""
+    suffix = f"-{partition.partition}.{unique.hex}{STRAY_SUFFIX}"
     return partition.topic[: MAX_NAME - len(suffix)] + suffix
 
 

@@ -50,6 +50,7 @@ class Housekeeping:
 
     :ivar timers: shared with the cleaner and the scrubber: all of them wait on one timer.
     :ivar remote_log_of: gives the remote part of a log; None: there is no remote storage.
+    :ivar remove_strays: removes stray logs that are expired.
     :ivar suspicion: called with segments that may be damaged.
     """
 
@@ -62,6 +63,7 @@ class Housekeeping:
     _measure_space: Callable[[], None] = field(default=lambda: None, kw_only=True)
     timers: Timers = field(init=False)
     suspicion: Callable[[Log, Segment], object] = field(default=lambda log, segment: None, init=False)
+    remove_strays: Callable[[], None] = field(default=lambda: None, init=False)
     remote_log_of: Callable[[Log], RemoteLog | None] = field(default=lambda log: None, init=False)
     _touched: set[Log] = field(factory=set, init=False)
     _points_due: set[IDisk] = field(factory=set, init=False)
@@ -84,6 +86,8 @@ class Housekeeping:
         self._every(settings.recovery_checkpoint_interval_ms, self.checkpoint)
         self._every(settings.high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks)
         self._every(settings.producer_id_check_interval_ms, self.expire_producers)
+        self.remove_strays()
+        self._every(settings.retention_check_interval_ms, self.remove_strays)
         self._measure_space()
         self._every(settings.space_check_interval_ms, self._measure_space)
 

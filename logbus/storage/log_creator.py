@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -26,12 +26,14 @@ class LogCreator:
     :ivar _find: the log of a partition that is online, if there is one.
     :ivar _new_log: makes the object of a log that is not on disk yet.
     :ivar _preferred: directories for partitions that have no log yet; an entry goes when it is used.
+    :ivar _take_back: the log of a partition that was set aside, in use again, if there is one.
     """
 
     _directories: Sequence[LogDirectory]
     _find: Callable[[TopicPartition], Log | None]
     _new_log: Callable[[TopicPartition, IDisk, str], Log]
     _preferred: MutableMapping[TopicPartition, LogDirectory]
+    _take_back: Callable[[TopicPartition, uuid.UUID | None], Awaitable[Log | None]]
     _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
 
     def create(
@@ -61,6 +63,11 @@ class LogCreator:
                     )
                 log.topic_id, log.topic_id_saved = topic_id, False
                 await log.disk.submit(IOPool.BACKGROUND, _prepare, log.disk, log.directory, topic_id)
+            return log
+        log = await self._take_back(partition, topic_id)
+        if log is not None:
+            if config is not None:
+                log.config = config
             return log
         try:
             name = file_names.partition_directory(partition)

@@ -5,10 +5,10 @@ One log directory: its lock, its checkpoints, and opening and closing of its log
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from attrs import Factory, define, evolve, field
 from twisted.internet.defer import Deferred, DeferredList
@@ -18,7 +18,7 @@ from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, StorageError
 from logbus.model import TopicPartition
 from logbus.storage import checkpoints, file_names
-from logbus.storage.checkpoints import MetaProperties
+from logbus.storage.checkpoints import MetaProperties, StrayLog
 from logbus.storage.clean_shutdown import entry_of, restore, take_marker
 from logbus.storage.filesystem.bounded_work import BoundedWork
 from logbus.storage.group_commit import GroupCommit
@@ -33,6 +33,20 @@ _SYNCED_AT_A_TIME = 64
 """Logs that are flushed when the directory is closed: more would have more files open, and begin in one turn."""
 
 
+class LogOffsets(NamedTuple):
+    """
+    What the checkpoints say of a log.
+
+    :ivar start: None: nothing, it begins with its first segment.
+    :ivar cleaned: the offset up to which it was compacted.
+    """
+
+    start: int | None
+    recovery_point: int
+    high_watermark: int
+    cleaned: int
+
+
 @define(eq=False, repr=False)
 class LogDirectory:
     """
@@ -40,6 +54,7 @@ class LogDirectory:
 
     :ivar logs: by partition.
     :ivar futures: future logs (KIP-113) by partition: copies that will replace logs in other directories.
+    :ivar strays: the logs that were set aside, by the names of their directories; None: nothing else is known of it.
     :ivar interrupted_moves: partitions whose copying to this directory was interrupted when the broker stopped.
     :ivar ignored: names of logs that must not be opened.
     :ivar meta: the content of ``meta.properties``.
@@ -55,6 +70,7 @@ class LogDirectory:
     _seconds: Callable[[], float]
     logs: dict[TopicPartition, Log] = field(factory=dict, init=False)
     futures: dict[TopicPartition, Log] = field(factory=dict, init=False)
+    strays: dict[str, StrayLog | None] = field(factory=dict, init=False)
     interrupted_moves: list[TopicPartition] = field(factory=list, init=False)
     ignored: set[str] = field(factory=set, init=False)
     leftovers: list[str] = field(factory=list, init=False)
@@ -111,6 +127,9 @@ class LogDirectory:
                 self.leftovers.append(name.removesuffix(file_names.LINKED_SUFFIX) + file_names.DELETE_SUFFIX)
                 self.disk.rename(name, self.leftovers[-1])
                 continue
+            if name.endswith(file_names.STRAY_SUFFIX):
+                self.strays[name] = self._stray_log(name)
+                continue
             if name.endswith(file_names.FUTURE_SUFFIX):
                 self.leftovers.append(name)
                 copied = file_names.future_partition_of(name)
@@ -120,28 +139,13 @@ class LogDirectory:
             partition = file_names.partition_of(name)
             if partition is None or name in self.ignored:
                 continue
-            log = self._new_log(partition, self.disk, name)
-            entry = marker.get(name)
-            recovery_point = recovery_points.get(partition, 0)
-            if entry is None or not restore(log, entry, start_offsets.get(partition)):
-                recovered += 1
-                log.topic_id = self._topic_id(name)
-                await recover_log(
-                    log,
-                    recovery_point,
-                    start_offsets.get(partition, 0),
-                    progress,
-                    is_start_saved=partition in start_offsets,
-                )
-            log.saved_start_offset = start_offsets.get(partition)
-            log.checkpointed_recovery_point = recovery_point
-            committed = high_watermarks.get(partition, 0)
-            self._check_end(log, committed, recovery_point)
-            log.high_watermark = max(log.log_start_offset, min(committed, log.log_end_offset))
-            cleaned = cleaned_offsets.get(partition, 0)
-            # A high watermark beyond the log's end is another log's, or older than a truncation.
-            log.cleaned_end_offset = cleaned if cleaned <= log.log_end_offset else 0
-            self.logs[partition] = log
+            offsets = LogOffsets(
+                start_offsets.get(partition),
+                recovery_points.get(partition, 0),
+                high_watermarks.get(partition, 0),
+                cleaned_offsets.get(partition, 0),
+            )
+            recovered += await self.open_log(partition, name, offsets, progress, marker.get(name))
             count += 1
             if count % _LOGS_PER_TURN == 0:
                 await self._next_turn()
@@ -157,6 +161,37 @@ class LogDirectory:
             "{root}: {count} logs opened, {recovered} of them recovered by scanning {scanned} bytes",
             root=self.disk.root, count=count, recovered=recovered, scanned=progress.scanned,
         )  # fmt: skip
+
+    async def open_log(
+        self,
+        partition: TopicPartition,
+        name: str,
+        offsets: LogOffsets,
+        progress: Progress,
+        entry: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """
+        Open the log in the directory ``name``.
+
+        :param entry: what the marker of a clean shutdown says of it.
+        :returns: whether it was recovered, as the marker says nothing, or something else.
+        :raises StorageError: the disk failed, and is offline.
+        """
+        log = self._new_log(partition, self.disk, name)
+        is_recovered = entry is None or not restore(log, entry, offsets.start)
+        if is_recovered:
+            log.topic_id = self._topic_id(name)
+            await recover_log(
+                log, offsets.recovery_point, offsets.start or 0, progress, is_start_saved=offsets.start is not None
+            )
+        log.saved_start_offset = offsets.start
+        log.checkpointed_recovery_point = offsets.recovery_point
+        self._check_end(log, offsets.high_watermark, offsets.recovery_point)
+        log.high_watermark = max(log.log_start_offset, min(offsets.high_watermark, log.log_end_offset))
+        # A high watermark beyond the log's end is another log's, or older than a truncation.
+        log.cleaned_end_offset = offsets.cleaned if offsets.cleaned <= log.log_end_offset else 0
+        self.logs[partition] = log
+        return is_recovered
 
     def _check_end(self, log: Log, committed: int, synced: int) -> None:
         """Log a warning if a log ends below its own checkpoints: it lost records."""
@@ -208,6 +243,16 @@ class LogDirectory:
         path = f"{directory}/{file_names.PARTITION_METADATA}"
         try:
             return checkpoints.decode_partition_metadata(self.disk.read(path))
+        except FileNotFoundError:
+            return None
+        except ValueError as problem:
+            self._log.warn("{root}/{path} is ignored: {problem}", root=self.disk.root, path=path, problem=str(problem))
+            return None
+
+    def _stray_log(self, directory: str) -> StrayLog | None:
+        path = f"{directory}/{file_names.STRAY}"
+        try:
+            return StrayLog.decode(self.disk.read(path))
         except FileNotFoundError:
             return None
         except ValueError as problem:

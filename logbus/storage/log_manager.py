@@ -46,6 +46,7 @@ from logbus.storage.repair.log_scrubber import LogScrubber
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSettings
 from logbus.storage.space_monitor import SpaceMonitor
+from logbus.storage.stray_logs import StrayLogs
 
 
 @define(eq=False, repr=False)
@@ -88,6 +89,7 @@ class LogManager:
     truncator: LogTruncator = field(init=False)
     linker: LogLinker = field(init=False)
     snapshots: LogSnapshots = field(init=False)
+    strays: StrayLogs = field(init=False)
     _queues: dict[IDisk, SyncQueues] = field(init=False)
     _missing: int = field(default=0, init=False)
     _log = Logger()
@@ -130,7 +132,18 @@ class LogManager:
             self.move_bytes_per_second,
             self._swap_log,
         )
-        self.creator = LogCreator(self.directories, self.get, self._new_log, self.mover.preferred)
+        self.strays = StrayLogs(
+            self.directories,
+            self.settings.stray_retention_ms,
+            self.housekeeping.steady_now_ms,
+            self.clock.seconds,
+            self._unique,
+            self.housekeeping.remove_trees,
+        )
+        self.housekeeping.remove_strays = self.strays.remove_expired
+        self.creator = LogCreator(
+            self.directories, self.get, self._new_log, self.mover.preferred, self.strays.take_back
+        )
         self.truncator = LogTruncator(self.directories, self.cleaner, self.repairer, self.clock)
         self.linker = LogLinker(
             self.directories,
@@ -189,7 +202,7 @@ class LogManager:
             "Logs that ended below their own checkpoints when the broker started: they lost records.",
             read=lambda: self.shortened,
         )
-        for part in (self.space, self.damage, self.cleaner):
+        for part in (self.space, self.damage, self.cleaner, self.strays):
             part.register_metrics(registry)
         registry.add_fields(self.scrubber)
         registry.add_source(self._flush_families)
@@ -273,6 +286,7 @@ class LogManager:
                     )
         for directory in self.directories:
             self.housekeeping.remove_trees(directory.disk, directory.leftovers)
+        self.strays.opened()
 
     async def _close_directories(self) -> None:
         await gatherResults([directory.disk.close() for directory in self.directories], consumeErrors=True)
@@ -355,7 +369,7 @@ class LogManager:
         self, partition: TopicPartition, topic_id: uuid.UUID | None = None, config: TopicConfig | None = None
     ) -> Deferred[Log]:
         """
-        Create a log in the directory with the fewest logs, or return the existing one.
+        Create a log in the directory with the fewest logs, or return the existing one, also one that was set aside.
 
         The new directory is synced with the first flush of the log.
 
@@ -379,6 +393,20 @@ class LogManager:
             gone = file_names.deleted_directory(partition, self._unique())
             await directory.disk.submit(IOPool.BACKGROUND, rename_for_good, directory.disk, log.directory, gone)
             self.housekeeping.remove_trees_later(directory.disk, [gone], log.config.file_delete_delay_ms)
+
+    @returns_deferred
+    async def set_aside(self, partition: TopicPartition) -> None:
+        """
+        Keep the log of a partition that the cluster does not know, or not on this broker, under another name for
+        ``log.stray.retention.ms``; :meth:`create` finds it by the topic's id. Does nothing without a log.
+        """
+        if not self.settings.stray_retention_ms:
+            await self.delete(partition)
+            return
+        for directory in self.directories:
+            log = directory.logs.pop(partition, None)
+            if log is not None and directory.is_online:
+                await self.strays.set_aside(directory, log)
 
     @returns_deferred
     async def delete_records(self, partition: TopicPartition, offset: int) -> int:

@@ -22,6 +22,7 @@ class StorageSettings:
     :ivar space_check_interval_ms: ``log.dir.space.check.interval.ms``.
     :ivar usage_warn_ratio: ``log.dir.usage.warn.ratio``, from 0 to 1.
     :ivar allow_missing_directories: ``log.dirs.allow.missing``.
+    :ivar stray_retention_ms: ``log.stray.retention.ms``.
     :ivar max_clock_step_ms: retention ignores a jump of the wall clock ahead by more than this.
     """
 
@@ -37,6 +38,7 @@ class StorageSettings:
     space_check_interval_ms: int = 10_000
     usage_warn_ratio: float = 0.9
     allow_missing_directories: bool = False
+    stray_retention_ms: int = 604_800_000
     max_clock_step_ms: int = 3_600_000
 
 

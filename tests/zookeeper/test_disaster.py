@@ -35,3 +35,33 @@ def test_everything_is_lost(zookeeper: ZooKeeper, tmp_path: Path) -> None:
         assert dict(after.topic("orders").configs) == {"retention.ms": "5000000"}
         produce(broker, "orders", b"3")
         assert consume(broker, "orders", 3) == [b"1", b"2", b"3"]
+
+
+def test_an_older_copy_first(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    """A broker that is started with older metadata keeps the logs they do not know, and has them with newer ones."""
+    data = tmp_path / "data"
+
+    def connect(name: str) -> dict[str, str]:
+        return {"zookeeper.connect": f"{zookeeper.connect}/{name}"}
+
+    def export(name: str) -> None:
+        done = run("metadata", "export", str(tmp_path / name), "--zookeeper", connect("first")["zookeeper.connect"])
+        assert done.status == 0, done.err
+
+    with Broker(connect("first"), data_dir=data) as broker:
+        create(broker, "orders")
+    export("older")
+    with Broker(connect("first"), data_dir=data) as broker:
+        create(broker, "payments")
+        produce(broker, "payments", b"1", b"2")
+    export("newer")
+    for name in ("older", "newer"):
+        done = run("metadata", "import", str(tmp_path / name), "--zookeeper", connect(name)["zookeeper.connect"])
+        assert done.status == 0, done.err
+        with Broker(connect(name), data_dir=data) as broker:
+            produce(broker, "orders", b"after " + name.encode())
+            strays = [path.name for path in data.glob("*-stray")]
+            assert len(strays) == (2 if name == "older" else 0), strays
+            if name == "newer":
+                assert consume(broker, "payments", 2) == [b"1", b"2"]
+                assert consume(broker, "orders", 2) == [b"after older", b"after newer"]

@@ -86,6 +86,7 @@ _LEFTOVERS = {
     file_names.LINKED_SUFFIX: "A start removes it.",
     file_names.SNAPSHOT_SUFFIX: "A start removes it.",
     file_names.FUTURE_SUFFIX: "A start goes on copying, or removes it.",
+    file_names.STRAY_SUFFIX: "It is used if the cluster knows its topic's id, and kept for log.stray.retention.ms.",
     checkpoints.UNFINISHED_RESTORE: "A restore was not finished: no broker starts. Remove all, and restore again.",
 }
 
@@ -233,5 +234,6 @@ def _beyond_ends(path: Path, offsets: Mapping[TopicPartition, int], logs: Mappin
 
 
 def _is_leaving(directory: Path) -> bool:
-    """Whether a log's directory was renamed to be removed."""
-    return any(True for suffix in _REMOVED for _ in directory.parent.glob(f"{glob_escape(directory.name)}*{suffix}"))
+    """Whether a log's directory was renamed: to be removed, or set aside."""
+    renamed = (*_REMOVED, file_names.STRAY_SUFFIX)
+    return any(True for suffix in renamed for _ in directory.parent.glob(f"{glob_escape(directory.name)}*{suffix}"))

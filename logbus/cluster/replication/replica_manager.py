@@ -5,7 +5,7 @@ All replicas of this broker, and their roles by the controller's metadata update
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from attrs import define, field
@@ -209,12 +209,12 @@ class ReplicaManager:
                 log = await self.logs.create(name, state.topic_id, config)
             elif log is not None and log.topic_id != state.topic_id:
                 self._log.warn(
-                    "{partition}: the log on disk belongs to topic id {old}, which is gone; replacing it for {new}",
+                    "{partition}: the log on disk belongs to topic id {old}, not to {new}; a new one replaces it",
                     partition=name,
                     old=log.topic_id,
                     new=state.topic_id,
                 )
-                await self._drop(name)
+                await self._drop(name, self.logs.set_aside)
                 log = None
             if log is None:
                 offline = self.logs.offline_directories
@@ -303,14 +303,16 @@ class ReplicaManager:
         self._notify_listeners(replica, led=led)
 
     def remove(self, topic_partitions: Sequence[TopicPartition]) -> Deferred[PartitionErrors]:
-        return self._changing.run(self._remove, topic_partitions)
+        return self._changing.run(self._remove, topic_partitions, self.logs.delete)
 
     @returns_deferred
-    async def _remove(self, topic_partitions: Sequence[TopicPartition]) -> PartitionErrors:
+    async def _remove(
+        self, topic_partitions: Sequence[TopicPartition], dispose: Callable[[TopicPartition], Awaitable[None]]
+    ) -> PartitionErrors:
         errors: dict[TopicPartition, ApiError] = {}
         async for name in TimeSlice(self.slices).over(topic_partitions):
             try:
-                await self._drop(name)
+                await self._drop(name, dispose)
             except (StorageError, ApiError) as e:
                 error = e if isinstance(e, ApiError) else ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(e))
                 errors[name] = error
@@ -334,18 +336,21 @@ class ReplicaManager:
                 stray[name] = None
             if not count % NAMES_A_STEP and time_slice.used(NAMES_A_STEP // NAMES_A_UNIT):
                 await time_slice.next()
-        for name in stray:
-            self._log.warn("{partition} is not this broker's any more; deleting its log", partition=name)
-        return await self.remove(list(stray))
+        if not stray:
+            return {}
+        errors = await self._changing.run(self._remove, list(stray), self.logs.set_aside)
+        self.logs.strays.explain(len(stray))
+        return errors
 
-    async def _drop(self, name: TopicPartition) -> None:
+    async def _drop(self, name: TopicPartition, dispose: Callable[[TopicPartition], Awaitable[None]]) -> None:
+        """Remove a replica, and have ``dispose`` do away with its log."""
         self._failed.pop(name, None)
         await self.fetcher.unfollow(name)
         replica = self._pop(name)
         if replica is not None:
             self._retire(replica)
         if self.logs.get(name) is not None:
-            await self.logs.delete(name)
+            await dispose(name)
 
     def _pop(self, name: TopicPartition) -> Replica | None:
         replica = self._by_partition.pop(name, None)

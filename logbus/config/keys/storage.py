@@ -121,6 +121,15 @@ LOG_DIRS_ALLOW_MISSING = boolean(
     "were there begin without records, or are copied from other replicas. A key of logbus.",
 )
 
+LOG_STRAY_RETENTION_MS = int64(
+    "log.stray.retention.ms",
+    168 * HOUR_MS,
+    "Milliseconds that a broker keeps the log of a partition that its cluster does not know, or has on other brokers, "
+    "in a directory whose name ends in ``-stray``. It is used again when the partition is known to be here. −1: for "
+    "good; 0: it is deleted at once. A key of logbus.",
+    at_least=-1,
+)
+
 LOG_FLUSH_BEFORE_ACK = boolean(
     "log.flush.before.ack",
     True,

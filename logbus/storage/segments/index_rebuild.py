@@ -58,7 +58,9 @@ class IndexRebuild:
 
         :param problem: the reason, for the log.
         """
-        _log.warn("{path}: index rebuilt: {problem}", path=self.segment.log.path, problem=problem)
+        if self.segment.size:
+            # An empty one has no index files: nothing is wrong, and there is nothing to do.
+            _log.warn("{path}: index rebuilt: {problem}", path=self.segment.log.path, problem=problem)
         Deferred.fromCoroutine(self._run()).addErrback(self._failed).addCallback(self._end)
 
     def stop(self) -> None:

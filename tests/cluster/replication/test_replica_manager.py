@@ -6,8 +6,10 @@ import gc
 from types import SimpleNamespace
 from uuid import UUID
 
+from attrs import evolve
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
@@ -238,6 +240,21 @@ class ReplicasTests(SynchronousTestCase):
         self.assertEqual(self.successResultOf(self.replicas.retain({TopicPartition("t", 0)}, {"unreadable"})), {})
         self.assertEqual(sorted(log.partition for log in self.manager), [("t", 0), ("unreadable", 0)])
         self.assertEqual([each.topic_partition for each in self.replicas], [("t", 0)])
+
+    def test_metadata_of_an_older_backup(self) -> None:
+        """A partition that they lack, or have with another topic id, has its records when the right ones are back."""
+        self.become(self.state(0), self.state(1))
+        for n in range(2):
+            self.replicas.leader("t", n).append(a_batch(b"v%d" % n), NOW_MS)
+        with capturedLogs() as told:
+            self.assertEqual(self.successResultOf(self.replicas.retain({TopicPartition("t", 1)}, ())), {})
+        self.assertIn("1 log", [event.get("logs") for event in told])
+        self.become(evolve(self.state(1), topic_id=UUID(int=99)))
+        self.assertEqual([replica.log.log_end_offset for replica in self.replicas], [0])
+        self.become(self.state(0), self.state(1))
+        for n in range(2):
+            self.assertEqual(self.replicas.get("t", n).log.log_end_offset, 1)
+            self.assertEqual(self.replicas.get("t", n).topic_id, self.state(n).topic_id)
 
     def test_followers_are_followed(self) -> None:
         """From the role on that says so, in its epoch, until the next one; whatever else becomes of them."""

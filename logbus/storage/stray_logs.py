@@ -1,0 +1,175 @@
+"""
+Logs that the cluster does not know: they are set aside, and kept for a while (Kafka: stray logs).
+
+Most are of topics that were deleted, or of replicas that were moved, while the broker was down. But all logs look like
+that where the metadata are those of an older backup. So none is deleted at once, and a log is used again as soon as the
+cluster knows its topic, by its id.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+
+from attrs import define, field
+from twisted.logger import Logger
+
+from logbus.errors import ApiError
+from logbus.metrics import Registry
+from logbus.model import TopicPartition
+from logbus.storage import file_names
+from logbus.storage.checkpoints import StrayLog
+from logbus.storage.istorage import IDisk, IOPool
+from logbus.storage.log import Log
+from logbus.storage.log_directory import LogDirectory, LogOffsets
+from logbus.storage.log_recovery import Progress
+from logbus.wording import counted
+
+DAY_MS = 86_400_000
+
+
+@define(eq=False)
+class StrayLogs:
+    """
+    The logs in all log directories that were set aside.
+
+    :ivar retention_ms: how long they are kept; negative: for good.
+    """
+
+    _directories: Sequence[LogDirectory]
+    retention_ms: int
+    _now_ms: Callable[[], int]
+    _seconds: Callable[[], float]
+    _unique: Callable[[], uuid.UUID]
+    _remove_trees: Callable[[IDisk, list[str]], None]
+    _places: dict[tuple[TopicPartition, uuid.UUID], tuple[LogDirectory, str]] = field(factory=dict, init=False)
+    _log = Logger()
+
+    def __len__(self) -> int:
+        return sum(len(directory.strays) for directory in self._directories)
+
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare the metric of stray logs."""
+        registry.gauge(
+            "logbus_stray_logs",
+            "Logs that the cluster did not know, which were set aside, and are kept for log.stray.retention.ms.",
+            read=lambda: len(self),
+        )
+
+    def opened(self) -> None:
+        """Take in the logs that were set aside before the directories were opened."""
+        for directory in self._directories:
+            # The latest one last, if there are several.
+            for name, stray in sorted(directory.strays.items(), key=lambda item: item[1].since_ms if item[1] else 0):
+                self._note(directory, name, stray)
+
+    def _note(self, directory: LogDirectory, name: str, stray: StrayLog | None) -> None:
+        directory.strays[name] = stray
+        if stray is not None and stray.topic_id is not None:
+            self._places[stray.partition, stray.topic_id] = directory, name
+
+    async def set_aside(self, directory: LogDirectory, log: Log) -> None:
+        """
+        Close a log that is not one of its directory's any more, and rename its directory.
+
+        :raises StorageError: the disk failed, and is offline.
+        """
+        partition, disk = log.partition, log.disk
+        try:
+            await log.flush()
+        except ApiError as error:
+            # What is not synced is scanned before the log is used again.
+            self._log.warn("{partition}: not synced: {error}", partition=partition, error=str(error))
+        stray = StrayLog(
+            partition, log.topic_id, self._now_ms(), log.log_start_offset, log.recovery_point, log.high_watermark
+        )
+        await log.close()
+        name = file_names.stray_directory(partition, self._unique())
+        noted = await disk.submit(IOPool.BACKGROUND, _set_aside, disk, log.directory, name, stray.encode())
+        self._note(directory, name, stray if noted else None)
+        self._log.warn(
+            "{partition} is not this broker's any more; its log was set aside as {root}/{name}",
+            partition=partition, root=disk.root, name=name,
+        )  # fmt: skip
+
+    def explain(self, count: int) -> None:
+        """Log what it means that so many logs were set aside."""
+        logs, why = counted(count, "log"), "as the metadata do not give them to this broker"
+        if not self.retention_ms:
+            self._log.warn("{logs} deleted, {why}", logs=logs, why=why)
+            return
+        days = self.retention_ms / DAY_MS
+        self._log.warn(
+            "{logs} set aside and kept {kept} (log.stray.retention.ms), {why}. If their topics were deleted or moved "
+            "meanwhile, all is well; if the metadata are an older copy, import a newer one: logs are used again when "
+            "their topic ids are known",
+            logs=logs, why=why, kept="for good" if days < 0 else f"for {days:g} days",
+        )  # fmt: skip
+
+    async def take_back(self, partition: TopicPartition, topic_id: uuid.UUID | None) -> Log | None:
+        """
+        Make a log that was set aside the partition's log again; None if there is none of this topic id.
+
+        :raises StorageError: the disk failed, and is offline.
+        """
+        if topic_id is None or (place := self._places.get((partition, topic_id))) is None:
+            return None
+        directory, name = place
+        stray = directory.strays.get(name)
+        # One that is expired may be half removed.
+        if stray is None or not directory.is_online or self._is_expired(stray):
+            return None
+        disk, own = directory.disk, file_names.partition_directory(partition)
+        self._forget(directory, name)
+        if not await disk.submit(IOPool.BACKGROUND, _take_back, disk, name, own):
+            return None
+        offsets = LogOffsets(stray.log_start_offset, stray.recovery_point, stray.high_watermark, 0)
+        await directory.open_log(partition, own, offsets, Progress(self._seconds))
+        self._log.warn("{partition} is this broker's again: {name} is its log", partition=partition, name=name)
+        return directory.logs[partition]
+
+    def _is_expired(self, stray: StrayLog) -> bool:
+        return 0 <= self.retention_ms <= self._now_ms() - stray.since_ms
+
+    def _forget(self, directory: LogDirectory, name: str) -> None:
+        stray = directory.strays.pop(name)
+        if stray is not None and stray.topic_id is not None:
+            key = stray.partition, stray.topic_id
+            if self._places.get(key) == (directory, name):
+                del self._places[key]
+
+    def remove_expired(self) -> None:
+        """Remove those that were kept for long enough, and forget those that somebody else removed."""
+        for directory in self._directories:
+            if not directory.is_online:
+                continue
+            expired = []
+            for name, stray in list(directory.strays.items()):
+                if stray is not None and self._is_expired(stray):
+                    self._log.info("{root}/{name} was kept for long enough", root=directory.disk.root, name=name)
+                    expired.append(name)
+                if name in expired or not directory.disk.exists(name):
+                    self._forget(directory, name)
+            self._remove_trees(directory.disk, expired)
+
+
+def _set_aside(disk: IDisk, directory: str, name: str, stray: bytes) -> bool:
+    """Runs in an I/O thread; returns whether there was space for the file."""
+    try:
+        disk.replace(f"{directory}/{file_names.STRAY}", stray)
+        noted = True
+    except ApiError:
+        noted = False
+    disk.rename(directory, name)
+    disk.sync_directory("")
+    return noted
+
+
+def _take_back(disk: IDisk, name: str, directory: str) -> bool:
+    """Runs in an I/O thread; returns False if somebody removed it."""
+    if not disk.exists(name):
+        return False
+    disk.rename(name, directory)
+    disk.sync_directory("")
+    disk.unlink(f"{directory}/{file_names.STRAY}")
+    return True
