@@ -4,6 +4,7 @@ The tiered storage of a broker.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from threading import Thread
@@ -19,7 +20,7 @@ from logbus.broker.cluster_member import ClusterMember
 from logbus.broker.environment import Environment
 from logbus.broker.replication import Replication
 from logbus.cluster.remote_log.copy_throttle import CopyThrottle
-from logbus.cluster.remote_log.deleted_topics import DeletedTopics
+from logbus.cluster.remote_log.deleted_topics import GRACE_SECONDS, DeletedTopics
 from logbus.cluster.remote_log.metadata_topic import RemoteLogMetadataTopic
 from logbus.cluster.remote_log.remote_log_manager import RemoteLogManager
 from logbus.cluster.remote_log.remote_log_task import RemoteTools
@@ -154,10 +155,12 @@ class RemoteLogs:
             env.wall_ms,
             env.new_uuid,
         )
+        stray_ms = config.get(keys.LOG_STRAY_RETENTION_MS)
+        stray_seconds = math.inf if stray_ms < 0 else max(GRACE_SECONDS, stray_ms / 1000)
         manager = RemoteLogManager(
             replicas,
             tools,
-            DeletedTopics(member.metadata, topic, reactor.seconds, lambda: replicas.unreadable),
+            DeletedTopics(member.metadata, topic, reactor.seconds, lambda: replicas.unreadable, stray_seconds),
             trouble,
             reactor,
             lambda: config.get(keys.REMOTE_LOG_MANAGER_TASK_INTERVAL_MS) / 1000,

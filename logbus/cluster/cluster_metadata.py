@@ -38,6 +38,7 @@ from logbus.model import TopicPartition
 __all__ = ["NO_CONTROLLER", "BrokerImage", "ClusterMetadata", "PartitionImage", "TopicImage"]
 
 NO_CONTROLLER = -1
+MAX_REMOVED = 10_000
 
 
 @define(eq=False, repr=False)
@@ -68,6 +69,7 @@ class ClusterMetadata:
     _removal_subscribers: list[Callable[[Sequence[str]], None]] = field(factory=list, init=False)
     _watchers: list[Callable[[Sequence[MetadataChange]], None]] = field(factory=list, init=False)
     _gone: list[str] = field(factory=list, init=False)
+    _removed: dict[UUID, None] = field(factory=dict, init=False)
     _changes: list[MetadataChange] = field(factory=list, init=False)
     _changing: bool = field(default=False, init=False)
     _log = Logger()
@@ -91,6 +93,10 @@ class ClusterMetadata:
         if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
             return None
         return topic.partitions[topic_partition.partition]
+
+    def was_removed(self, topic_id: UUID) -> bool:
+        """Whether the topic was known here, and is gone; of the last :data:`MAX_REMOVED` only."""
+        return topic_id in self._removed
 
     @property
     def partition_count(self) -> int:
@@ -268,6 +274,9 @@ class ClusterMetadata:
         del self.topics[name]
         self._by_id.pop(topic.topic_id, None)
         self._gone.append(name)
+        self._removed[topic.topic_id] = None
+        if len(self._removed) > MAX_REMOVED:
+            del self._removed[next(iter(self._removed))]
         if self._watchers:
             self._changes.append(TopicDeleted(name, topic.topic_id))
         return topic

@@ -8,7 +8,7 @@ from uuid import UUID
 from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, PartitionImage
+from logbus.cluster.cluster_metadata import MAX_REMOVED, BrokerImage, ClusterMetadata, PartitionImage
 from logbus.model import LeaderAndIsr, TopicPartition
 
 IMAGE = PartitionImage((1, 2), LeaderAndIsr(1, 4, (1, 2)))
@@ -49,8 +49,18 @@ class MetadataTests(SynchronousTestCase):
         self.assertIsNone(self.metadata.topic_by_id(OLD))
         with self.metadata.changing() as metadata:
             self.assertIsNone(metadata.remove_topic("t", OLD))
+            self.assertFalse(metadata.was_removed(NEW))
             self.assertIs(metadata.remove_topic("t", NEW), topic)
         self.assertEqual(self.metadata.topics, {})
+        self.assertEqual([self.metadata.was_removed(UUID(int=n)) for n in (OLD.int, NEW.int, 99)], [True, True, False])
+
+    def test_many_removed_topics(self) -> None:
+        """Only the last ones are remembered."""
+        for n in range(MAX_REMOVED + 1):
+            self.make("t", UUID(int=n), 1)
+        self.assertEqual([self.metadata.was_removed(UUID(int=n)) for n in range(3)], [True, True, True])
+        self.make("t", UUID(int=MAX_REMOVED + 1), 1)
+        self.assertEqual([self.metadata.was_removed(UUID(int=n)) for n in range(3)], [False, True, True])
 
     def test_deletion_listeners(self) -> None:
         """Deletion listeners get the names of deleted topics after the change, also if another topic takes the name."""

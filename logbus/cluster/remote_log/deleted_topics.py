@@ -3,6 +3,9 @@ Deletes the remote segments of topics that are gone.
 
 That is up to the leader of the partition of ``__remote_log_metadata`` that has their states: the leaders of the topic's
 own partitions are gone with it. What a crash leaves behind is found again there.
+
+A topic that this broker has not known since its start may be one that the metadata of an older backup lack: its
+segments are kept for as long as its logs (:mod:`logbus.storage.stray_logs`).
 """
 
 from __future__ import annotations
@@ -27,13 +30,15 @@ class DeletedTopics:
     The topics with remote segments that this broker does not know.
 
     :ivar unreadable: the topics that the controller cannot read: they may well exist.
-    :ivar grace_seconds: see :data:`GRACE_SECONDS`.
+    :ivar stray_seconds: for how long a topic must be unknown that was not known since the start; ``grace_seconds``: one
+        that was, see :data:`GRACE_SECONDS`.
     """
 
     _metadata: ClusterMetadata
     _topic: RemoteLogMetadataTopic
     _seconds: Callable[[], float]
     unreadable: Callable[[], frozenset[str]]
+    stray_seconds: float
     grace_seconds: float = GRACE_SECONDS
     _unknown_since: dict[UUID, float] = field(factory=dict, init=False)
     _log = Logger()
@@ -49,7 +54,8 @@ class DeletedTopics:
                 seen.add(topic_id)
                 segments = list(index)
                 since = self._unknown_since.setdefault(topic_id, now)
-                if now - since < self.grace_seconds or segments[0].partition.topic in self.unreadable():
+                grace = self.grace_seconds if self._metadata.was_removed(topic_id) else self.stray_seconds
+                if now - since < grace or segments[0].partition.topic in self.unreadable():
                     continue
                 self._log.info(
                     "{topic}-{partition} was deleted: {count} segments are deleted from remote storage",

@@ -37,9 +37,13 @@ class Known:
     """Metadata that know some topics."""
 
     topics: set[UUID] = field(factory=set)
+    removed: set[UUID] = field(factory=set)
 
     def topic_by_id(self, topic_id: UUID) -> object:
         return topic_id if topic_id in self.topics else None
+
+    def was_removed(self, topic_id: UUID) -> bool:
+        return topic_id in self.removed
 
 
 class DeletedTopicsTests(SynchronousTestCase):
@@ -48,7 +52,7 @@ class DeletedTopicsTests(SynchronousTestCase):
     def test_after_a_while(self) -> None:
         """A topic must be unknown for a minute without a break, and readable, before its segments are deleted."""
         known, index, clock, gone = (
-            Known(),
+            Known(removed={UUID(int=1)}),
             index_of(remote(1, 0, 4), remote(2, 4, 8)),
             Clock(),
             list[RemoteLogSegment](),
@@ -56,7 +60,7 @@ class DeletedTopicsTests(SynchronousTestCase):
         unreadable: set[str] = set()
         metadata: Any = known
         topic: Any = Led(index)
-        deleted = DeletedTopics(metadata, topic, clock.seconds, lambda: frozenset(unreadable))
+        deleted = DeletedTopics(metadata, topic, clock.seconds, lambda: frozenset(unreadable), 1e6)
 
         async def delete_one(segment: RemoteLogSegment) -> None:
             gone.append(segment)
@@ -79,3 +83,18 @@ class DeletedTopicsTests(SynchronousTestCase):
         self.assertEqual(run(60), 0)
         unreadable.clear()
         self.assertEqual([run(1), run(99)], [2, 2])
+
+    def test_metadata_of_an_older_backup(self) -> None:
+        """Segments of a topic that was not known here since the start are kept for as long as stray logs."""
+        index, clock, gone = index_of(remote(1, 0, 4)), Clock(), list[RemoteLogSegment]()
+        metadata: Any = Known()
+        topic: Any = Led(index)
+        deleted = DeletedTopics(metadata, topic, clock.seconds, frozenset, 1000.0)
+
+        async def delete_one(segment: RemoteLogSegment) -> None:
+            gone.append(segment)
+
+        for seconds, count in ((0, 0), (999, 0), (1, 1)):
+            clock.advance(seconds)
+            self.successResultOf(Deferred.fromCoroutine(deleted.delete(delete_one)))
+            self.assertEqual(len(gone), count)
