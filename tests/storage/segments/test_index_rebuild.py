@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
@@ -199,3 +200,22 @@ class IndexRebuildTests(SynchronousTestCase):
         self.refused(lambda: log.read(10, 1))
         self.disk.release(IOPool.READ, 3)
         self.found(self.open())
+
+
+class EmptyLogTests(SynchronousTestCase):
+    """A log that was never written to has no index files."""
+
+    def test_first_append_after_a_restart(self) -> None:
+        """Nothing is wrong, and no warning says so."""
+        disk = MemoryDisk()
+        manager = a_manager(disk)
+        self.successResultOf(manager.open())
+        self.successResultOf(manager.create(PARTITION))
+        self.successResultOf(manager.close())
+        manager = a_manager(disk.after_kill())
+        self.successResultOf(manager.open())
+        log = self.successResultOf(manager.create(PARTITION))
+        with capturedLogs() as told:
+            append_as_leader(log, batch(b"x"), 0)
+        self.assertEqual([event for event in told if event["log_level"] > LogLevel.info], [])
+        self.assertEqual(log.log_end_offset, 1)
