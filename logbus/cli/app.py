@@ -15,7 +15,7 @@ import click
 from logbus import __version__
 from logbus.cli.colours import styled
 from logbus.cli.empty_values import refuse_empty_values
-from logbus.cli.standard_streams import open_closed_streams
+from logbus.cli.standard_streams import forget_unwritable, open_closed_streams, set_up_output
 from logbus.cli.terminal_escapes import escape_controls
 from logbus.errors import LogbusError
 
@@ -187,10 +187,11 @@ def run_app(arguments: Sequence[str] | None = None) -> int:
     """
     status = 1
     open_closed_streams()
+    set_up_output()
     try:
         result = app.main(args=arguments, prog_name="logbus", standalone_mode=False)
-        status = result if isinstance(result, int) else 0
         sys.stdout.flush()
+        status = result if isinstance(result, int) else 0
     except click.UsageError as e:
         e.show()
         status = e.exit_code
@@ -205,6 +206,7 @@ def run_app(arguments: Sequence[str] | None = None) -> int:
         if os.environ.get("LOGBUS_DEBUG"):
             raise
         print_error(f"internal error: {e!r} (LOGBUS_DEBUG=1 shows where)")
+    forget_unwritable()
     return status
 
 

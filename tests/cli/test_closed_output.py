@@ -42,6 +42,39 @@ def test_nobody_reads_the_help() -> None:
     os.close(writing)
 
 
+def test_full_standard_output() -> None:
+    """The one line of error says where nothing could be written, and the status that; Python adds no traceback."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    for start, error in (
+        ("from logbus.cli import main; main()", b"logbus: standard output: No space left on device\n"),
+        (
+            "from logbus.cli.kafka_scripts.__main__ import main; raise SystemExit(main(['kafka-topics', '--version']))",
+            b"[Errno 28] No space left on device: 'standard output'\n",
+        ),
+    ):
+        with open("/dev/full", "wb") as full:
+            command = [sys.executable, "-c", start, "--version"]
+            done = subprocess.run(
+                command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=SECONDS, env=environment
+            )
+        assert (done.returncode, done.stderr) == (1, error)
+
+
+def test_characters_that_the_locale_lacks() -> None:
+    """Text is printed in UTF-8, as records are, whatever the locale; bytes that are none are escaped."""
+    name = "größe€".encode() + b"\xff"
+    script = "import sys; from logbus.cli.standard_streams import set_up_output; set_up_output(); print(sys.argv[1])"
+    for encoding in ("ascii", "latin-1", "utf-8"):
+        done = subprocess.run(
+            [sys.executable, "-c", script, name],
+            capture_output=True,
+            check=False,
+            timeout=SECONDS,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+        )
+        assert (done.returncode, done.stdout) == (0, "größe€\\udcff\n".encode()), done.stderr
+
+
 def test_closed_standard_input(broker: Broker) -> None:
     """What is to be read from there cannot be, and that is said; what is closed besides does not matter."""
     logbus = Path(sys.executable).with_name("logbus")

@@ -13,13 +13,14 @@ from logbus.cli.kafka_scripts.absent_scripts import advice
 from logbus.cli.kafka_scripts.console import complain, say
 from logbus.cli.kafka_scripts.option_parser import OptionParser, ParsedOptions, UsageError
 from logbus.cli.kafka_scripts.scripts import COMMANDS
-from logbus.cli.standard_streams import open_closed_streams
+from logbus.cli.standard_streams import forget_unwritable, open_closed_streams, set_up_output
 from logbus.errors import LogbusError
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command; returns the exit status."""
     open_closed_streams()
+    set_up_output()
     name, *rest = arguments or ["?"]
     if (instead := advice(name)) is not None:
         complain(instead)
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         exit_by_signal(signal.SIGPIPE)
         raise
     except (UsageError, LogbusError, OSError) as e:
+        forget_unwritable()
         complain(re.sub(r"[\r\n]+", " ", str(e)))
         return 1
     except Exception as e:
