@@ -59,6 +59,7 @@ _SHORT = (
 )
 
 
+_UNFINISHED = ("No broker starts.", "Remove the directory, and restore again.")
 _ABSENT = (
     "It has no records of this partition, and copies them from the leader; alone, it leads an empty log.",
     "If the topic was deleted or the log moved, nothing. Else restore the directory before a start.",
@@ -87,7 +88,6 @@ _LEFTOVERS = {
     file_names.SNAPSHOT_SUFFIX: "A start removes it.",
     file_names.FUTURE_SUFFIX: "A start goes on copying, or removes it.",
     file_names.STRAY_SUFFIX: "It is used if the cluster knows its topic's id, and kept for log.stray.retention.ms.",
-    checkpoints.UNFINISHED_RESTORE: "A restore was not finished: no broker starts. Remove all, and restore again.",
 }
 
 
@@ -139,7 +139,7 @@ def files_of(directory: Path) -> list[tuple[Path, int]]:
     """Return the files to check, with their sizes, but for those that a start removes."""
     found = []
     for path in _walk(directory):
-        if is_dumpable(path):
+        if is_dumpable(path) or path.name == checkpoints.UNFINISHED_RESTORE:
             # A broker that runs may have removed it meanwhile.
             with suppress(FileNotFoundError):
                 found.append((path, path.stat().st_size))
@@ -176,6 +176,9 @@ def check(files: list[tuple[Path, int]], progress: Callable[[Path, int], None]) 
     for path, size in files:
         found = 0
         progress(path, read)
+        if path.name == checkpoints.UNFINISHED_RESTORE:
+            yield Finding(str(path), 0, "a restore was not finished", *_UNFINISHED)
+            continue
         base = file_names.base_offset_of(path.name, file_names.LOG)
         log = logs.get(path.parent)
         if log is None:

@@ -53,6 +53,19 @@ class VerifyTests(SynchronousTestCase):
     def verify(self, *options: str) -> Result:
         return CliRunner().invoke(verify, [str(self.root), *options])
 
+    def test_unfinished_restore(self) -> None:
+        """A directory on which no broker starts is not one with nothing wrong, be there logs in it or none yet."""
+        (self.root / checkpoints.UNFINISHED_RESTORE).touch()
+        result = self.verify()
+        self.assertEqual(result.exit_code, 1)
+        self.assertIn("a restore was not finished", result.output)
+        self.assertIn("Remove the directory, and restore again.", result.output)
+        self.assertIn("1 finding\n", result.output)
+        self.root = self.root.parent / "empty"
+        self.root.mkdir()
+        (self.root / checkpoints.UNFINISHED_RESTORE).touch()
+        self.assertEqual(self.verify().exit_code, 1)
+
     def test_nothing_wrong(self) -> None:
         """An intact directory has no findings, and nothing in it is changed."""
         before = {path: path.read_bytes() for path, _ in files_of(self.root)}
