@@ -96,7 +96,7 @@ def export_topic(
 
 @click.command("import", short_help="Send the records of a file.")
 @click.argument("topic")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--ignore", type=click.Choice(IGNORABLE), multiple=True, help="What is chosen anew; may be repeated.")
 @acks_option
 @codec_option

@@ -83,6 +83,8 @@ def format_of(name: str) -> FileFormat:
     :raise CommandFailed: it stands for none, or for one that needs a package which is not installed.
     """
     found = _FORMATS.get(Path(name).suffix.lower())
+    if found is None and (name == "-" or name.startswith("/dev/")):
+        raise CommandFailed(f"{name}: records are piped from 'logbus consume --json' and to 'logbus produce --json'")
     if found is None:
         raise CommandFailed(f"{name}: the name must end in one of {' '.join(_FORMATS)}, which says what the file is")
     if found.package and find_spec(found.package) is None:

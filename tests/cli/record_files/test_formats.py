@@ -136,5 +136,8 @@ def test_bad_lines() -> None:
 
 def test_names() -> None:
     """A name's ending says what a file is; another one is refused with those that there are."""
+    for name in ("-", "/dev/stdin"):
+        with pytest.raises(CommandFailed, match=f"{name}: records are piped from .* to 'logbus produce --json'"):
+            format_of(name)
     with pytest.raises(CommandFailed, match=r"orders.csv: the name must end in one of .jsonl .json .avro .parquet"):
         format_of("orders.csv")
