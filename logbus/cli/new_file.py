@@ -34,13 +34,22 @@ def check_new_file(name: str, *, overwrite: bool) -> None:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        if not path.parent.is_dir():
-            raise CommandFailed(f"{name}: there is no directory {path.parent}") from None
+        check_parent(path)
         return
     if stat.S_ISDIR(mode):
         raise CommandFailed(f"{name} is a directory; give the name of a file in it")
     if stat.S_ISREG(mode) and not overwrite:
         raise CommandFailed(f"{name} exists already; choose another name, or replace it by --overwrite")
+
+
+def check_parent(path: Path) -> None:
+    """
+    Check that there is the directory that something is made in: a missing one may be a misspelt name.
+
+    :raises CommandFailed: there is none.
+    """
+    if not path.parent.is_dir():
+        raise CommandFailed(f"{path}: there is no directory {path.parent}") from None
 
 
 def write_new_file(name: str, content: bytes, *, overwrite: bool) -> None:

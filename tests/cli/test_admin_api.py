@@ -60,6 +60,46 @@ def test_backup_asks_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [("GET", READ_SECONDS), ("POST", None)]
 
 
+def test_a_snapshot_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker gives a request up after a minute, not its work: the backup waits for that, and takes what was made."""
+    made = {"name": "s", "directories": ["/data/s"], "logs": 1}
+    late = (504, {"detail": "There was no result within 60 seconds; what was asked for may still happen."})
+    answers = [
+        late,
+        (200, {"items": []}),
+        (409, {"detail": "On broker 0, a snapshot is being made."}),
+        (200, {"items": []}),
+        late,
+        (200, {"items": [made]}),
+        (204, {}),
+    ]
+    asked, waited = list[str](), list[float]()
+
+    def ask(self: AdminApi, method: str, path: str, body: object = None, timeout: float | None = None) -> object:
+        asked.append(method)
+        return answers.pop(0)
+
+    monkeypatch.setattr(AdminApi, "ask", ask)
+    api = AdminApi.of("http://127.0.0.1:1", "", None, None, 300.0)
+    with BackupSource(api, pause=waited.append).snapshots_of((0,)) as snapshots:
+        assert snapshots == {0: ["/data/s"]}
+    assert asked == ["POST", "GET", "POST", "GET", "POST", "GET", "DELETE"]
+    assert len(waited) == 2
+
+
+def test_a_snapshot_of_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not taken, and why there is no other one is said: also of one that took long and failed."""
+    api = AdminApi.of("http://127.0.0.1:1", "", None, None, 300.0)
+    failed = [(504, {}), (200, {"items": []}), (500, {"detail": "No space left on device"})]
+    for answers, why in (([(409, {"detail": "a snapshot is being made"})], "is being made"), (failed, "No space left")):
+        monkeypatch.setattr(AdminApi, "ask", lambda *_, answers=answers: answers.pop(0))
+        with (
+            pytest.raises(BackupError, match=why),
+            BackupSource(api, pause=lambda seconds: None).snapshots_of((0,)),
+        ):
+            pass
+
+
 def test_an_answer_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time is that of the whole answer: one whose pieces come one by one does not have it anew for each."""
     timers: list[tuple[float, Callable[[], None]]] = []

@@ -4,10 +4,10 @@ The brokers of which a backup is made: asks them for snapshots over HTTP.
 
 from __future__ import annotations
 
-import http.client
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from typing import Any
 
 from attrs import define, field
@@ -20,6 +20,8 @@ KEPT_SECONDS = 600
 RENEWED_SECONDS = 60.0
 READ_SECONDS = 30.0
 """To wait for what a broker knows; a snapshot may take longer."""
+ASKED_AGAIN_SECONDS = 1.0
+"""After which a broker is asked for a snapshot that was not made within its time for a request."""
 
 
 @define(eq=False)
@@ -32,6 +34,7 @@ class BackupSource:
 
     api: AdminApi
     snapshots: dict[int, list[str]] = field(factory=dict, init=False)
+    pause: Callable[[float], object] = time.sleep
     _names: dict[int, str] = field(factory=dict, init=False)
     _renewed: float = field(default=0.0, init=False)
 
@@ -58,7 +61,7 @@ class BackupSource:
         """
         try:
             for broker in brokers:
-                made = self._ask("POST", f"/api/v1/brokers/{broker}/snapshots", {"kept_seconds": KEPT_SECONDS})
+                made = self._made(broker)
                 self._names[broker], self.snapshots[broker] = made["name"], made["directories"]
             self._renewed = time.monotonic()
             yield self.snapshots
@@ -80,11 +83,34 @@ class BackupSource:
             for broker, name in self._names.items():
                 self._ask("PUT", f"/api/v1/brokers/{broker}/snapshots/{name}", {"kept_seconds": KEPT_SECONDS})
 
+    def _made(self, broker: int) -> dict[str, Any]:
+        """
+        Have a broker make a snapshot. Its answer may be that the request took too long, while it goes on with its work.
+
+        :raise BackupError: it cannot make any.
+        """
+        path, late = f"/api/v1/brokers/{broker}/snapshots", False
+        while True:
+            status, answer = self._answer("POST", path, {"kept_seconds": KEPT_SECONDS})
+            late = late or status == HTTPStatus.GATEWAY_TIMEOUT
+            if not (late and status in (HTTPStatus.GATEWAY_TIMEOUT, HTTPStatus.CONFLICT)):
+                return self._checked(status, answer)
+            # It is still being made, or is there, or could not be made: then the next request says why.
+            if found := self._ask("GET", path)["items"]:
+                made: dict[str, Any] = found[0]
+                return made
+            self.pause(ASKED_AGAIN_SECONDS)
+
     def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        return self._checked(*self._answer(method, path, body))
+
+    def _answer(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
         try:
-            status, answer = self.api.ask(method, path, body, READ_SECONDS if method == "GET" else None)
+            return self.api.ask(method, path, body, READ_SECONDS if method == "GET" else None)
         except FAILURES as e:
             raise BackupError(self.api.no_answer(e)) from None
-        if status >= http.client.BAD_REQUEST:
+
+    def _checked(self, status: int, answer: dict[str, Any]) -> dict[str, Any]:
+        if status >= HTTPStatus.BAD_REQUEST:
             raise BackupError(self.api.refusal(status, answer))
         return answer

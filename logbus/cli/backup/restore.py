@@ -13,6 +13,7 @@ from attrs import define, evolve, field
 
 from logbus.cli.backup.backup_format import Backup, BackupError, BrokerBackup, read_backup, read_manifest
 from logbus.cli.backup.file_copy import FileCopy
+from logbus.cli.new_file import check_parent
 from logbus.cluster.broker_snapshots import METADATA
 from logbus.metastore.cluster_znodes import ProducerIdBlockZnode
 from logbus.metastore.metadata_file import BadMetadataFile, Metadata, load
@@ -51,6 +52,7 @@ class Restore:
 
         :raise BackupError: files are missing or not of their size, the number of directories is not that of the
             broker's, or one is not empty, or too small, or in the backup.
+        :raise CommandFailed: the directory that one is to be made in is missing.
         """
         count = len(self.backup.brokers[0].directories) if self.backup.brokers else 0
         if count != len(self.targets):
@@ -68,6 +70,7 @@ class Restore:
                 )
             if target.exists() and (not target.is_dir() or any(target.iterdir())):
                 raise BackupError(f"{target} is not an empty directory")
+            check_parent(target)
         faults = []
         for directory, _ in self._directories():
             for log in read_manifest(directory):
@@ -82,8 +85,7 @@ class Restore:
             raise BackupError(f"the backup is damaged: {'; '.join(faults[:SHOWN_FAULTS])}{more}")
         self.metadata()
         for target in self.targets:
-            above = next(each for each in (target, *target.absolute().parents) if each.exists())
-            free = shutil.disk_usage(above).free
+            free = shutil.disk_usage(target if target.exists() else target.parent).free
             if self.total > free and len(self.targets) == 1:
                 raise BackupError(f"{target} has {free} free bytes; the backup has {self.total}")
 
@@ -115,7 +117,7 @@ class Restore:
         :raise OSError: it cannot be read or written.
         """
         for target in self.targets:
-            target.mkdir(parents=True, exist_ok=True)
+            target.mkdir(exist_ok=True)
             (target / checkpoints.UNFINISHED_RESTORE).touch()
         os.sync()
         for source, target in self._directories():

@@ -38,6 +38,7 @@ def backup(
     """
     from logbus.cli.backup.backup_source import BackupSource
     from logbus.cli.backup.snapshot_copy import SnapshotCopy, earlier_backup
+    from logbus.cli.new_file import check_parent
     from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
     from logbus.cli.runner import CommandFailed
     from logbus.cli.termination import raised_sigterm
@@ -47,6 +48,7 @@ def backup(
         unfinished = any(directory.glob("broker-*")) and not (directory / BACKUP).exists()
         why = "has a backup that was not finished; remove it, or" if unfinished else "is there already;"
         raise CommandFailed(f"{directory} {why} give the name of a new directory")
+    check_parent(directory)
     progress, done = Progress(PROGRESS_INTERVAL), False
 
     def show(copied: int, total: int) -> None:
@@ -57,7 +59,7 @@ def backup(
     copy = SnapshotCopy(directory, earlier_backup(earlier), show)
     brokers = source.brokers()
     with raised_sigterm():
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
         try:
             with source.snapshots_of(brokers) as snapshots:
                 copy.make(snapshots, datetime.now(UTC).isoformat(timespec="seconds"))

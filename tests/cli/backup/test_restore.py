@@ -79,6 +79,16 @@ def test_restored(backup: Path, tmp_path: Path) -> None:
     try_directory(two, 0)
 
 
+def test_misspelt_place(backup: Path, tmp_path: Path) -> None:
+    """The directory that one is made in must be there: a misspelt path makes no tree, for a backup neither."""
+    place = tmp_path / "nowhere" / "deep" / "data"
+    for words in (["restore", str(backup), str(tmp_path / "one"), str(place)], ["backup", str(place)]):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code != 0
+        assert f"{place}: there is no directory {place.parent}" in str(done.exception)
+    assert [each.name for each in tmp_path.iterdir()] == ["backup"]
+
+
 def test_into_the_backup(backup: Path, tmp_path: Path) -> None:
     """A backup that had a broker's directories in it would be damaged by the broker."""
     for wrong in (backup / "in", backup):
