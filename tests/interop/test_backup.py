@@ -162,7 +162,7 @@ def test_wrong(tmp_path: Path) -> None:
         assert "is not a backup" in back_up(broker, target, "--earlier", tmp_path / "one", fails=True)
         assert "not an address" in logbus("backup", target, "--admin", "ftp://x", fails=True)
         (tmp_path / "file").write_text("x")
-        assert "Not a directory" in back_up(broker, tmp_path / "file/backup", fails=True)
+        assert "there is no directory" in back_up(broker, tmp_path / "file/backup", fails=True)
         url = broker.admin_url
     assert "is this the admin listener" in logbus("backup", target, "--admin", url, fails=True)
     assert not target.exists()
