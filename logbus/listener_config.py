@@ -17,8 +17,9 @@ from ipaddress import ip_address
 
 from attrs import evolve, frozen
 
-from logbus.config import ConfigView, keys
+from logbus.config import ConfigView, Source, keys
 from logbus.config.config_key import ConfigKey
+from logbus.config.key_table import LISTENER_PREFIX
 from logbus.config.listener_address import HTTPS, ListenerAddress
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
@@ -70,7 +71,21 @@ def resolve_listeners(
     serving = [listener.name for listener in _of_protocol(found, KAFKA)]
     if among is not None and among.upper() not in {name.upper() for name in serving}:
         raise ConfigError(f"inter.broker.listener.name={among} is not one of the listeners: {', '.join(serving)}")
+    _refuse_keys_of_none(config, names)
     return [evolve(secured(at, config), advertised=advertised.get(at.name)) for at in found]
+
+
+def _refuse_keys_of_none(config: ConfigView, names: Sequence[str]) -> None:
+    """
+    Refuse keys of a listener that there is not: what they protect would not be protected.
+
+    :raise ConfigError: there is one.
+    """
+    known = [name.lower() for name in names]
+    for key in config.layer(Source.STATIC):
+        of = key.removeprefix(LISTENER_PREFIX).partition(".")[0]
+        if key.startswith(LISTENER_PREFIX) and of not in known:
+            raise ConfigError(f"{key}: there is no listener {of}; there are, in such keys: {', '.join(known)}")
 
 
 def secured(listener: Listener, config: ConfigView) -> Listener:

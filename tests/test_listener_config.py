@@ -96,6 +96,21 @@ class ListenerTests(TestCase):
         with self.assertRaisesRegex(ConfigError, "no listener speaks the Kafka protocol: add --listen kafka:tcp:9092"):
             require_kafka([ADMIN])
 
+    def test_keys_of_a_listener(self) -> None:
+        """Those of one that there is not are refused: a misspelt name would leave unprotected what it is to protect."""
+
+        def found(**names: str) -> list[Listener]:
+            text = {f"listener.name.{name}.ssl.client.auth": "required" for name in names.values()}
+            protocols = "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT"
+            text |= {"listeners": "CLIENTS://:1,BROKERS://:2", "listener.security.protocol.map": protocols}
+            return resolve_listeners((), (), ConfigView.load(text))
+
+        self.assertEqual(len(found(one="clients", two="admin")), 3)
+        for wrong in ("clents", "CLIENTS"):
+            why = f"listener.name.{wrong}.ssl.client.auth: there is no listener {wrong}; .*: clients, brokers, admin"
+            with self.assertRaisesRegex(ConfigError, why):
+                found(one=wrong)
+
     def test_one_name_twice(self) -> None:
         """Two listeners of one name are refused, wherever they come from."""
         with self.assertRaisesRegex(ConfigError, "two listeners are named PLAINTEXT"):

@@ -32,7 +32,8 @@ def build_authorizer(config: ConfigView, nodes: SecurityNodes) -> IAuthorizer | 
         super_users = frozenset(principals)
         for each in super_users:
             kind, _, user = each.partition(":")
-            if not (kind and user):
+            # A comma may be in a principal, as of a certificate; one that divides two would leave neither.
+            if not (kind and user) or ",User:" in user:
                 raise ConfigError(f"super.users: {each!r} is not such as User:alice; several are divided by semicolons")
         authorizer = StandardAuthorizer(super_users, config.get(keys.ALLOW_EVERYONE_IF_NO_ACL_FOUND))
         AclSubscriber(authorizer).follow(nodes)

@@ -63,5 +63,9 @@ class BuildTests(SynchronousTestCase):
             ({"authorizer__class__name": "no.such.thing"}, "it takes kafka.security.authorizer.AclAuthorizer or"),
             ({"authorizer__class__name": "builtins.dict"}, "builtins.dict is no authorizer"),
             ({"authorizer__class__name": STANDARD, "super__users": "root"}, "super.users: 'root' is not such as User:"),
+            (
+                {"authorizer__class__name": STANDARD, "super__users": "User:a,User:b"},
+                "several are divided by semicolons",
+            ),
         ):
             self.assertIn(words.lower(), str(self.assertRaises(ConfigError, built, **settings)).lower())

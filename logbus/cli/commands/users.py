@@ -125,8 +125,9 @@ def add(
     # Before the reactor runs: it would take Ctrl-C, and wait for the password nevertheless.
     password = read_password(password_file, name)
     if data_dir is not None or zookeeper is not None:
+        is_new = data_dir is not None and not data_dir.exists()
         _add_offline(name, chosen, password, iterations, data_dir, zookeeper)
-        click.echo(f"user {name} was added")
+        click.echo(f"user {name} was added" + (f", in the new directory {data_dir}" if is_new else ""))
         return
 
     async def work(admin: AdminClient) -> dict[str, ApiError | None]:
@@ -226,12 +227,14 @@ def _add_offline(
     zookeeper: str | None,
 ) -> None:
     from logbus.cli.commands.metadata import opened_store
+    from logbus.cli.new_file import check_parent
     from logbus.cli.offline_users import add_user
     from logbus.security.sasl.scram_credential import ScramCredential
 
     credentials = {each: ScramCredential.make(each, password, iterations) for each in mechanisms}
     if data_dir is not None:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        check_parent(data_dir)
+        data_dir.mkdir(exist_ok=True)
 
     async def work(store: IMetadataStore) -> None:
         await add_user(store, name, credentials)
