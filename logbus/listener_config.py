@@ -71,21 +71,21 @@ def resolve_listeners(
     serving = [listener.name for listener in _of_protocol(found, KAFKA)]
     if among is not None and among.upper() not in {name.upper() for name in serving}:
         raise ConfigError(f"inter.broker.listener.name={among} is not one of the listeners: {', '.join(serving)}")
-    _refuse_keys_of_none(config, names)
     return [evolve(secured(at, config), advertised=advertised.get(at.name)) for at in found]
 
 
-def _refuse_keys_of_none(config: ConfigView, names: Sequence[str]) -> None:
+def refuse_keys_of_none(config: ConfigView, listeners: Iterable[Listener]) -> None:
     """
     Refuse keys of a listener that there is not: what they protect would not be protected.
 
     :raise ConfigError: there is one.
     """
-    known = [name.lower() for name in names]
+    known = [listener.name.lower() for listener in listeners]
     for key in config.layer(Source.STATIC):
         of = key.removeprefix(LISTENER_PREFIX).partition(".")[0]
         if key.startswith(LISTENER_PREFIX) and of not in known:
-            raise ConfigError(f"{key}: there is no listener {of}; there are, in such keys: {', '.join(known)}")
+            why = f"{key}: there is no listener {of}; there are, in such keys: {', '.join(known)}"
+            raise config.located(key, ConfigError(why))
 
 
 def secured(listener: Listener, config: ConfigView) -> Listener:

@@ -15,7 +15,7 @@ from logbus.config import ConfigView, keys
 from logbus.config.properties import numbered_properties
 from logbus.errors import ConfigError, short_reason
 from logbus.ilogbus import Listener
-from logbus.listener_config import ADMIN, KAFKA, resolve_listeners
+from logbus.listener_config import ADMIN, KAFKA, refuse_keys_of_none, resolve_listeners
 from logbus.metastore.connect_string import ConnectString
 from logbus.metastore.zookeeper_security import ZooKeeperSecurity
 from logbus.metastore.zookeeper_store import require_kazoo
@@ -144,6 +144,7 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
         if options[option] is not None
     }
     listeners = resolve_listeners(options["listen"], options["advertise"], config, ports)
+    refuse_keys_of_none(config, listeners)
     return config, listeners
 
 
