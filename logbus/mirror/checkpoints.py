@@ -70,7 +70,7 @@ class Checkpoints:
 
         def read(record: ConsumerRecord) -> None:
             try:
-                each = Checkpoint.decode(record.key, record.value)
+                each = Checkpoint.decode(record.key, record.value, record.headers)
             except DecodeError as e:
                 self._log.warn("{topic} offset {offset}: {error}", topic=topic, offset=record.offset, error=e)
             else:
@@ -87,25 +87,40 @@ class Checkpoints:
         admin = AdminClient(self.source)
         groups = [each.group_id for each in await admin.list_groups() if self.options.groups.allows(each.group_id)]
         offsets = await admin.list_group_offsets(groups) if groups else {}
+        present = await self._present(topics if offsets else {})
         found = []
         for group, committed in offsets.items():
             if isinstance(committed, ApiError):
                 self.status.problem(f"group {group}", f"group {group}: its offsets are not translated: {committed}")
                 continue
             for partition, at in committed.items():
-                topic, known = topics.get(partition.topic), copied.get(partition)
+                topic, known = present.get(partition.topic), copied.get(partition)
                 if topic is None or known is None or isinstance(at, ApiError) or at.offset < 0:
+                    continue
+                if known.ids.target.int and known.ids.target != topic.ids.target:
                     continue
                 downstream = known.offsets.translate(at.offset)
                 if downstream is None:
                     continue
                 copy = TopicPartition(topic.copy, partition.partition)
-                new = Checkpoint(group, copy, at.offset, downstream, at.metadata or "")
+                new = Checkpoint(group, copy, at.offset, downstream, at.metadata or "", topic.ids.target)
                 last = self._last.get((group, copy))
-                if last is not None and last.upstream <= new.upstream and last.downstream > new.downstream:
-                    # Of older records fewer ranges are known after a restart; the group does not go back.
-                    new = last
-                found.append(new)
+                found.append(last if last is not None and _is_better(last, new, known) else new)
+        return found
+
+    async def _present(self, topics: Mapping[str, MirroredTopic]) -> dict[str, MirroredTopic]:
+        """
+        The topics whose copies are still those that were written to: of one that was made anew since, the session finds
+        out with its next look at the topics, and until then translates for the former one.
+        """
+        if not topics:
+            return {}
+        await self.target.refresh_topics([each.copy for each in topics.values()])
+        found = {}
+        for name, each in topics.items():
+            copy = self.target.known(each.copy)
+            if copy is not None and copy.topic_id == each.ids.target:
+                found[name] = each
         return found
 
     async def _write(self, checkpoints: list[Checkpoint]) -> None:
@@ -113,7 +128,8 @@ class Checkpoints:
         producer = Producer(self.target, linger=0.0, wall_clock=self.wall_clock)
         try:
             await gatherResults(
-                [producer.send(name, each.value, each.key, partition=0) for each in checkpoints], consumeErrors=True
+                [producer.send(name, each.value, each.key, partition=0, headers=each.headers) for each in checkpoints],
+                consumeErrors=True,
             )
         finally:
             await producer.close()
@@ -150,3 +166,13 @@ class Checkpoints:
         self.status.problem(
             f"group {group}", f"group {group}: its offsets are not committed at the target: {error}; READ is needed"
         )
+
+
+def _is_better(last: Checkpoint, new: Checkpoint, known: CopiedPartition) -> bool:
+    """
+    Whether a group's last checkpoint tells more than a new one: of older records fewer ranges are known after a
+    restart, and the group does not go back. One of a copy that was made anew since would have it leave out records.
+    """
+    is_of_copy = last.copy_id == new.copy_id
+    is_ahead = last.upstream <= new.upstream and last.downstream > new.downstream
+    return is_of_copy and is_ahead and known.offsets.may_be(new.upstream, last.downstream)

@@ -10,19 +10,25 @@ A.checkpoints.internal           group, topic, partition int32       version int
 heartbeats                       source alias, target alias          version int16, timestamp int64
 ===============================  ==================================  ==========================================
 
-Texts have an int16 length before them. All numbers are big-endian.
+Texts have an int16 length before them. All numbers are big-endian. A checkpoint has a header besides, which other
+readers ignore: the topic id of the copy that its offset is of.
 """
 
 from __future__ import annotations
 
 from struct import Struct, error
+from uuid import UUID
 
 from attrs import frozen
 
 from logbus.errors import DecodeError
 from logbus.model import TopicPartition
+from logbus.records.record import Headers
 
 VERSION = 0
+COPY_ID = "logbus.mirror.copy"
+"""The name of a checkpoint's header."""
+_NO_ID = UUID(int=0)
 
 _LENGTH = Struct(">h")
 _NUMBER = Struct(">i")
@@ -86,6 +92,7 @@ class Checkpoint:
     :ivar upstream: the offset at the source.
     :ivar downstream: the offset at the target that stands for it.
     :ivar metadata: what the group committed with it.
+    :ivar copy_id: the topic id of the copy; zero: not known.
     """
 
     group: str
@@ -93,6 +100,7 @@ class Checkpoint:
     upstream: int
     downstream: int
     metadata: str = ""
+    copy_id: UUID = _NO_ID
 
     @property
     def key(self) -> bytes:
@@ -104,8 +112,13 @@ class Checkpoint:
         """The record's value."""
         return _VERSIONED_OFFSETS.pack(VERSION, self.upstream, self.downstream) + _text(self.metadata)
 
+    @property
+    def headers(self) -> Headers:
+        """The record's headers."""
+        return ((COPY_ID, self.copy_id.bytes),) if self.copy_id.int else ()
+
     @classmethod
-    def decode(cls, key: bytes | None, value: bytes | None) -> Checkpoint:
+    def decode(cls, key: bytes | None, value: bytes | None, headers: Headers = ()) -> Checkpoint:
         """
         Of a record.
 
@@ -121,7 +134,9 @@ class Checkpoint:
             raise DecodeError(f"no checkpoint: {e}") from None
         if version != VERSION:
             raise DecodeError(f"a checkpoint of version {version}; {VERSION} is known")
-        return cls(group, TopicPartition(topic, number), upstream, downstream, metadata)
+        packed = next((content for name, content in headers if name == COPY_ID), None)
+        copy_id = UUID(bytes=packed) if packed is not None and len(packed) == 16 else _NO_ID
+        return cls(group, TopicPartition(topic, number), upstream, downstream, metadata, copy_id)
 
 
 @frozen

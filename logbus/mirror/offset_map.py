@@ -77,3 +77,16 @@ class OffsetMap:
             return None
         found = self._ranges[at]
         return found.downstream + min(upstream - found.upstream, found.count)
+
+    def may_be(self, upstream: int, downstream: int) -> bool:
+        """
+        Whether such a group, as far as is known, has read everything before an offset at the target: one behind the
+        translated offset only where ranges are missing.
+        """
+        at = bisect_right(self._starts, upstream) - 1
+        if at < 0:
+            return False
+        found = self._ranges[at]
+        if upstream > found.last_upstream and at + 1 < len(self._ranges):
+            return downstream <= self._ranges[at + 1].downstream
+        return downstream <= found.downstream + min(upstream - found.upstream, found.count)

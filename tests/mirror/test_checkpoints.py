@@ -113,6 +113,38 @@ class CheckpointTests(MirrorCase):
         left = [each.value for each in self.read("b", "a.orders") if each.offset >= after]
         self.assertEqual(left, [b"99"])
 
+    def test_a_copy_made_anew(self) -> None:
+        """When a copy was deleted and made anew, groups get offsets of the new one, where fewer markers may be."""
+        self.mirror("a", "b", **self.options(refresh_interval=1.0))
+        self.send_in_turns()
+        self.commit("a", THERE, 55)
+        self.settle(3)
+        self.assertEqual(self.committed(), self.checkpoints()[-1].downstream)
+        self.result(AdminClient(self.clients["b"]).delete_topics(["a.orders"]))
+        self.settle(10)
+        self.assertEqual(len(self.values("b", "a.orders")), 100)
+        self.check_where_it_goes_on(b"55")
+
+    def test_a_copy_made_anew_during_a_restart(self) -> None:
+        """The same, if the mirror was not there meanwhile."""
+        first = self.mirror("a", "b", **self.options())
+        self.send_in_turns()
+        self.commit("a", THERE, 55)
+        self.settle(3)
+        first.mirror.stop()
+        self.result(first.ended)
+        self.result(AdminClient(self.clients["b"]).delete_topics(["a.orders"]))
+        self.mirror("a", "b", **self.options())
+        self.settle(10)
+        self.assertEqual(len(self.values("b", "a.orders")), 100)
+        self.check_where_it_goes_on(b"55")
+
+    def check_where_it_goes_on(self, value: bytes) -> None:
+        """The record that the group reads next at the target."""
+        at = self.committed()
+        assert at is not None
+        self.assertEqual(next(each.value for each in self.read("b", "a.orders") if each.offset >= at), value)
+
     def test_until_the_end(self) -> None:
         """A mirror that ends with the records has translated the offsets, too."""
         self.send("a", "orders", [b"x"] * 10)

@@ -55,6 +55,27 @@ class OffsetMapTests(SynchronousTestCase):
                 unread = [at for where, at in places.items() if where >= upstream]
                 self.assertTrue(all(at >= found for at in unread), (upstream, found))
 
+    @given(STEPS, st.sets(st.integers(0, 39)))
+    def test_what_was_known_before(self, steps: list[tuple[int, int, int]], lost: set[int]) -> None:
+        """What was translated with all ranges may be right still; what leaves out a known record may not."""
+        ranges, _ = history(steps)
+        whole, offsets = OffsetMap(), OffsetMap()
+        for number, each in enumerate(ranges):
+            whole.add(each)
+            if number not in lost:
+                offsets.add(each)
+        for upstream in range(ranges[0].upstream, ranges[-1].upstream + 1):
+            exact = whole.translate(upstream)
+            assert exact is not None
+            if offsets.translate(upstream) is None:
+                self.assertFalse(offsets.may_be(upstream, exact))
+                continue
+            unread = [each for each in offsets._ranges if each.last_upstream >= upstream]
+            if unread:
+                self.assertTrue(offsets.may_be(upstream, exact))
+                first = unread[0].downstream + max(0, upstream - unread[0].upstream)
+                self.assertFalse(offsets.may_be(upstream, first + 1))
+
     @given(STEPS, st.integers(0, 300))
     def test_target_that_has_lost_records(self, steps: list[tuple[int, int, int]], end: int) -> None:
         """Copying again from there on, the target has every record once."""
