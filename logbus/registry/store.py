@@ -104,9 +104,10 @@ class RegistryStore:
             try:
                 if self._clock.seconds() >= deadline:
                     raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "other writes took too long; nothing was done")
-                outcome = await self._paced(self._steps(request, await self._current()))
+                state = await self._current()
+                outcome = await self._paced(self._steps(request, state))
                 if outcome.entries:
-                    await self._append(outcome.entries)
+                    await self._append(outcome.entries, state)
                 return outcome.answer
             finally:
                 self._writing.release()
@@ -139,8 +140,16 @@ class RegistryStore:
         pool = getattr(self._clock, "getThreadPool", None)
         return maybeDeferred(check) if pool is None else deferToThreadPool(self._clock, pool(), check)
 
-    async def _append(self, entries: Sequence[Entry]) -> None:
+    async def _append(self, entries: Sequence[Entry], state: RegistryState) -> None:
+        """
+        Write what was decided on in a state.
+
+        :raise ApiError: NOT_LEADER_OR_FOLLOWER: it is not the present one: another broker led meanwhile, and may have
+            given the same ids; see also :meth:`perform`.
+        """
         _, end = await self._broker.settled(TOPIC, 0)
+        if self._lead() != self._read or state is not self.state:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another broker led {TOPIC}-0 meanwhile")
         if self._next < end:
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,

@@ -230,9 +230,10 @@ class LateBroker:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.committed = 0
         self.fails = False
+        self.epoch = 1
 
     def leadership(self, topic: str, partition: int) -> Leadership:
-        return Leadership(0, 1, UUID(int=1))
+        return Leadership(0, self.epoch, UUID(int=1))
 
     def settled(self, topic: str, partition: int) -> Deferred[tuple[int, int]]:
         self.committed = len(self.log)
@@ -271,6 +272,24 @@ class DoubtTests(SynchronousTestCase):
         self.failureResultOf(doubtful, ApiError)
         broker.fails = False
         self.assertEqual(register("t", "int"), 3)
+
+    def test_led_by_another_broker_meanwhile(self) -> None:
+        """A write that was decided on before another broker led gives no schema the id of one that came there."""
+        broker, elsewhere = LateBroker(), LateBroker()
+        store = RegistryStore(broker, RegistryLimits())  # type: ignore[arg-type]
+        other = RegistryStore(elsewhere, RegistryLimits())  # type: ignore[arg-type]
+        deciding = Deferred.fromCoroutine(store.perform(registration("s", ORDER), 30.0))
+        self.assertNoResult(deciding)
+        registered = Deferred.fromCoroutine(other.perform(registration("t", "int"), 30.0))
+        elsewhere.reactor.pump([0.0] * 20)
+        self.successResultOf(registered)
+        broker.log, broker.epoch = list(elsewhere.log), 3
+        reading = Deferred.fromCoroutine(store.perform(request("GET", "/subjects"), 30.0))
+        broker.reactor.pump([0.0] * 20)
+        self.assertEqual(json.loads(self.successResultOf(reading).body), ["t"])
+        refused = self.failureResultOf(deciding, ApiError).value
+        self.assertIs(refused.code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.assertEqual(broker.log, elsewhere.log)
 
 
 class PluginTests(ServiceCase):
