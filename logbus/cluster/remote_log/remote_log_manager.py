@@ -53,6 +53,8 @@ class RemoteLogManager:
     _interval: Callable[[], float]
     tasks_at_a_time: int
     _tasks: dict[tuple[UUID, int], RemoteLogTask] = field(factory=dict, init=False)
+    # What the store has failed for, that longest ago first: it comes last, so that it does not hold up the others.
+    _failing: dict[tuple[UUID, int], None] = field(factory=dict, init=False)
     _next: IDelayedCall | None = field(default=None, init=False)
     _running: Deferred[None] | None = field(default=None, init=False)
     _again: bool = field(default=False, init=False)
@@ -179,11 +181,14 @@ class RemoteLogManager:
 
     async def run(self) -> None:
         """Work once on all partitions."""
-        replicas = [replica for replica in self._replicas if self._concerns(replica.log)]
-        known = {(replica.topic_id, replica.topic_partition.partition) for replica in replicas}
-        for key in self._tasks.keys() - known:
+        replicas = {_key(replica): replica for replica in self._replicas if self._concerns(replica.log)}
+        for key in self._tasks.keys() - replicas.keys():
             del self._tasks[key]
-        left = iter(replicas)
+            self._failing.pop(key, None)
+        before = [key for key in self._failing if key in replicas]
+        left = iter(
+            [*(each for key, each in replicas.items() if key not in before), *(replicas[key] for key in before)]
+        )
         failed: list[Exception] = []
 
         async def work() -> None:
@@ -193,7 +198,7 @@ class RemoteLogManager:
                 await self._work_on(replica, failed)
 
         await gatherResults([Deferred.fromCoroutine(work()) for _ in range(self.tasks_at_a_time)], consumeErrors=True)
-        if not failed and not self._stopped:
+        if not self._stopped and self._failing.keys() <= set(before):
             await self._delete_topics(failed)
         self._failures = self._failures + 1 if failed else 0
 
@@ -202,7 +207,7 @@ class RemoteLogManager:
         return log.remote is not None or log.config.remote_log_delete_on_disable
 
     async def _work_on(self, replica: Replica, failed: list[Exception]) -> None:
-        key = (replica.topic_id, replica.topic_partition.partition)
+        key = _key(replica)
         task = self._tasks.get(key)
         if task is None or task.replica is not replica:
             task = self._tasks[key] = RemoteLogTask(replica, self.tools)
@@ -212,6 +217,9 @@ class RemoteLogManager:
             if not self._stopped:
                 self.trouble.note(error)
                 failed.append(error)
+                self._failing.pop(key, None)
+                self._failing[key] = None
+            return
         except (ApiError, StorageError) as error:
             self._problem(replica.topic_partition, str(error))
         except CancelledError:
@@ -220,6 +228,7 @@ class RemoteLogManager:
             self._log.failure("{partition}: remote storage", partition=replica.topic_partition)
         else:
             self._problems.pop(replica.topic_partition, None)
+        self._failing.pop(key, None)
 
     def _problem(self, partition: TopicPartition, problem: str) -> None:
         if self._problems.get(partition) != problem:
@@ -234,3 +243,7 @@ class RemoteLogManager:
             failed.append(error)
         except (ApiError, StorageError) as error:
             self._log.debug("remote segments of deleted topics: {error}", error=error)
+
+
+def _key(replica: Replica) -> tuple[UUID, int]:
+    return replica.topic_id, replica.topic_partition.partition

@@ -10,7 +10,7 @@ Every step is announced in the metadata topic before it is taken, and is repeate
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from attrs import define, field, frozen
@@ -19,7 +19,7 @@ from twisted.logger import Logger
 from logbus.cluster.remote_log.copy_throttle import CopyThrottle
 from logbus.cluster.remote_log.metadata_topic import RemoteLogMetadataTopic
 from logbus.cluster.replication.replica_manager import Replica
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.metrics import metric
 from logbus.storage import file_names
 from logbus.storage.istorage import IDisk
@@ -29,7 +29,7 @@ from logbus.storage.log_manager import LogManager
 from logbus.storage.producers.aborted_transactions import aborted_index
 from logbus.storage.producers.producer_snapshot import snapshot_path
 from logbus.storage.remote import object_names, segment_upload
-from logbus.storage.remote.iremote_storage import RemoteStorage
+from logbus.storage.remote.iremote_storage import RemoteStorage, RemoteStorageError
 from logbus.storage.remote.load_queue import Run
 from logbus.storage.remote.remote_log import RemoteLog
 from logbus.storage.remote.remote_log_index import RemoteLogIndex
@@ -45,6 +45,9 @@ from logbus.storage.remote.remote_log_segment import (
 from logbus.storage.remote.remote_reader import RemoteReader
 from logbus.storage.segments.segment import Segment
 from logbus.storage.segments.transaction_index import encode as encode_aborted
+
+LONGEST_PAUSE_MS = 3_600_000
+"""Between two copies of a partition that fail, while deletions fail, too."""
 
 
 @define(eq=False)
@@ -93,6 +96,9 @@ class RemoteLogTask:
     tools: RemoteTools
     swept_epoch: int = field(default=-1, init=False)
     _copying: set[UUID] = field(factory=set, init=False)
+    # While deletions fail, each copy that fails leaves something that is to be deleted.
+    _failed_copies: int = field(default=0, init=False)
+    _paused_until_ms: int = field(default=0, init=False)
     _log = Logger()
 
     async def run(self) -> None:
@@ -112,20 +118,34 @@ class RemoteLogTask:
         if not self.replica.partition.is_leader:
             return
         epoch = self.replica.partition.leader_epoch
-        if self.swept_epoch != epoch:
-            await self._sweep(log, remote.index)
+        # A store that refuses deletions must not keep segments from being copied: the disk would become full.
+        problems: list[LogbusError] = []
+        if self.swept_epoch != epoch and await _succeeds(self._sweep(log, remote.index), problems):
             self.swept_epoch = epoch
         await self._close_gap(log, remote)
-        await self._delete(log, remote.index)
-        while self._leads(epoch, log) and not log.config.remote_log_copy_disable:
+        if not problems:
+            await _succeeds(self._delete(log, remote.index), problems)
+        may_copy = not problems or self.tools.wall_ms() >= self._paused_until_ms
+        while self._leads(epoch, log) and may_copy and not log.config.remote_log_copy_disable:
             found = next_to_copy(
                 log.segments, max(remote.copied_end, log.log_start_offset), self.replica.last_stable_offset
             )
             if found is None:
                 break
-            await self._copy(log, remote, found)
+            try:
+                await self._copy(log, remote, found)
+            except RemoteStorageError:
+                self._failed_copies += 1
+                pause_ms = min(LONGEST_PAUSE_MS, 1000 << min(self._failed_copies, 20))
+                self._paused_until_ms = self.tools.wall_ms() + pause_ms
+                raise
+            self._failed_copies = 0
         if self._leads(epoch, log):
             await self._retain(log, remote)
+            if not problems:
+                await self._delete(log, remote.index)
+        if problems:
+            raise problems[0]
 
     def _leads(self, epoch: int, log: Log) -> bool:
         partition = self.replica.partition
@@ -283,7 +303,6 @@ class RemoteLogTask:
         )
         if start > log.log_start_offset:
             await self._start_at(log, start, "retention")
-        await self._delete(log, remote.index)
 
     async def _start_at(self, log: Log, offset: int, why: str) -> None:
         self._log.info(
@@ -291,6 +310,16 @@ class RemoteLogTask:
             partition=log.partition, offset=offset, old=log.log_start_offset, why=why,
         )  # fmt: skip
         await self.tools.logs.delete_records(log.partition, offset)
+
+
+async def _succeeds(work: Awaitable[None], problems: list[LogbusError]) -> bool:
+    """Whether some work is done; if not, the error is added."""
+    try:
+        await work
+    except (RemoteStorageError, ApiError) as error:
+        problems.append(error)
+        return False
+    return True
 
 
 async def delete_segment(tools: RemoteTools, segment: RemoteLogSegment) -> None:

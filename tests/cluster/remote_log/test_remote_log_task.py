@@ -176,12 +176,44 @@ class RemoteLogTaskTests(SynchronousTestCase):
             raise RemoteStorageError("no route to host")
 
         broker.storage.before = away
-        self.failureResultOf(broker.work(), RemoteStorageError)
+        for _ in range(100):
+            self.failureResultOf(broker.work(), RemoteStorageError)
+        # A copy that is begun has to be deleted.
+        self.assertLess(len(broker.topic.index(TOPIC_ID, 0)), 5)
         self.expire(broker)
         self.assertEqual(broker.offsets(), list(range(5)))
         broker.storage.before = lambda what: None
         self.successResultOf(broker.work())
         self.assertEqual(self.segments(broker), [(0, 2), (2, 4)])
+
+    def test_a_store_that_deletes_nothing(self) -> None:
+        """Where a store refuses deletions, segments are copied all the same: the disk would become full."""
+        broker = self.begin(evolve(CONFIG, retention_bytes=6 * SIZE))
+        self.append(broker, 9)
+
+        def refuse(what: str) -> None:
+            if what == "delete":
+                raise RemoteStorageError("the bucket has a retention policy")
+
+        broker.storage.before = refuse
+        self.failureResultOf(broker.work(), RemoteStorageError)
+        self.append(broker, 4)
+        self.failureResultOf(broker.work(), RemoteStorageError)
+        self.assertEqual(self.segments(broker)[-1], (10, 12))
+        broker = self.again(broker)
+        broker.storage.before = refuse
+        broker.storage.objects[self.a_stray(broker)] = b"left over"
+        self.append(broker, 2)
+        self.failureResultOf(broker.work(), RemoteStorageError)
+        self.assertEqual(self.segments(broker)[-1], (12, 14))
+        broker.storage.before = lambda what: None
+        self.successResultOf(broker.work())
+        self.assert_no_orphans(broker)
+
+    def a_stray(self, broker: TieredBroker) -> str:
+        """The name of an object without metadata."""
+        where = next(iter(broker.storage.objects)).rpartition("/")[0]
+        return where + "/00000000000000000000-00000000-0000-4000-8000-000000000001.log"
 
     def test_a_corrupt_object(self) -> None:
         """Damage in the store is named, and no damaged record is sent."""
@@ -312,8 +344,7 @@ class RemoteLogTaskTests(SynchronousTestCase):
         self.append(broker, 3)
         self.successResultOf(broker.work())
         before = dict(broker.storage.objects)
-        stray = next(iter(before)).rpartition("/")[0] + "/00000000000000000000-00000000-0000-4000-8000-000000000001.log"
-        broker.storage.objects[stray] = b"left over"
+        broker.storage.objects[self.a_stray(broker)] = b"left over"
         self.successResultOf(self.again(broker).work())
         self.assertEqual(broker.storage.objects, before)
 
