@@ -32,6 +32,7 @@ from logbus.mirror.sent_batches import RecordTooLarge, SentBatch, SentBatches
 from logbus.mirror.session_start import begin_session
 from logbus.mirror.skipped_records import SkippedRecord, SkippedRecords, left_out_lines
 from logbus.mirror.source_reader import READ_AHEAD, CopyFailed, SourceReader
+from logbus.mirror.start_positions import Begun
 from logbus.mirror.target_state import TargetSetBack, is_set_back
 from logbus.mirror.topic_sync import TopicSync
 from logbus.model import NO_EPOCH, TopicPartition
@@ -51,6 +52,7 @@ class CopySession:
     """
     One producer's life.
 
+    :ivar begun: as of :class:`.SourceReader`.
     :ivar reader: what is read, and how far.
     :ivar stopping: it ends after the open transaction.
     """
@@ -61,6 +63,7 @@ class CopySession:
     status: MirrorStatus
     wall_clock: Callable[[], float] = time.time
     taken: Taken = nobody
+    begun: Begun = field(factory=dict)
     reader: SourceReader = field(init=False)
     stopping: bool = field(default=False, init=False)
     _producer: Producer = field(init=False)
@@ -70,7 +73,7 @@ class CopySession:
 
     def __attrs_post_init__(self) -> None:
         topic_sync = TopicSync(self.source, self.target, self.options, self.status)
-        self.reader = SourceReader(self.source, self.options, self.status, topic_sync, self.taken)
+        self.reader = SourceReader(self.source, self.options, self.status, topic_sync, self.taken, self.begun)
 
     async def run(self) -> None:
         """

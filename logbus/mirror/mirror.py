@@ -28,6 +28,7 @@ from logbus.mirror.mirror_status import MirrorState, MirrorStatus
 from logbus.mirror.missing_rights import what_session_lacks
 from logbus.mirror.replication_policy import HEARTBEATS
 from logbus.mirror.source_reader import update_ends
+from logbus.mirror.start_positions import Begun
 from logbus.mirror.topic_sync import TopicSync, check_different
 
 _BACKOFF = Backoff(1.0, 30.0)
@@ -68,6 +69,7 @@ class Mirror:
             self.status.say = say
         self._checkpoints = Checkpoints(source, target, options, self.status, wall_clock)
         self._session: CopySession | None = None
+        self._begun: Begun = {}
         self._tasks = BackgroundTasks(self._task_failed)
         self._stopping = False
         self._pausing: Deferred[None] | None = None
@@ -95,7 +97,7 @@ class Mirror:
         try:
             while not self._stopping:
                 session = self._session = CopySession(
-                    self._source, self._target, options, self.status, self._wall_clock, self._taken
+                    self._source, self._target, options, self.status, self._wall_clock, self._taken, self._begun
                 )
                 try:
                     await session.run()

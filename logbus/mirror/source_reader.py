@@ -25,7 +25,7 @@ from logbus.mirror.missing_rights import lacks
 from logbus.mirror.origins import Origins
 from logbus.mirror.position_store import CopiedPartition
 from logbus.mirror.replication_policy import HEARTBEATS, Naming, topic_path
-from logbus.mirror.start_positions import StartPositions
+from logbus.mirror.start_positions import Begun, StartPositions
 from logbus.mirror.topic_sync import MirroredTopic, TopicSync
 from logbus.model import TimestampOffset, TopicPartition
 
@@ -67,6 +67,7 @@ class SourceReader:
     The source as a session reads it.
 
     :ivar taken: tells which other mirror copies a topic of the source.
+    :ivar begun: where this mirror has begun at the ends of partitions, in this session or an earlier one.
     :ivar copied: what the target has, by partition of the source; as of the last committed transaction.
     :ivar topics: those that are copied, by their names at the source.
     :ivar halted: partitions that are not copied, and why.
@@ -79,6 +80,7 @@ class SourceReader:
     status: MirrorStatus
     topic_sync: TopicSync
     taken: Taken
+    begun: Begun = field(factory=dict)
     copied: dict[TopicPartition, CopiedPartition] = field(factory=dict)
     topics: dict[str, MirroredTopic] = field(factory=dict, init=False)
     halted: dict[TopicPartition, str] = field(factory=dict, init=False)
@@ -95,7 +97,14 @@ class SourceReader:
     def __attrs_post_init__(self) -> None:
         self.origins = Origins(self.source)
         self._starts = StartPositions(
-            self.source, self.topic_sync.target, self.options, self.status, self.origins, self.copied, self.epochs
+            self.source,
+            self.topic_sync.target,
+            self.options,
+            self.status,
+            self.origins,
+            self.copied,
+            self.epochs,
+            self.begun,
         )
         how = FetchOptions(isolation="read_committed", reset="none", encoded=True, queue_bytes=READ_AHEAD)
         self._fetcher = Fetcher(self.source, how)
@@ -137,6 +146,7 @@ class SourceReader:
             self._ends = await self._offsets(partitions, LATEST)
             new.update(await self._offsets([each for each in partitions if new.get(each) == EARLIEST], EARLIEST))
             new.update({each: self._ends[each] for each in partitions if new.get(each) == LATEST})
+        await self._starts.note_begun(new, self.topics)
         await self._look_at_halted()
         self.halted = {each: reason for each, reason in self.halted.items() if each not in new}
         for each, where in new.items():
@@ -256,6 +266,8 @@ class SourceReader:
             if (position := assigned.position(partition)) is not None:
                 self._reached.setdefault(partition, position)
                 self.status.positions.setdefault(partition, position)
+                if self.options.start == "latest" and partition not in self.copied:
+                    self.begun.setdefault(partition, (topic.ids.source, position))
             try:
                 return self._fetcher.take()
             except ApiError as e:

@@ -6,19 +6,24 @@ what the target still has of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
-from attrs import define
+from attrs import define, field
 
 from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.partition_position import Position, reset_position
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets
 from logbus.coroutines import sleep
+from logbus.errors import LogbusError
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_status import MirrorStatus
 from logbus.mirror.origins import Origins
 from logbus.mirror.position_store import CopiedPartition
 from logbus.mirror.topic_sync import MirroredTopic
 from logbus.model import TimestampOffset, TopicPartition
+
+Begun = dict[TopicPartition, tuple[UUID, int]]
+"""Where a mirror has begun that was to begin at the end: the source's topic id, and the offset, by partition."""
 
 _DOUBT = 3.0
 """Seconds after which a target is asked again that seems to have lost records."""
@@ -31,6 +36,7 @@ class StartPositions:
 
     :ivar copied: what the target has, by partition of the source; changed where that is of no use any more.
     :ivar epochs: leader epochs of the records before the positions, as far as they are known; added to.
+    :ivar begun: added to. What comes after the first look at the end is copied, whatever was in the way since.
     """
 
     source: Cluster
@@ -40,6 +46,7 @@ class StartPositions:
     origins: Origins
     copied: dict[TopicPartition, CopiedPartition]
     epochs: dict[TopicPartition, int]
+    begun: Begun = field(factory=dict)
 
     def of(self, topic: MirroredTopic, partition: TopicPartition) -> Position | None:
         """The start position in a partition; None: it is not read."""
@@ -62,7 +69,9 @@ class StartPositions:
             known = None
         if known is None:
             self.status.solved(f"{topic.name} at the source")
-            return reset_position(self.options.start)
+            topic_id, offset = self.begun.get(partition, (None, LATEST))
+            is_begun = self.options.start == "latest" and topic_id == topic.ids.source
+            return offset if is_begun else reset_position(self.options.start)
         if known.ids.source != topic.ids.source and known.ids.source.int:
             what = f"topic {topic.name}: it was deleted and created anew at the source"
             if self.options.on_recreated == "stop":
@@ -77,6 +86,23 @@ class StartPositions:
         self.status.solved(f"{topic.name} at the source")
         self.epochs.setdefault(partition, known.epoch)
         return known.next_offset
+
+    async def note_begun(self, new: dict[TopicPartition, Position], topics: Mapping[str, MirroredTopic]) -> None:
+        """
+        Look up the ends at which partitions begin, as far as that is possible now.
+
+        :param new: where partitions begin; changed.
+        :param topics: those that are copied, by their names at the source.
+        """
+        wanted = [each for each, position in new.items() if position == LATEST]
+        try:
+            found = await list_offsets(self.source, dict.fromkeys(wanted, LATEST), patience=5.0, committed=True)
+        except LogbusError:
+            return  # A leader is away: the others do not wait for it.
+        for each, at in found.items():
+            if isinstance(at, TimestampOffset):
+                new[each] = at.offset
+                self.begun[each] = topics[each.topic].ids.source, at.offset
 
     async def check_copies(self, new: dict[TopicPartition, Position], topics: Mapping[str, MirroredTopic]) -> None:
         """

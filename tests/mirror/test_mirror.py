@@ -451,6 +451,37 @@ class TopicTests(MirrorCase):
         self.assertEqual(self.values("b", "a.orders", 0), [b"first", b"x" * 20_000])
         self.assertEqual(mirror.mirror.status.problems, {})
 
+    def test_latest_and_stopped(self) -> None:
+        """A mirror that begins with the newest records goes on where it was stopped, if it has copied nothing yet."""
+        self.create("a", "orders")
+        self.send("a", "orders", [b"before"])
+        self.mirror("a", "b", refresh_interval=5.0, sync_settings=False, start="latest")
+        self.settle(3)
+        copy = Resource(ResourceType.TOPIC, "a.orders")
+        self.result(AdminClient(self.clients["b"]).alter_configs({copy: {"max.message.bytes": "10000"}}))
+        self.send("a", "orders", [b"x" * 20_000, b"next"])
+        self.settle(3)
+        self.result(AdminClient(self.clients["b"]).alter_configs({copy: {"max.message.bytes": "100000"}}))
+        self.settle(12)
+        self.assertEqual(self.values("b", "a.orders"), [b"x" * 20_000, b"next"])
+
+    def test_latest_and_a_target_that_dies(self) -> None:
+        """The same, if it was the target that was away."""
+        self.create("a", "orders")
+        self.send("a", "orders", [b"before"])
+        self.mirror("a", "b", start="latest")
+        self.settle(3)
+        target = self.clusters["b"]
+        target.kill(0)
+        self.settle(120)
+        self.send("a", "orders", [b"meanwhile"])
+        self.settle(120)
+        target.boot(0)
+        self.settle(60)
+        self.send("a", "orders", [b"afterwards"])
+        self.settle(5)
+        self.assertEqual(self.values("b", "a.orders"), [b"meanwhile", b"afterwards"])
+
     def test_too_large_is_left_out(self) -> None:
         """With that option such records are left out, wherever they are, also by a mirror that begins again."""
         self.create("a", "orders", 2)
