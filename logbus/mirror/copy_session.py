@@ -128,6 +128,7 @@ class CopySession:
     async def _step(self) -> None:
         """One transaction, or nothing for a while."""
         clock = self.source.reactor
+        await self.reader.find_places()
         if clock.seconds() >= self.reader.refresh_at:
             await self.reader.refresh()
         if not await self._data_within(self.reader.refresh_at - clock.seconds()):

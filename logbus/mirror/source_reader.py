@@ -93,6 +93,8 @@ class SourceReader:
     _ends: dict[TopicPartition, int] = field(factory=dict, init=False)
     _left_alone: set[TopicPartition] = field(factory=set, init=False)
     _reached: dict[TopicPartition, int] = field(factory=dict, init=False)
+    # Partitions whose next offset the source does not have, and from where on it has others, if known.
+    _lost_places: dict[TopicPartition, int | None] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.origins = Origins(self.source)
@@ -285,11 +287,8 @@ class SourceReader:
     def _handle_error(self, partition: TopicPartition, error: ApiError) -> None:
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._fetcher.remove([partition])
-            cut = error.offset if isinstance(error, LogTruncated) else None
+            self._lost_places[partition] = error.offset if isinstance(error, LogTruncated) else None
             self.epochs.pop(partition, None)
-            Deferred.fromCoroutine(self._find_place(partition, cut)).addErrback(
-                lambda failure: self.halt(partition, f"{partition}: {failure.getErrorMessage()}")
-            )
             return
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             self._fetcher.remove([partition])
@@ -307,22 +306,34 @@ class SourceReader:
         advice = ADVICE.get(error.code, "")
         self.halt(partition, f"{partition}: it cannot be read: {error}{advice}; the others go on")
 
+    async def find_places(self) -> None:
+        """
+        Go on where the source still has records of partitions that ended or began elsewhere. To be called between
+        transactions: where a partition is depends on the end of the one that had its last records.
+        """
+        lost, self._lost_places = self._lost_places, {}
+        for partition, cut in lost.items():
+            if partition.topic not in self.topics:
+                continue
+            try:
+                await self._find_place(partition, cut)
+            except LogbusError as e:
+                self.halt(partition, f"{partition}: {e}")
+
     async def _find_place(self, partition: TopicPartition, cut: int | None) -> None:
         """
-        Go on where the source still has records.
-
         :param cut: from which offset on it may have others than those that were copied; None: not known.
         """
         position = self._reached.get(partition, 0)
         first = (await self._offsets([partition], EARLIEST))[partition]
         end = (await self._offsets([partition], LATEST))[partition]
+        place = max(first, min(position, end if cut is None else min(cut, end)))
         if position < first:
             lost = f"offsets {position} to {first - 1} were deleted at the source before they were copied"
-            place = first
-        else:
-            place = end if cut is None else max(first, min(cut, end))
+            self.status.warn(f"{partition}: {lost}; going on at {place}")
+        elif place < position:
             lost = f"the source was set back to offset {place}, and {position} were copied: it has lost some of these"
-        self.status.warn(f"{partition}: {lost}; going on at {place}")
+            self.status.warn(f"{partition}: {lost}; going on at {place}")
         self._reached[partition] = self.status.positions[partition] = place
         self._fetcher.add({partition: place})
 
