@@ -58,6 +58,7 @@ class BrokerConnections:
     _timers: Timers = field(init=False)
     _channels: dict[_Key, Channel] = field(factory=dict, init=False)
     _connecting: dict[_Key, tuple[list[Deferred[Channel]], Deferred[Channel] | None]] = field(factory=dict, init=False)
+    _given_up: set[_Key] = field(factory=set, init=False)
     _outages: BrokerOutages = field(factory=BrokerOutages, init=False)
     _lanes: int = field(default=0, init=False)
     is_closed: bool = field(default=False, init=False)
@@ -89,7 +90,11 @@ class BrokerConnections:
         return f"{name}-{self._lanes}"
 
     def close_lane(self, lane: str) -> None:
-        """Close the connections of a lane."""
+        """Close the connections of a lane, also those that are being made."""
+        for key, (_, attempt) in list(self._connecting.items()):
+            if key[2] == lane and attempt is not None:
+                self._given_up.add(key)
+                attempt.cancel()
         for key, channel in list(self._channels.items()):
             if key[2] == lane:
                 del self._channels[key]
@@ -145,6 +150,8 @@ class BrokerConnections:
         def connected(result: Channel | Failure) -> None:
             timer.cancel()
             del self._connecting[key]
+            is_given_up = key in self._given_up
+            self._given_up.discard(key)
             if isinstance(result, Failure):
                 error = result.value
                 if late or isinstance(error, RequestTimedOut):
@@ -154,8 +161,9 @@ class BrokerConnections:
                 known: LogbusError = refusal(host, port, error) or kind(why_unreachable(host, port, error))
                 if self.is_closed:
                     known = ClientClosed(CLOSED)
-                self._note_outage(host, port, known)
-                self.metrics.failed_connects += 1
+                if not is_given_up:
+                    self._note_outage(host, port, known)
+                    self.metrics.failed_connects += 1
                 problem = Failure(known)
                 for each in waiting:
                     each.errback(problem)

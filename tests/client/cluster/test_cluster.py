@@ -125,6 +125,24 @@ class ClusterTests(SynchronousTestCase):
         self.assertIs(self.done(cluster.channel(1)), first)
         self.assertIsNot(self.done(cluster.channel(1, "fetch")), first)
 
+    def test_a_lane_that_is_closed_while_it_is_connected(self) -> None:
+        """What is closed while it connects keeps no connection; that is no outage, and it may be asked for again."""
+        cluster = self.cluster()
+        self.done(cluster.refresh())
+        lane = cluster.lane("fetch")
+        self.brokers.answers[18] = lambda node, message: Deferred()
+        waiting = cluster.channel(1, lane)
+        self.brokers.settle()
+        self.assertEqual(len(self.brokers.connections), 2)
+        with capturedLogs() as captured:
+            cluster.close_lane(lane)
+            self.brokers.settle()
+        self.failureResultOf(waiting, Unreachable)
+        self.assertEqual(len(self.brokers.connections), 1)
+        self.assertEqual((client_warnings(captured), cluster.metrics.failed_connects), ([], 0))
+        del self.brokers.answers[18]
+        self.assertTrue(self.done(cluster.channel(1, lane)).usable)
+
     def test_a_broken_connection_is_made_anew(self) -> None:
         """A request on a connection that broke while idle is repeated."""
         self.brokers.add("t")
