@@ -226,6 +226,13 @@ class RunTests(SynchronousTestCase):
         self.assertClean(outcome)
         self.assertEqual(outcome.phantoms, 0)
 
+    def test_unsynced_transactions_may_stay_open(self) -> None:
+        """After a power failure of all brokers a coordinator may not know of a transaction: nothing ends it."""
+        fault = Fault(3.5, "blackout", {"mode": "lose", "down": [[each, 1.0] for each in (1, 2, 3)]})
+        for seed in (1, 3):
+            outcome = self.run_one(evolve(THREE, seconds=6, flush=False, workloads=(TRANSACTIONS,)), seed, [fault])
+            self.assertClean(outcome)
+
     def test_stale_follower_positions_are_found(self) -> None:
         """A follower is believed to have what a new leader has, before it said so in this epoch."""
         begin = Partition._begin_leading

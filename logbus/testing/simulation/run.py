@@ -33,7 +33,7 @@ from logbus.testing.simulation.workloads.cluster_client import ClusterClient, Un
 from logbus.testing.simulation.workloads.cluster_operator import ClusterOperator
 from logbus.testing.simulation.workloads.consumer import DAMAGED, WorkloadContext
 from logbus.testing.simulation.workloads.records_workload import TOPIC, RecordsWorkload
-from logbus.testing.simulation.workloads.transactions_workload import LEDGER, TOPICS, TransactionsWorkload
+from logbus.testing.simulation.workloads.transactions_workload import LEDGER, NEVER_ENDED, TOPICS, TransactionsWorkload
 from logbus.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 
 START_S = 60.0
@@ -249,9 +249,11 @@ class Run:
         work = self._transactions
         if work is not None:
             lost = self._may_lose and any(each.at for each in self._losses)
-            # A decision may be lost where everything may: its transaction is torn then.
             if self.settings.flush or not lost:
                 anomalies += work.anomalies(lost=lost)
+            else:
+                # Where everything may be lost a decision may be, which tears its transaction; or that there was one.
+                anomalies = [each for each in anomalies if each.kind not in NEVER_ENDED]
             for line in work.outcomes:
                 self._note(line)
             self.job.errors.update(work.errors)

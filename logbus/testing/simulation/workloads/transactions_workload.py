@@ -34,6 +34,8 @@ from logbus.testing.simulation.workloads.transactional_producer import Transacti
 LEDGER, ORDERS, RESULTS = TOPICS = ("ledger", "orders", "results")
 TIMEOUT_MS = 10_000
 """Of transactions."""
+NEVER_ENDED = frozenset({"hanging-transaction", "not-copied", "not-stable"})
+"""Kinds of anomalies of a transaction that nothing ends, since its coordinator has lost it."""
 _IDS = 2
 _WRITES = 2.5
 """Of a transaction, on average."""
