@@ -27,6 +27,7 @@ from logbus.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from logbus.wire.schema import decode
 
 INCREMENTAL_ALTER_CONFIGS = 44
 BROKER_LOGGER = 8
@@ -156,6 +157,8 @@ def divided_changes(loggers: Handler, others: Handler) -> Handler:
             if resources:
                 message.resources = resources
                 answer = await response_of(handler(context, request))
+                if isinstance(answer, bytes):  # From the controller, as it is sent to clients.
+                    answer, _ = decode(IncrementalAlterConfigsResponse, request.api_version, answer)
                 responses += answer.responses
         answer.responses = responses
         return answer

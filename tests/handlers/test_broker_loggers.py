@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from logbus.cluster.forwarding_manager import ForwardingManager
 from logbus.errors import ErrorCode
 from logbus.log_levels import process_levels
+from logbus.records.file_slice import joined
 from logbus.wire.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
+    AlterConfigsResourceResponse,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
 )
+from logbus.wire.schema import encode
 from tests.handlers.kit import HandlerCase
 
 LOGGER = 8
@@ -96,6 +101,29 @@ class BrokerLoggerTests(HandlerCase):
         self.assertEqual(codes, [0, 0])
         self.assertEqual(process_levels.level("logbus.net"), "WARN")
         self.assertEqual(self.server.broker.replication.replicas.get("t", 0).log.config.retention_ms, 77)
+
+    def test_beside_others_of_the_controller(self) -> None:
+        """What another broker, the controller, answers about a topic is in the response as well."""
+        forwarded = []
+
+        async def send(forwarder: object, message: IncrementalAlterConfigsRequest, version: int, **_: object) -> bytes:
+            forwarded.extend(message.resources)
+            answers = [
+                AlterConfigsResourceResponse(
+                    error_code=ErrorCode.INVALID_CONFIG,
+                    resource_type=each.resource_type,
+                    resource_name=each.resource_name,
+                )
+                for each in message.resources
+            ]
+            return joined(encode(IncrementalAlterConfigsResponse(responses=answers), version))
+
+        self.patch(ForwardingManager, "is_needed", True)
+        self.patch(ForwardingManager, "send", send)
+        topic = resource(2, "t", ("retention.ms", 0, "77"))
+        codes = self.ask(topic, resource(LOGGER, "0", ("logbus.net", 0, "WARN")))
+        self.assertEqual((codes, forwarded), ([0, ErrorCode.INVALID_CONFIG], [topic]))
+        self.assertEqual(process_levels.level("logbus.net"), "WARN")
 
     def test_replacing_is_refused(self) -> None:
         """AlterConfigs, which replaces all, is not for loggers, as in Kafka."""
