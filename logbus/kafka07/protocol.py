@@ -71,6 +71,7 @@ class KafkaSevenProtocol(Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._closing = True
         self._cancel_timers()
+        self._buffer.clear()
         self._factory.closed(self)
 
     # -- Requests

@@ -324,6 +324,7 @@ class Channel(Protocol):
         self._lost = True
         lost = Disconnected(f"the connection to {self.peer} was lost: {_said_of(reason)}")
         lost.__cause__ = reason.value
+        self._frames.clear()
         self._fail(lost)
         watchers, self._watchers = self._watchers, []
         for watcher in watchers:

@@ -97,6 +97,8 @@ class FrameMemory:
         """Release everything."""
         self._keep_no_more()
         self._budget.forget(self)
+        # The connection's objects refer to each other: as garbage they may be collected much later.
+        self._frames.clear()
         # What is still called for the connection keeps nothing.
         self.reserved = 0
 

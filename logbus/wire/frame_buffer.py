@@ -241,6 +241,12 @@ class FrameBuffer:
         self._move_to(self._floor, self._floor)
         return before - self._usable
 
+    def clear(self) -> None:
+        """Release all memory, with what was received: nothing more is. Frames returned before stay valid."""
+        self._start = self._end = 0
+        self.give_back()
+        self._move_to(0, 0)
+
     def _wanted(self) -> int:
         """Bytes of the next frame with its prefix, as far as known. Never more than the limit allows."""
         if self._end - self._start < PREFIX:

@@ -139,6 +139,18 @@ class FrameMemoryTests(SynchronousTestCase):
         protocol.memory.release_spare()
         self.assertEqual((server.factory.shared.buffers.keepers, server.factory.shared.budget.used), (0, 0))
 
+    def test_a_lost_connection_frees_its_buffer(self) -> None:
+        """
+        The memory of a frame that does not arrive completely is freed at once, though the connection's objects stay
+        until the garbage collector visits them; only a request that is still served keeps its own.
+        """
+        server = Server()
+        protocol, _ = server.connect()
+        protocol.dataReceived(Client().ask(produce(1, bytes(50_000_000)))[:40_000_000])
+        self.assertGreater(protocol.frames.capacity, 40_000_000)
+        protocol.connectionLost(LOST)
+        self.assertEqual((protocol.frames.capacity, protocol.frames.held), (0, 0))
+
     def test_little_memory_is_kept_by_all(self) -> None:
         """
         Memory for frames that are not large is kept by each connection.

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import FrameTooLarge
+from logbus.wire.buffer_pool import SIZE, BufferPool
 from logbus.wire.frame_buffer import FLOOR, FrameBuffer, describe_bad_length
 
 
@@ -94,6 +95,18 @@ class FeedTests(SynchronousTestCase):
         self.assertLessEqual(buffer.capacity, 2 * FLOOR)
         self.assertEqual(len(buffer.room()) + buffer.held, buffer.capacity)
         self.assertEqual([bytes(frame) for frame in feed(buffer, stream[-4000:])], [b"x" * 5000])
+
+    def test_cleared(self) -> None:
+        """Its memory is free at once, or with the last frame of it; a pool has it back if there is none."""
+        for takes in (False, True):
+            pool = BufferPool()
+            buffer = FrameBuffer(1 << 20, pool=pool)
+            buffer.append(framed(b"x" * 300_000, b"y" * 300_000)[:-1])
+            taken = buffer.next_frame() if takes else None
+            buffer.clear()
+            self.assertEqual((buffer.capacity, buffer.held, buffer.next_frame()), (0, 0, None))
+            self.assertEqual(pool.fits(SIZE), not takes)
+            self.assertEqual(taken, b"x" * 300_000 if takes else None)
 
     def test_free_space_after_shrinking(self) -> None:
         """
