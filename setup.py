@@ -57,7 +57,7 @@ class BuildExt(build_ext):
 
     def finalize_options(self) -> None:
         super().finalize_options()
-        self.parallel = self.parallel or len(os.sched_getaffinity(0))
+        self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
         super().run()

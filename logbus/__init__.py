@@ -48,6 +48,7 @@ What all of them share:
 * ``quick_imports``: makes the first imports of a process cheap
 * ``model``: immutable values
 * ``errors``: error codes and exceptions
+* ``portability``: what macOS has by another name than Linux, or not at all
 * ``wording``: words of messages
 * ``config``: Kafka's configuration keys
 * ``log_levels``: levels of loggers, which change while the process runs

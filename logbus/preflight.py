@@ -30,6 +30,7 @@ from logbus.listener_config import (
     require_kafka,
 )
 from logbus.metastore.embedded_store import FILE_NAME
+from logbus.portability import CAN_SHARE_PORTS
 from logbus.protocols import protocol_plugins
 from logbus.socket_server import listener_tls, plugin_for
 from logbus.storage.checkpoints import META_PROPERTIES, UNFINISHED_RESTORE, MetaProperties
@@ -43,8 +44,11 @@ def preflight(config: ConfigView, listeners: list[Listener], workers: int = 1) -
     Check whether the broker can start, without changing anything.
 
     :param workers: their number; several are brokers that connect to each other.
-    :raise ConfigError: a protocol is unknown, a port is taken, a directory cannot be used or is another broker's.
+    :raise ConfigError: a protocol is unknown, a port is taken, a directory cannot be used or is another broker's, or
+        the system has no workers.
     """
+    if workers > 1 and not CAN_SHARE_PORTS:
+        raise ConfigError(f"workers = {workers}: workers share a port as only Linux lets them; use 1 on this system")
     delete_policy(config.get(keys.LOG_DELETE_POLICY))
     plugins = protocol_plugins()
     among = None

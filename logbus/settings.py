@@ -28,6 +28,11 @@ from logbus.metastore.zookeeper_store import ZooKeeperStore
 from logbus.net.connection_limits import ConnectionLimits, ConnectionQuotas
 from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSettings
 
+UNBOUNDED_DESCRIPTORS = 65_536
+"""The number of open files that is asked for where users may have any."""
+MACOS_DESCRIPTORS = 10_240
+"""``OPEN_MAX`` of macOS: it refuses more, whatever the user may have."""
+
 
 def storage_settings(config: ConfigView) -> StorageSettings:
     """Return the settings of the storage package."""
@@ -139,9 +144,14 @@ def most_connections() -> int:
 def raise_descriptor_limit() -> None:
     """Raise the process's limit of open files to the user's (like the JVM's ``-XX:+MaxFDLimit``)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and soft < hard:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if soft in (hard, resource.RLIM_INFINITY):
+        return
+    # That of macOS has no bound in name, and one in fact that depends on its version.
+    for limit in (UNBOUNDED_DESCRIPTORS, MACOS_DESCRIPTORS) if hard == resource.RLIM_INFINITY else (hard,):
+        if soft < limit:
+            with suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+                return
 
 
 def connection_ledger(config: ConfigView, listeners: Iterable[str]) -> ConnectionQuotas:

@@ -38,6 +38,7 @@ with kept_attrs_code():
     from logbus.net.garbage_collection import StartupCollection
     from logbus.net.reactor_choice import install_reactor, process_reactor
     from logbus.net.without_tls import import_without_tls
+    from logbus.portability import CAN_SHARE_PORTS, processors
     from logbus.records.implementations import IS_COMPILED
     from logbus.sd_notify import ServiceManager
     from logbus.server_options import Options, fail, load
@@ -280,7 +281,7 @@ def makeService(options: Options) -> IService:
         from logbus.preflight import preflight  # imports Twisted's TCP
         from logbus.workers.earlier_workers import wait_for_earlier_workers
 
-        count = config.get(keys.WORKERS) or len(os.sched_getaffinity(0))
+        count = config.get(keys.WORKERS) or (processors() if CAN_SHARE_PORTS else 1)
         directories = config.get(keys.LOG_DIRS)
         if count > 1:
             wait_for_earlier_workers(directories, lambda line: print(f"logbus: {line}", file=sys.stderr))

@@ -24,6 +24,7 @@ from attrs import define, field
 
 from logbus.metastore.operations import DatabaseFull, StoreUnusable
 from logbus.metastore.tree import Row, Tree
+from logbus.portability import sync
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x6C676273  # "lgbs"
@@ -82,6 +83,8 @@ class Database:
                 if not new:
                     self._check()
                 self._connection.execute("PRAGMA synchronous = FULL")
+                # Of effect on macOS only: see logbus.portability.sync.
+                self._connection.execute("PRAGMA fullfsync = ON")
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute(f"PRAGMA wal_autocheckpoint = {_MERGED_PAGES}")
                 if new:
@@ -175,7 +178,7 @@ class Database:
         # SQLite syncs the directory for its journals, but not for the file itself.
         directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(directory)
+            sync(directory)
         finally:
             os.close(directory)
 

@@ -26,6 +26,7 @@ from logbus.net.prepared_fetches import (
     AnsweredFetches,
     PreparedFetches,
 )
+from logbus.portability import processors
 from logbus.records.file_slice import FileSlice
 
 MOST_THREADS = 4
@@ -125,11 +126,11 @@ class NativeFetches:
     @classmethod
     def start(cls, reactor: Any) -> NativeFetches | None:
         """The threads; None without the compiled module, or where there is no processor for them or none can start."""
-        kind, processors = compiled_threads(), len(os.sched_getaffinity(0))
-        if kind is None or processors < 2:
+        kind, number = compiled_threads(), processors()
+        if kind is None or number < 2:
             return None
         try:
-            fetches = cls(kind(min(processors, MOST_THREADS), LATENCY_BUCKETS))
+            fetches = cls(kind(min(number, MOST_THREADS), LATENCY_BUCKETS))
         except (OSError, RuntimeError) as error:
             cls._log.warn("fetches are answered without threads: {error}", error=error)
             return None

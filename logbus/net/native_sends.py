@@ -19,6 +19,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.extension_modules import extension_module
+from logbus.portability import processors
 from logbus.records.file_slice import FileSlice, Part, Parts
 
 MOST_THREADS = 4
@@ -87,7 +88,7 @@ class NativeSends:
     @classmethod
     def start(cls, reactor: Any) -> NativeSends | None:
         """The threads; None without the compiled module, or where there is no processor for them or none can start."""
-        kind, number = compiled_threads(), threads_for(len(os.sched_getaffinity(0)))
+        kind, number = compiled_threads(), threads_for(processors())
         if kind is None or number < 1:
             return None
         try:

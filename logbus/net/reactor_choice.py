@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from twisted.internet.posixbase import PosixReactorBase
+
+
+def best_reactor() -> PosixReactorBase:
+    """A new reactor, of the best kind that this system has: Twisted's own choice on macOS, select, takes few files."""
+    try:
+        from logbus.net.reactor import BrokerReactor
+    except ImportError:  # There is no epoll.
+        try:
+            from twisted.internet.kqreactor import KQueueReactor
+        except ImportError:
+            from twisted.internet.pollreactor import PollReactor
+
+            return PollReactor()
+        return KQueueReactor()
+    return BrokerReactor()
 
 
 def install_reactor() -> None:
     """Install logbus's reactor, unless one was chosen already (``twistd --reactor``)."""
     if "twisted.internet.reactor" in sys.modules:
         return
-    try:
-        from logbus.net.reactor import BrokerReactor
-    except ImportError:  # no epoll here, as on macOS: Twisted chooses
-        return
     from twisted.internet.main import installReactor
 
-    installReactor(BrokerReactor())
+    installReactor(best_reactor())
 
 
 def process_reactor() -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from logbus.net.reactor_choice import best_reactor
 
 if TYPE_CHECKING:
     from twisted.internet.posixbase import PosixReactorBase
@@ -16,20 +18,7 @@ def private_reactor(seconds: Callable[[], float] = time.monotonic) -> PosixReact
 
     :param seconds: the clock of its timers.
     """
-    reactor: PosixReactorBase
-    try:
-        from logbus.net.reactor import BrokerReactor
-    except ImportError:  # no epoll here, as on macOS
-        try:
-            from twisted.internet.kqreactor import KQueueReactor
-
-            reactor = KQueueReactor()
-        except ImportError:
-            from twisted.internet.selectreactor import SelectReactor
-
-            reactor = SelectReactor()
-    else:
-        reactor = BrokerReactor()
+    reactor = best_reactor()
     # Before any timer exists: a step of the wall clock must not move them.
     reactor.seconds = seconds
     return reactor
@@ -42,6 +31,7 @@ def close_reactor(reactor: PosixReactorBase) -> None:
     waker = getattr(reactor, "waker", None)
     if waker is not None:
         waker.connectionLost(None)
-    poller = getattr(reactor, "_poller", None)
-    if poller is not None:
+    # Of epoll and kqueue; that of poll is no descriptor.
+    poller: Any = getattr(reactor, "_poller", None) or getattr(reactor, "_kq", None)
+    if hasattr(poller, "close"):
         poller.close()

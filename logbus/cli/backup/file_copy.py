@@ -10,6 +10,8 @@ from pathlib import Path
 
 from attrs import define, field
 
+from logbus.portability import UNSUPPORTED
+
 CHUNK = 8 << 20
 
 
@@ -50,7 +52,7 @@ class FileCopy:
             done = 0
             while done < size:
                 try:
-                    sent = os.sendfile(file.fileno(), source, done, min(CHUNK, size - done))
+                    sent = _send(file.fileno(), source, done, min(CHUNK, size - done))
                 except OSError as e:
                     e.filename = str(target)
                     raise
@@ -59,6 +61,17 @@ class FileCopy:
                 done += sent
                 self.copied += sent
                 self.shown(self.copied + self.linked)
+
+
+def _send(target: int, source: int, position: int, length: int) -> int:
+    """Copy bytes to the end of a file; returns how many."""
+    try:
+        return os.sendfile(target, source, position, length)
+    except OSError as error:
+        # Other systems than Linux send to sockets only.
+        if error.errno not in UNSUPPORTED:
+            raise
+    return os.write(target, os.pread(source, length, position))
 
 
 def _link(earlier: Path, target: Path, status: os.stat_result) -> bool:

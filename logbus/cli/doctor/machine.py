@@ -8,6 +8,7 @@ import ctypes
 import os
 import resource
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from attrs import frozen
@@ -16,6 +17,7 @@ from logbus.cli.doctor.finding import Finding, Weight
 from logbus.config import ConfigView, keys
 from logbus.errors import ConfigError
 from logbus.interpreter import InterpreterBuild, advice
+from logbus.portability import processors
 from logbus.preflight import try_directory
 from logbus.storage.filesystem.file_systems import type_of
 
@@ -78,7 +80,7 @@ def machine_facts() -> MachineFacts:
     return MachineFacts(
         InterpreterBuild.running(),
         IS_USED and IS_COMPILED,
-        len(os.sched_getaffinity(0)),
+        processors(),
         None if hard == resource.RLIM_INFINITY else hard,
         _swappiness(),
         _is_clock_kept(),
@@ -122,9 +124,11 @@ def directory_facts(path: str, broker_id: int) -> DirectoryFacts:
     try:
         at = os.statvfs(existing)
         device = existing.stat().st_dev
-        mounts = Path("/proc/self/mountinfo").read_text("utf-8", "replace")
     except OSError as error:
         return DirectoryFacts(path, problem or f"log.dirs: {path}: {error}", -1, None, 0.0, None)
+    mounts = ""
+    with suppress(OSError):  # Only Linux has it.
+        mounts = Path("/proc/self/mountinfo").read_text("utf-8", "replace")
     return DirectoryFacts(
         path,
         problem,

@@ -30,7 +30,7 @@ WORKERS = key(
     "workers",
     1,
     "The processes that serve, each as a broker of its own, with the numbers from ``broker.id`` on; ``auto``: one for "
-    "each processor that this process may use.",
+    "each processor that this process may use. More than one need Linux.",
 )
 
 WORKERS_FIRST_PORT = int32(

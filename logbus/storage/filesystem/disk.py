@@ -28,6 +28,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError, short_reason
+from logbus.portability import sync, sync_data
 from logbus.records.checksum import Buffer
 from logbus.storage import file_names
 from logbus.storage.disk_space import DiskSpace
@@ -243,7 +244,7 @@ class Disk:
                 file.write(data)
                 if sync:
                     file.flush()
-                    os.fdatasync(file.fileno())
+                    sync_data(file.fileno())
             os.replace(temporary, self._at(path))
         if sync and sync_name:
             self.sync_directory(os.path.dirname(path))
@@ -283,7 +284,7 @@ class Disk:
             try:
                 shutil.copy2(self._at(path), temporary)
                 with open(temporary, "rb+") as file:
-                    os.fdatasync(file.fileno())
+                    sync_data(file.fileno())
                 os.replace(temporary, self._at(path))
             except OSError:
                 with suppress(OSError):
@@ -301,7 +302,7 @@ class Disk:
         try:
             fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(fd)
+                sync(fd)
             finally:
                 os.close(fd)
         except OSError as error:
@@ -324,7 +325,7 @@ class Disk:
         with self._doing(f"sync directory {path or '.'}"):
             fd = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            sync(fd)
         except OSError as error:
             raise self.broken(error, f"sync directory {path or '.'}") from error
         finally:

@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
 from logbus.errors import ApiError, StorageError
+from logbus.portability import sync_data
 from logbus.records.checksum import Buffer
 from logbus.storage.filesystem.disk_errors import refusal
 from logbus.storage.filesystem.page_cache import PageCache, make_resident
@@ -156,6 +157,6 @@ class File:
     def sync(self) -> None:
         """Wait until the device has the data (fdatasync)."""
         try:
-            os.fdatasync(self._fd)
+            sync_data(self._fd)
         except OSError as error:
             raise self._disk.broken(error, f"sync {self.path}") from error

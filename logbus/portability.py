@@ -1,0 +1,55 @@
+"""
+What Linux has, and macOS has by another name or not at all.
+
+Only what a broker cannot do without; what it can is looked for where it is used.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+
+UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOTSOCK})
+"""The error numbers that say that a system or file system cannot do something."""
+
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+CAN_SHARE_PORTS = sys.platform == "linux"
+"""
+Whether the system spreads connections over all sockets that listen on a port (SO_REUSEPORT), and gives none to those
+that are bound only. Workers need both.
+"""
+
+
+def processors() -> int:
+    """The number of processors that this process may use; where the system does not tell, those of the machine."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def sync(fd: int) -> None:
+    """
+    Force a file or directory to stable storage.
+
+    The ``fsync`` of macOS ends when the device has the data, in a cache that a power failure empties; its manual names
+    ``F_FULLFSYNC``, which not all file systems have.
+
+    :raises OSError: it failed.
+    """
+    if _FULL_SYNC is not None:
+        try:
+            fcntl.fcntl(fd, _FULL_SYNC)
+        except OSError as error:
+            if error.errno not in UNSUPPORTED:
+                raise
+        else:
+            return
+    os.fsync(fd)
+
+
+sync_data = getattr(os, "fdatasync", sync)
+"""As :func:`sync`, without such metadata of a file as its times, where there is a call for that."""
