@@ -278,7 +278,7 @@ class DiskTests(SynchronousTestCase):
         told: list[StorageError] = []
         self.disk.on_failure(told.append)
         file = self.disk.open("f", create=True)
-        self.patch(disk_module.os, "fdatasync", fail)
+        self.patch(file_module, "sync_data", fail)
         first, second = self.disk.submit(IOPool.SYNC, file.sync), self.disk.submit(IOPool.SYNC, int)
         self.failureResultOf(self.reactor.run_until(first), StorageError)
         self.failureResultOf(self.reactor.run_until(second), StorageError)
