@@ -73,14 +73,17 @@ def with_advice(message: str) -> str:
     if message.endswith("socket connection broken"):
         # A server says so only in its own log: "Refusing session request as the client has seen zxid ...".
         return (
-            f"{message}; it hangs up: it is starting, has no quorum, or was set back to older data than this broker "
-            "has read, which then needs a restart"
+            f"{message}; it hangs up: it is starting, has no quorum, wants TLS at this port, if there is none "
+            "(zookeeper.ssl.client.enable), or was set back to older data than this broker has read, which then needs "
+            "a restart"
         )
     if "[SSL: " not in message:
         return message
     if "_ALERT_" in message:
         # ZooKeeper has refused the connection, and says why in its log at best.
         return f"{message}; see zookeeper.ssl.keystore.location: it refuses that certificate, or demands one"
+    if "WRONG_VERSION_NUMBER" in message:
+        return f"{message}; it speaks no TLS at this port"
     if "mismatch" in message:
         return f"{message}; zookeeper.connect must have a name that the certificate is for"
     if "CERTIFICATE_VERIFY_FAILED" in message and "expired" not in message and "not yet valid" not in message:

@@ -90,10 +90,12 @@ class AdviceTests(SynchronousTestCase):
         self.assertTrue(other.endswith("; zookeeper.connect must have a name that the certificate is for"), other)
         old = f"{begin}[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired"
         self.assertEqual(kazoo_session.with_advice(old), old)
-        for message in (begin + "Connection refused", begin + "[SSL: WRONG_VERSION_NUMBER] wrong version number"):
-            self.assertEqual(kazoo_session.with_advice(message), message)
+        plain = kazoo_session.with_advice(f"{begin}[SSL: WRONG_VERSION_NUMBER] wrong version number")
+        self.assertTrue(plain.endswith("; it speaks no TLS at this port"), plain)
+        self.assertEqual(kazoo_session.with_advice(f"{begin}Connection refused"), f"{begin}Connection refused")
 
     def test_hung_up(self) -> None:
         """A ZooKeeper that was set back hangs up on who has read newer data, as one without a quorum on everybody."""
         told = kazoo_session.with_advice("Connection dropped: socket connection broken")
-        self.assertIn("; it hangs up: it is starting, has no quorum, or was set back to older data than this", told)
+        self.assertIn("; it hangs up: it is starting, has no quorum, wants TLS at this port, if there is none", told)
+        self.assertIn("(zookeeper.ssl.client.enable), or was set back to older data than this broker has read", told)
