@@ -91,7 +91,8 @@ def refusing_without(machine: Machine, sight: Sight, least: Mapping[str, int]) -
 def was_away(machine: Machine, before: Sight, now: Sight) -> bool:
     """
     Whether brokers of a machine have stopped since they were told to: they are not there, are missing in an ISR, or
-    have handed over what they led.
+    have handed over what they led. What the preferred leader got back says nothing: the controller looks after that
+    every ``leader.imbalance.check.interval.seconds``.
 
     :param before: when the machine was told to restart, and all was in sync.
     """
@@ -100,6 +101,10 @@ def was_away(machine: Machine, before: Sight, now: Sight) -> bool:
         return True
     epochs = {name: each.leader_epoch for name, each in before.partitions() if each.leader in own}
     return any(
-        not own.intersection(each.replicas) <= set(each.isr) or each.leader_epoch != epochs.get(name, each.leader_epoch)
+        not own.intersection(each.replicas) <= set(each.isr)
+        or (
+            each.leader_epoch != epochs.get(name, each.leader_epoch)
+            and (each.leader in own or each.leader != each.replicas[0])
+        )
         for name, each in now.partitions()
     )

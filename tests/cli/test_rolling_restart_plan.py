@@ -100,3 +100,10 @@ class AwayTests(SynchronousTestCase):
             (sight(partition()), False),
         ):
             self.assertEqual(was_away(FIRST, before, now), away, now)
+
+    def test_preferred_leader(self) -> None:
+        """The controller has given a partition back to its preferred leader: nobody needs to have stopped for that."""
+        before = sight(partition(0, replicas=(1, 0, 2)))
+        for leader, away in ((1, False), (2, True), (0, True)):
+            now = sight(evolve(partition(leader, replicas=(1, 0, 2)), leader_epoch=8))
+            self.assertEqual(was_away(FIRST, before, now), away, now)
