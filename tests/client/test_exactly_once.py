@@ -11,11 +11,14 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred, fail
 from twisted.internet.task import deferLater
 
 from logbus.client import Consumer, OutcomeUnknown, Producer, TransactionAborted
-from logbus.errors import LogbusError
+from logbus.client.membership.group_offsets import GroupOffsets
+from logbus.client.producer.transaction import Transaction
+from logbus.client.producer.transaction_manager import TransactionManager
+from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 from logbus.records.batch import iter_batches
 from logbus.records.read_committed import committed_records
@@ -131,7 +134,7 @@ class CopyingCase(MembershipCase):
         self.copiers.append(copier)
         copier.ended = Deferred.fromCoroutine(copier.run())
         # One that works to the end of the test fails as its producer is closed.
-        self.addCleanup(copier.ended.addErrback, lambda failure: failure.trap(LogbusError))
+        self.addCleanup(copier.ended.addErrback, lambda failure: failure.trap(LogbusError, CancelledError))
         return copier
 
     def stop(self, copier: Copier) -> None:
@@ -236,12 +239,58 @@ class RangeTests(CopyingCase):
         self.check()
         self.assertEqual(len(zombie.aborted), 1)
 
+    def test_coordinator_that_is_away_after_an_abort(self) -> None:
+        """A consumer that cannot go back at once delivers nothing until it can."""
+        copier = self.copier(polls=2)
+        self.wait_for(lambda: copier.copied > 5)
+        away = True
+        fetch, send_offsets = GroupOffsets.fetch, Transaction.send_offsets
+
+        def fetch_later(offsets: GroupOffsets, *partitions: Any, **options: Any) -> Any:
+            if away:
+                return fail(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return fetch(offsets, *partitions, **options)
+
+        def refuse(*_: Any) -> Any:
+            self.patch(Transaction, "send_offsets", send_offsets)
+            return fail(TransactionAborted("the coordinator is away"))
+
+        self.patch(GroupOffsets, "fetch", fetch_later)
+        self.patch(Transaction, "send_offsets", refuse)
+        self.wait_for(lambda: copier.aborted)
+        self.cluster.settle(5)
+        away = False
+        self.check()
+
+    def test_cancelled_while_it_commits(self) -> None:
+        """A consumer goes back also if nobody waits for the end of the transaction any more."""
+        copier = self.copier(polls=2)
+        self.wait_for(lambda: copier.copied > 5)
+        end = TransactionManager.end
+
+        def cancel(manager: TransactionManager, *, commit: bool) -> Any:
+            self.patch(TransactionManager, "end", end)
+            assert copier.ended is not None
+            clock, flush = self.cluster.clock, manager._flush
+            self.patch(manager, "_flush", lambda: deferLater(clock, 0.1).addCallback(lambda _: flush()))
+            clock.callLater(0, copier.ended.cancel)
+            return end(manager, commit=commit)
+
+        self.patch(TransactionManager, "end", cancel)
+        self.wait_for(lambda: copier.ended.called)
+        copier.ended = Deferred.fromCoroutine(copier.run())
+        self.addCleanup(copier.ended.addErrback, lambda failure: failure.trap(LogbusError))
+        self.check()
+
 
 class CooperativeTests(RangeTests):
     """The classic protocol, in which members keep what they go on to read."""
 
     gives_consumer = False
     options = {"assignors": ["cooperative-sticky"]}
+    # These copiers go back by themselves.
+    test_coordinator_that_is_away_after_an_abort = None
+    test_cancelled_while_it_commits = None
 
 
 class ConsumerProtocolTests(RangeTests):

@@ -56,6 +56,8 @@ class AssignmentListener(GroupListener):
     # Partitions whose offsets are being looked up, with an object for each request: results of earlier requests are
     # ignored.
     _wanted: dict[TopicPartition, object] = field(factory=dict, init=False)
+    # Those of them that are to be paused then.
+    _paused: set[TopicPartition] = field(factory=set, init=False)
     _beginning: Deferred[None] | None = field(default=None, init=False)
     _waiting: set[Deferred[Fetched]] = field(factory=set, init=False)
     _alive: Any = field(default=None, init=False)
@@ -115,7 +117,11 @@ class AssignmentListener(GroupListener):
     async def seek_to_committed(self, partitions: Sequence[TopicPartition]) -> None:
         """See :meth:`.Consumer.seek_to_committed`."""
         reading = {each: self._fetcher.assigned.reading(each) for each in partitions}
-        found = await self.committed(partitions) if partitions else {}
+        try:
+            found = await self.committed(partitions) if partitions else {}
+        except (LogbusError, CancelledError):
+            self._begin_anew(each for each, since in reading.items() if self._fetcher.assigned.is_reading(since))
+            raise
         # A partition that was removed and assigned again meanwhile starts at the offset of the other member.
         still = [each for each, since in reading.items() if self._fetcher.assigned.is_reading(since)]
         positions, epochs, error = self._positions(still, found)
@@ -178,6 +184,7 @@ class AssignmentListener(GroupListener):
     def end(self) -> None:
         """Begin nothing more."""
         self._wanted = {}
+        self._paused.clear()
         self.failure = None
         if self._beginning is not None:
             self._beginning.cancel()
@@ -195,6 +202,17 @@ class AssignmentListener(GroupListener):
             self._keep_alive()
 
         self._alive = self._cluster.reactor.callLater(interval, alive)
+
+    def _begin_anew(self, partitions: Iterable[TopicPartition]) -> None:
+        """
+        Fetch these from their committed offsets, once these are looked up, and deliver nothing of them before: where
+        they are now may be behind records that were not processed.
+        """
+        anew = list(partitions)
+        self._paused |= self._fetcher.assigned.paused().intersection(anew)
+        self._poller.drop(anew)
+        self._fetcher.remove(anew)
+        self._start(anew)
 
     async def _begin(self, partitions: frozenset[TopicPartition]) -> None:
         """Look up offsets, and fetch. If the lookup fails now, retry without holding up the rebalance."""
@@ -240,6 +258,9 @@ class AssignmentListener(GroupListener):
         if error is not None:
             self._fail(error)
         self._fetcher.add(positions, epochs)
+        paused = self._paused & positions.keys()
+        self._fetcher.assigned.pause(paused)
+        self._paused -= paused
 
     def _positions(
         self, partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, CommittedOffset | None]
@@ -267,6 +288,7 @@ class AssignmentListener(GroupListener):
     def _drop(self, partitions: frozenset[TopicPartition]) -> None:
         for each in partitions:
             self._wanted.pop(each, None)
+        self._paused -= partitions
         self._committer.given_up(partitions)
         self._poller.give_up(partitions)
         self._fetcher.remove(partitions)

@@ -406,7 +406,8 @@ class Consumer(OffsetsByTime, Generic[K, V]):
     def seek_to_committed(self, *partitions: TopicPartition) -> Deferred[None]:
         """
         Go back to the committed offsets, for instance after an aborted transaction. A partition without a committed
-        offset starts as ``auto_offset_reset`` says; one that is revoked meanwhile is left out.
+        offset starts as ``auto_offset_reset`` says; one that is revoked meanwhile is left out. If the offsets cannot be
+        looked up, or the Deferred is cancelled, nothing of these partitions is delivered until they are.
 
         :param partitions: default: all assigned partitions.
         :raises NotAssigned: (in the Deferred, as all of these) one is not assigned.

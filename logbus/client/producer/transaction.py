@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Protocol
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -53,6 +53,9 @@ class Transaction:
             except TransactionError:
                 await self._go_back()
                 raise
+            except CancelledError:
+                self._go_back_later()
+                raise
             return
         if not self._manager.is_open:
             return
@@ -68,17 +71,34 @@ class Transaction:
                 # The error in the block followed from this one.
                 raise e from error
             self._log.info("the transaction is left to its timeout: {error}", error=e)
+        except CancelledError:
+            self._go_back_later()
+            raise
         await self._go_back()
 
     async def _go_back(self) -> None:
         """Have consumers deliver again what is not committed."""
         for each in self._consumers:
             try:
-                # What was delivered does not belong to the next transaction.
-                each.transaction_offsets()
-                await each.seek_to_committed()
+                await self._go_back_of(each)
             except LogbusError as e:
-                self._log.warn("a consumer cannot go back after an aborted transaction: {error}", error=e)
+                self._log.warn(
+                    "a consumer cannot go back yet after an aborted transaction, and delivers nothing until its "
+                    "committed offsets are known: {error}",
+                    error=e,
+                )
+
+    async def _go_back_of(self, consumer: OffsetSource) -> None:
+        # What was delivered does not belong to the next transaction.
+        consumer.transaction_offsets()
+        await consumer.seek_to_committed()
+
+    def _go_back_later(self) -> None:
+        """The same, if nobody waits: consumers deliver nothing until their committed offsets are known."""
+        for each in self._consumers:
+            going_back = Deferred.fromCoroutine(self._go_back_of(each))
+            going_back.cancel()
+            going_back.addErrback(lambda failure: failure.trap(LogbusError, CancelledError))
 
     def _not_aborted(self, failure: Failure) -> None:
         self._log.info("the transaction is left to its timeout: {error}", error=failure.value)
