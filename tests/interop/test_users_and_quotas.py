@@ -129,7 +129,8 @@ def test_first_user(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("secret\n")
     command = ["logbus", "users", "add", "admin", "--data-dir", str(tmp_path / "data")]
     command += ["--password-file", str(tmp_path / "password")]
-    subprocess.run(command, check=True, timeout=300)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+    assert done.stdout == f"user admin was added, in the new directory {tmp_path}/data\n"
     assert subprocess.run(command, capture_output=True, timeout=300, check=False).returncode == 1
     with Broker(data_dir=tmp_path / "data") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
