@@ -262,6 +262,22 @@ class RangeTests(CopyingCase):
         away = False
         self.check()
 
+    def test_partition_that_is_paused(self) -> None:
+        """It is paused still when its offset is found later."""
+        consumer = self.consumer()
+        consumer.subscribe(["t"])
+        self.addCleanup(consumer.poll(60).addErrback, lambda _: None)
+        self.wait_for(lambda: len(consumer.assignment) == 6)
+        paused, other = TopicPartition("t", 0), TopicPartition("t", 1)
+        consumer.pause(paused)
+        fetch = GroupOffsets.fetch
+        self.patch(GroupOffsets, "fetch", lambda *_, **__: fail(ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+        self.failureResultOf(consumer.seek_to_committed(paused, other), ApiError)
+        self.assertEqual(len(consumer.assignment), 4)
+        self.patch(GroupOffsets, "fetch", fetch)
+        self.wait_for(lambda: len(consumer.assignment) == 6)
+        self.assertEqual(consumer.paused(), {paused})
+
     def test_cancelled_while_it_commits(self) -> None:
         """A consumer goes back also if nobody waits for the end of the transaction any more."""
         copier = self.copier(polls=2)
