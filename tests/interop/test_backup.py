@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from logbus.testing import Broker
@@ -49,7 +49,8 @@ def values(broker: Broker, topic: str, partition: int) -> list[int]:
     while True:
         message = consumer.poll(SECONDS)
         assert message is not None
-        if message.error():
+        if (error := message.error()) is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
             consumer.close()
             return found
         found.append(int(message.value() or b""))
