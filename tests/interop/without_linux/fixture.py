@@ -1,4 +1,4 @@
-"""A broker in the test's process, twice on the same data: produce, sync, consume in a group."""
+"""A broker in the test's process, twice on the same data: produce, sync, consume in a group; a disk of the simulator."""
 
 import os
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer
 
 from logbus.testing import Broker
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 
 assert not hasattr(os, "fdatasync"), "the process has what only Linux has"
 data = Path(sys.argv[1])
@@ -24,4 +25,7 @@ for life in (1, 2):
         found = [record.value()[:6] for record in consumer.consume(500 * life, timeout=60)]
         consumer.close()
         assert found == [b"%06d" % number for number in range(500)] * life, len(found)
+disk = MemoryDisk()
+disk.replace("file", b"content")
+assert disk.read("file") == b"content"
 print("done")

@@ -12,6 +12,7 @@ import io
 import os
 import resource
 import select
+import selectors
 import socket
 import stat
 import sys
@@ -63,6 +64,8 @@ def _take_away() -> None:
             delattr(module, name)
             if module is socket and hasattr(_socket, name):
                 delattr(_socket, name)
+    # The module was imported with socket, before epoll was gone.
+    selectors.DefaultSelector = selectors.PollSelector  # type: ignore[misc]
     control, send = fcntl.fcntl, os.sendfile
 
     def fcntl_(fd: Any, command: int, argument: Any = 0) -> Any:

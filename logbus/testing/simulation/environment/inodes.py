@@ -8,6 +8,7 @@ import gc
 import os
 import random
 import resource
+from tempfile import TemporaryFile
 from typing import Any, ClassVar
 
 
@@ -37,7 +38,7 @@ class Inode:
         Inode._living += 1
         self.cold_from: int | None = None
         self.links = 1
-        self.fd = os.memfd_create("inode")
+        self.fd = _new_file()
         self._durable = bytearray(durable)
         # Unsynced changes, in order: (position, bytes written), or (size, None) for a truncation.
         self.unsynced: list[tuple[int, bytes | None]] = []
@@ -227,3 +228,11 @@ class Directory:
         if survivors == self.entries:
             twin.modified_ns = self.modified_ns
         return twin
+
+
+def _new_file() -> int:
+    """A descriptor of an empty file without a name; in memory where the system can (Linux)."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("inode")
+    with TemporaryFile() as file:
+        return os.dup(file.fileno())
