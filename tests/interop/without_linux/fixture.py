@@ -1,4 +1,4 @@
-"""A broker in the test's process, twice on the same data: produce, sync, consume in a group; a disk of the simulator."""
+"""A broker in the test's process, twice on the same data: produce, sync, consume in a group; a simulated disk."""
 
 import os
 import sys
