@@ -74,16 +74,19 @@ def resolve_listeners(
     return [evolve(secured(at, config), advertised=advertised.get(at.name)) for at in found]
 
 
-def refuse_keys_of_none(config: ConfigView, listeners: Iterable[Listener]) -> None:
+def refuse_keys_of_none(config: ConfigView, listeners: Iterable[Listener], controllers: str = "") -> None:
     """
     Refuse keys of a listener that there is not: what they protect would not be protected.
 
+    :param controllers: the value of ``controller.listener.names``: those of Kafka's brokers for their controllers, which
+        they do not listen on themselves.
     :raise ConfigError: there is one.
     """
     known = [listener.name.lower() for listener in listeners]
+    foreign = {name.strip().lower() for name in controllers.split(",")}
     for key in config.layer(Source.STATIC):
         of = key.removeprefix(LISTENER_PREFIX).partition(".")[0]
-        if key.startswith(LISTENER_PREFIX) and of not in known:
+        if key.startswith(LISTENER_PREFIX) and of not in known and of not in foreign:
             why = f"{key}: there is no listener {of}; there are, in such keys: {', '.join(known)}"
             raise config.located(key, ConfigError(why))
 

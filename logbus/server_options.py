@@ -144,7 +144,7 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
         if options[option] is not None
     }
     listeners = resolve_listeners(options["listen"], options["advertise"], config, ports)
-    refuse_keys_of_none(config, listeners)
+    refuse_keys_of_none(config, listeners, file.get("controller.listener.names", ""))
     return config, listeners
 
 

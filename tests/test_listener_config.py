@@ -106,14 +106,16 @@ class ListenerTests(TestCase):
     def test_keys_of_a_listener(self) -> None:
         """Those of one that there is not are refused: a misspelt name would leave unprotected what it is to protect."""
 
-        def check(*names: str) -> None:
+        def check(*names: str, controllers: str = "") -> None:
             text = {f"listener.name.{name}.ssl.client.auth": "required" for name in names}
             protocols = "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT"
             text |= {"listeners": "CLIENTS://:1,BROKERS://:2", "listener.security.protocol.map": protocols}
             config = ConfigView.load(text)
-            refuse_keys_of_none(config, resolve_listeners((), (), config))
+            refuse_keys_of_none(config, resolve_listeners((), (), config), controllers)
 
         check("clients", "admin")
+        # A file of a broker of Kafka's has keys of listeners that only its controllers have.
+        check("controller", "clients", controllers="OTHER, CONTROLLER")
         for wrong in ("clents", "CLIENTS"):
             why = f"listener.name.{wrong}.ssl.client.auth: there is no listener {wrong}; .*: clients, brokers, admin"
             with self.assertRaisesRegex(ConfigError, why):
