@@ -78,8 +78,8 @@ def refuse_keys_of_none(config: ConfigView, listeners: Iterable[Listener], contr
     """
     Refuse keys of a listener that there is not: what they protect would not be protected.
 
-    :param controllers: the value of ``controller.listener.names``: those of Kafka's brokers for their controllers, which
-        they do not listen on themselves.
+    :param controllers: the value of ``controller.listener.names``: listeners of Kafka's controllers, which its brokers
+        connect to.
     :raise ConfigError: there is one.
     """
     known = [listener.name.lower() for listener in listeners]
