@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from logbus.cli.dump.file_dump import dump, is_dumpable
+from logbus.cli.dump.file_dump import UNREADABLE, dump, is_dumpable
 from logbus.cli.dump.log_check import LogCheck
 from logbus.errors import LogbusError
 from logbus.model import TopicPartition
@@ -52,6 +52,10 @@ _ADVICE: dict[str, tuple[str, str]] = {
     checkpoints.META_PROPERTIES: ("It does not start.", "Restore the file: broker.id and cluster.id of this broker."),
     checkpoints.CLEAN_SHUTDOWN: (_NOT_CLOSED, _NOTHING),
 }
+_SENT_SO = (
+    "Nothing: the batch stays. Consumers that decode it fail there.",
+    "Have them go on behind its last offset. A producer has sent it like that: mend that one.",
+)
 _OFFSETS = ("It is ignored, with an error in the log: its offsets count as 0.", _NOTHING)
 _SHORT = (
     "It tells of lost records in its log; replicas that have them lead before this one.",
@@ -221,6 +225,8 @@ def check(files: list[tuple[Path, int]], progress: Callable[[Path, int], None]) 
 
 
 def _finding(path: Path, position: int, what: str) -> Finding:
+    if what.startswith(UNREADABLE):
+        return Finding(str(path), position, what, *_SENT_SO)
     effect, remedy = _ADVICE.get(path.name) or _ADVICE.get(path.suffix) or _OFFSETS
     return Finding(str(path), position, what, effect, remedy)
 

@@ -37,6 +37,8 @@ from logbus.storage.remote import object_names
 
 RecordDecoder = Callable[[Record], Item]
 """Decodes the records of an internal topic."""
+UNREADABLE = "its checksum is right, but its records cannot be read"
+"""Begins what is wrong with a batch that was written as it is."""
 _KEPT = (
     file_names.LOG,
     file_names.OFFSET_INDEX,
@@ -115,7 +117,7 @@ def _segment(path: Path, name: str, deep: bool, with_records: bool) -> Iterator[
                 try:
                     found = decode_batch(data, pos, header=header)
                 except LogbusError as e:
-                    problem = f"its records cannot be read: {e}"
+                    problem = f"{UNREADABLE}: {e}"
             if problem is None and header.base_offset < expected:
                 problem = f"its offset {header.base_offset} is below {expected}, where it should begin at the earliest"
             if header.control and found and (marker := _marker(found[0])):

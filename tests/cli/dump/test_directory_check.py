@@ -16,6 +16,7 @@ from logbus.cli.commands.verify import verify
 from logbus.cli.dump.directory_check import MAX_FINDINGS, check, files_of
 from logbus.model import TopicPartition
 from logbus.records.batch import encode_batch
+from logbus.records.header import CRC, CRC_AT, batch_crc
 from logbus.records.record import Record
 from logbus.storage import checkpoints
 from logbus.storage.filesystem.directory_lock import LOCK_FILE
@@ -108,6 +109,16 @@ class VerifyTests(SynchronousTestCase):
                 path.unlink()
             else:
                 path.write_bytes(kept)
+
+    def test_records_that_were_sent_so(self) -> None:
+        """A batch with the right checksum is not cut: the advice is not that for damage on the disk."""
+        data = bytearray(SEGMENT)
+        data[61] = 2
+        CRC.pack_into(data, CRC_AT, batch_crc(data, 0, len(BATCHES[0])))
+        (self.log / f"{NAME}.log").write_bytes(data)
+        (found,) = map(json.loads, self.verify("--json").output.splitlines())
+        self.assertIn("its checksum is right, but its records cannot be read", found["what"])
+        self.assertIn("the batch stays", found["effect"])
 
     def test_lost_records(self) -> None:
         """A log that ends below its checkpoints has lost records."""
