@@ -115,6 +115,11 @@ def audit(
         print_comparisons(found)
     if problems := _problems(query, read, found):
         raise CommandFailed("; ".join(problems))
+    if not found:
+        print_error(
+            "nothing to compare: in that time no application reported records that it consumed; "
+            "--expect APPLICATION=TOPIC takes that for a loss"
+        )
 
 
 def _problems(query: AuditQuery, read: AuditRead, found: Sequence[AuditComparison]) -> list[str]:
