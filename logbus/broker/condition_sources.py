@@ -22,6 +22,7 @@ from logbus.net.arrivals import Arrivals
 from logbus.net.metrics import NetMetrics
 from logbus.storage.disk_space import SpaceLevel
 from logbus.storage.log_manager import LogManager
+from logbus.wording import counted
 
 if TYPE_CHECKING:
     from logbus.mirror.running_mirror import RunningMirror
@@ -61,9 +62,13 @@ class LogSources:
         yield from self._at(SpaceLevel.LOW, "writes are refused when it is full")
 
     def _at(self, level: SpaceLevel, message: str) -> Iterator[Finding | None]:
+        strays = {each.disk.root: len(each.strays) for each in self.logs.directories}
         for root, state in self.logs.space.states.items():
             if state.level is level:
-                yield Finding(root, message if state.space is None else f"{state.space}; {message}")
+                said = message if state.space is None else f"{state.space}; {message}"
+                if strays[root]:
+                    said += f"; it keeps {counted(strays[root], 'log')} that the cluster does not know (*-stray)"
+                yield Finding(root, said)
 
     def uncleanable(self) -> Iterator[Finding | None]:
         for log, why in list(self.logs.cleaner.uncleanable.items()):

@@ -9,7 +9,9 @@ from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.broker.condition_sources import LogSources
 from logbus.config.topic_config import TopicConfig
+from logbus.errors import ApiError
 from logbus.model import TopicPartition
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.checkpoints import StrayLog
@@ -179,6 +181,18 @@ class StrayLogTests(SynchronousTestCase):
         manager = self.opened(self.disk.after_kill())
         self.pass_time(2 * WEEK)
         self.assertEqual(len(manager.strays), 1)
+
+    def test_where_space_is_short(self) -> None:
+        """What is told of a full directory says that it keeps such logs."""
+        manager = self.opened()
+        log = self.written(manager)
+        self.successResultOf(manager.create(TopicPartition("gone", 0), OTHER_ID))
+        self.successResultOf(manager.set_aside(TopicPartition("gone", 0)))
+        self.disk.faults = lambda op, path: no_space() if op == "write" else None
+        self.assertRaises(ApiError, append_as_leader, log, batch(b"x"), 0)
+        (finding,) = LogSources(manager).full()
+        assert finding is not None
+        self.assertIn("it keeps 1 log that the cluster does not know (*-stray)", finding.message)
 
     def test_damaged_note(self) -> None:
         """What cannot be read is told, and the log is kept."""
