@@ -19,6 +19,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 compiled = runpy.run_path("logbus/compiled.py")
+processors = runpy.run_path("logbus/portability.py")["processors"]
 
 MODULES = [
     Extension("logbus.records._kernel", ["logbus/records/kernel.py"]),
@@ -57,7 +58,7 @@ class BuildExt(build_ext):
 
     def finalize_options(self) -> None:
         super().finalize_options()
-        self.parallel = self.parallel or os.cpu_count()
+        self.parallel = self.parallel or processors()
 
     def run(self) -> None:
         super().run()

@@ -32,9 +32,9 @@ def run(*words: str, cwd: Path, statuses: tuple[int, ...] = (0,)) -> str:
 
 
 @contextmanager
-def started(cwd: Path) -> Iterator[tuple[str, str]]:
+def started(cwd: Path, *options: str) -> Iterator[tuple[str, str]]:
     """The addresses of a broker of ``logbus start``, Kafka's and HTTP's."""
-    words = [*LOGBUS, "start", "--data-dir", "data", "--port", "0", "--admin-port", "0"]
+    words = [*LOGBUS, "start", "--data-dir", "data", "--port", "0", "--admin-port", "0", *options]
     with subprocess.Popen(
         words, cwd=cwd, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as broker:
@@ -78,3 +78,5 @@ def test_workers(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "workers = 2: workers share a port as only Linux lets them" in done.stdout + done.stderr
+    with started(tmp_path, "--workers", "auto"):
+        pass
