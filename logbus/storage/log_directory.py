@@ -4,11 +4,10 @@ One log directory: its lock, its checkpoints, and opening and closing of its log
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from attrs import Factory, define, evolve, field
 from twisted.internet.defer import Deferred, DeferredList
@@ -25,6 +24,8 @@ from logbus.storage.group_commit import GroupCommit
 from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_recovery import Progress, recover_log
+
+_Note = TypeVar("_Note")
 
 _LOGS_PER_TURN = 200
 """Logs opened by the marker, or described in it, in one turn of the reactor."""
@@ -128,7 +129,7 @@ class LogDirectory:
                 self.disk.rename(name, self.leftovers[-1])
                 continue
             if name.endswith(file_names.STRAY_SUFFIX):
-                self.strays[name] = self._stray_log(name)
+                self.strays[name] = self._note(f"{name}/{file_names.STRAY}", StrayLog.decode)
                 continue
             if name.endswith(file_names.FUTURE_SUFFIX):
                 self.leftovers.append(name)
@@ -180,7 +181,8 @@ class LogDirectory:
         log = self._new_log(partition, self.disk, name)
         is_recovered = entry is None or not restore(log, entry, offsets.start)
         if is_recovered:
-            log.topic_id = self._topic_id(name)
+            metadata = f"{name}/{file_names.PARTITION_METADATA}"
+            log.topic_id = self._note(metadata, checkpoints.decode_partition_metadata)
             await recover_log(
                 log, offsets.recovery_point, offsets.start or 0, progress, is_start_saved=offsets.start is not None
             )
@@ -239,20 +241,10 @@ class LogDirectory:
                             problem=str(problem))  # fmt: skip
             return {}
 
-    def _topic_id(self, directory: str) -> uuid.UUID | None:
-        path = f"{directory}/{file_names.PARTITION_METADATA}"
+    def _note(self, path: str, decode: Callable[[bytes], _Note]) -> _Note | None:
+        """The content of a small file of a log; None without it, or if it is damaged."""
         try:
-            return checkpoints.decode_partition_metadata(self.disk.read(path))
-        except FileNotFoundError:
-            return None
-        except ValueError as problem:
-            self._log.warn("{root}/{path} is ignored: {problem}", root=self.disk.root, path=path, problem=str(problem))
-            return None
-
-    def _stray_log(self, directory: str) -> StrayLog | None:
-        path = f"{directory}/{file_names.STRAY}"
-        try:
-            return StrayLog.decode(self.disk.read(path))
+            return decode(self.disk.read(path))
         except FileNotFoundError:
             return None
         except ValueError as problem:
