@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from attrs import define, field
 from twisted.logger import Logger
 
-from logbus.errors import ApiError
+from logbus.errors import ApiError, StorageError
 from logbus.metrics import Registry
 from logbus.model import TopicPartition
 from logbus.storage import file_names
@@ -25,7 +25,7 @@ from logbus.storage.log_directory import LogDirectory, LogOffsets
 from logbus.storage.log_recovery import Progress
 from logbus.wording import counted
 
-DAY_MS = 86_400_000
+_DAY_MS = 86_400_000
 
 
 @define(eq=False)
@@ -98,7 +98,7 @@ class StrayLogs:
         if not self.retention_ms:
             self._log.warn("{logs} deleted, {why}", logs=logs, why=why)
             return
-        days = self.retention_ms / DAY_MS
+        days = self.retention_ms / _DAY_MS
         self._log.warn(
             "{logs} set aside and kept {kept} (log.stray.retention.ms), {why}. If their topics were deleted or moved "
             "meanwhile, all is well; if the metadata are an older copy, import a newer one: logs are used again when "
@@ -117,7 +117,7 @@ class StrayLogs:
         directory, name = place
         stray = directory.strays.get(name)
         # One that is expired may be half removed.
-        if stray is None or not directory.is_online or self._is_expired(stray):
+        if stray is None or not directory.is_online or self._is_expired(stray, self._now_ms()):
             return None
         disk, own = directory.disk, file_names.partition_directory(partition)
         self._forget(directory, name)
@@ -128,8 +128,8 @@ class StrayLogs:
         self._log.warn("{partition} is this broker's again: {name} is its log", partition=partition, name=name)
         return directory.logs[partition]
 
-    def _is_expired(self, stray: StrayLog) -> bool:
-        return 0 <= self.retention_ms <= self._now_ms() - stray.since_ms
+    def _is_expired(self, stray: StrayLog, now_ms: int) -> bool:
+        return 0 <= self.retention_ms <= now_ms - stray.since_ms
 
     def _forget(self, directory: LogDirectory, name: str) -> None:
         stray = directory.strays.pop(name)
@@ -141,16 +141,24 @@ class StrayLogs:
     def remove_expired(self) -> None:
         """Remove those that were kept for long enough, and forget those that somebody else removed."""
         for directory in self._directories:
-            if not directory.is_online:
+            if not directory.is_online or not directory.strays:
                 continue
-            expired = []
+            try:
+                # One listing: to ask for each by itself would hold the reactor where there are thousands.
+                there = set(directory.disk.names(""))
+            except (ApiError, StorageError):
+                continue  # The next time; the disk has reported it.
+            now_ms, expired = self._now_ms(), []
             for name, stray in list(directory.strays.items()):
-                if stray is not None and self._is_expired(stray):
-                    self._log.info("{root}/{name} was kept for long enough", root=directory.disk.root, name=name)
+                if stray is not None and self._is_expired(stray, now_ms):
                     expired.append(name)
-                if name in expired or not directory.disk.exists(name):
-                    self._forget(directory, name)
-            self._remove_trees(directory.disk, expired)
+                elif name in there:
+                    continue
+                self._forget(directory, name)
+            if expired:
+                logs = counted(len(expired), "log")
+                self._log.info("{root}: {logs} removed that were set aside", root=directory.disk.root, logs=logs)
+                self._remove_trees(directory.disk, expired)
 
 
 def _set_aside(disk: IDisk, directory: str, name: str, stray: bytes) -> bool:

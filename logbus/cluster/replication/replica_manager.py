@@ -339,7 +339,8 @@ class ReplicaManager:
         if not stray:
             return {}
         errors = await self._changing.run(self._remove, list(stray), self.logs.set_aside)
-        self.logs.strays.explain(len(stray))
+        if count := len(stray) - len(errors):
+            self.logs.strays.explain(count)
         return errors
 
     async def _drop(self, name: TopicPartition, dispose: Callable[[TopicPartition], Awaitable[None]]) -> None:
