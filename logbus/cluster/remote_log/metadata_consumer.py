@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from logbus.cluster.remote_log.metadata_requests import States
 from logbus.cluster.replication.replica_manager import Replica
 from logbus.errors import ApiError, DecodeError, StorageError
+from logbus.model import REMOTE_LOG_METADATA_TOPIC
 from logbus.records.batch import decode_batch, iter_batches
 
 IDLE_SECONDS = 1.0
@@ -21,6 +22,9 @@ IDLE_SECONDS = 1.0
 
 Read = Callable[[int, int], Awaitable[States]]
 """Reads a partition from an offset on."""
+
+End = Callable[[int], Awaitable[int]]
+"""Finds where a partition ends: at least as far as anything that its leader let anybody read."""
 
 Apply = Callable[[bytes | None, bytes | None], None]
 """Takes over a record's key and value; raises DecodeError."""
@@ -37,6 +41,7 @@ class MetadataConsumer:
 
     number: int
     _read: Read
+    _find_end: End
     _apply: Apply
     _find: Callable[[], Replica | None]
     _clock: IReactorTime
@@ -46,6 +51,26 @@ class MetadataConsumer:
     _timer: IDelayedCall | None = field(default=None, init=False)
     _problem: str = field(default="", init=False)
     _log = Logger()
+
+    async def end(self) -> int:
+        """
+        Where the partition ends now.
+
+        Before what was read, where an unclean election lost records, or the topic was deleted and made anew: then it
+        is read again from its start, as states were appended since where others had been.
+
+        :raise ApiError: that cannot be told now.
+        """
+        read = self.offset
+        end = await self._find_end(self.number)
+        if end < read:
+            self._log.warn(
+                "{topic}-{number} ends at {end}, and was read up to {read}: it is read again from its start",
+                topic=REMOTE_LOG_METADATA_TOPIC, number=self.number, end=end, read=read,
+            )  # fmt: skip
+            self.offset = 0
+            self.wake()
+        return end
 
     def reached(self, offset: int) -> Deferred[None]:
         """Fires when everything before an offset was applied; may be cancelled."""
@@ -89,8 +114,14 @@ class MetadataConsumer:
 
     async def _turn(self) -> bool:
         """Read once; whether there is more."""
-        states = await self._read(self.number, self.offset)
-        offset = max(self.offset, states.offset)
+        asked = self.offset
+        states = await self._read(self.number, asked)
+        if states.end_offset < asked:
+            # As far as can be read now, which may be less than could be read of another leader.
+            await self.end()
+        if self.offset != asked:
+            return True
+        offset = max(asked, states.offset)
         for position, header in iter_batches(states.data):
             if header.last_offset < offset:
                 continue

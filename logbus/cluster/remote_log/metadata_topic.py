@@ -123,11 +123,7 @@ class RemoteLogMetadataTopic:
     async def caught_up(self, number: int) -> None:
         """Return once everything that was acknowledged in a partition of the topic before this call is known."""
         consumer = self._consumer(number)
-        replica = self._led(number)
-        if replica is not None:
-            end = replica.log.log_end_offset
-        else:
-            end = decode_offset(await self._ask(number, StatesEnd(number)))
+        end = await consumer.end()
         await consumer.reached(end).addTimeout(ASK_SECONDS, self._clock, onTimeoutCancel=_timed_out)
 
     # Writing.
@@ -168,6 +164,7 @@ class RemoteLogMetadataTopic:
             consumer = self._consumers[number] = MetadataConsumer(
                 number,
                 self._read,
+                self._end,
                 self._take,
                 lambda: self._replicas.find(REMOTE_LOG_METADATA_TOPIC, number),
                 self._clock,
@@ -188,9 +185,8 @@ class RemoteLogMetadataTopic:
     async def _append_next(self, request: AppendState) -> int:
         consumer = self._consumer(request.number)
         replica = self._leader(request.number)
-        await consumer.reached(replica.log.log_end_offset).addTimeout(
-            ASK_SECONDS, self._clock, onTimeoutCancel=_timed_out
-        )
+        end = await consumer.end()
+        await consumer.reached(end).addTimeout(ASK_SECONDS, self._clock, onTimeoutCancel=_timed_out)
         key = decode_key(request.key)
         known = self.index(key.topic_id, key.partition).get(key.segment_id)
         now = None if known is None else known.state
@@ -224,6 +220,12 @@ class RemoteLogMetadataTopic:
         if replica is not None:
             return _read_local(replica, offset)
         return States.decode(await self._ask(number, ReadStates(number, offset)))
+
+    async def _end(self, number: int) -> int:
+        replica = self._led(number)
+        if replica is not None:
+            return replica.log.log_end_offset
+        return decode_offset(await self._ask(number, StatesEnd(number)))
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
         about = decode_key(key)
