@@ -125,16 +125,15 @@ class Table:
         raise LakeError(f"{self.files.url}: {problem}: it is listed, and cannot be read")
 
     def _read(self) -> TableState:
-        snapshots = [number for name in self.files.names(SNAPSHOTS) if (number := _number(name)) is not None]
         state = TableState()
-        self._snapshot = max(snapshots, default=0)
+        self._snapshot = self._last_snapshot()
         if self.state.number >= self._snapshot:
             state = self.state
         else:
             name = _name(SNAPSHOTS, self._snapshot)
             state = TableState.from_json(name, self.files.read(name))
         numbers = sorted(number for name in self.files.names(COMMITS) if (number := _number(name)) is not None)
-        if not numbers and not snapshots and any(not each.startswith((".", "_")) for each in self.files.names("")):
+        if not numbers and not self._snapshot and any(not each.startswith((".", "_")) for each in self.files.names("")):
             raise LakeError(f"{self.files.url} holds files, but no {COMMITS}: it is not a table of logbus")
         for number in numbers:
             if number > state.number:
@@ -199,8 +198,14 @@ class Table:
         except FileExistsError:
             self._check_claim()
             raise
+        # The number may have been free only since others made it long ago, and have deleted it after a snapshot.
+        if self._last_snapshot() >= commit.number:
+            self._check_claim()
         self.state = after
         return commit
+
+    def _last_snapshot(self) -> int:
+        return max((number for name in self.files.names(SNAPSHOTS) if (number := _number(name)) is not None), default=0)
 
     def _check_claim(self) -> None:
         mine = self.state

@@ -240,6 +240,23 @@ class TableTests(TestCase):
             early.commit(CommitKind.LOAD, [file])
         self.assertEqual(_seen(self.root), [])
 
+    def test_a_job_that_slept_longer_than_commits_are_kept(self) -> None:
+        """A number whose commit was deleted is not free: what the job loads is in the table already."""
+        early, late = (Table(LocalFileSystem(self.root)) for _ in range(2))
+        early.claim()
+        late.claim()
+        offsets = {"t": TopicOffsets("", {0: OffsetSet.of((0, 1))})}
+        late.commit(
+            CommitKind.LOAD, [_write(KilledFiles(late.files, 9), late, "part-late.parquet", [0])], offsets=offsets
+        )
+        for _ in range(tables.KEEP + 2 * tables.SNAPSHOT_EVERY):
+            late.commit(CommitKind.LOSS)
+        self.assertNotIn(f"{2:020}.json", late.files.names(tables.COMMITS))
+        file = _write(KilledFiles(early.files, 9), early, "part-early.parquet", [0])
+        with self.assertRaisesRegex(ClaimLost, f"job {late.writer} has made commit .* after commit 1"):
+            early.commit(CommitKind.LOAD, [file], offsets=offsets)
+        self.assertEqual(_seen(self.root), [0])
+
     def test_a_claim_whose_draft_was_deleted(self) -> None:
         """It takes the next number."""
         late = Table(LocalFileSystem(self.root))
