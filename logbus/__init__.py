@@ -47,6 +47,7 @@ What all of them share:
 * ``attrs_code``: keeps the compiled methods of attrs classes
 * ``quick_imports``: makes the first imports of a process cheap
 * ``model``: immutable values
+* ``addresses``: addresses of hosts as text
 * ``errors``: error codes and exceptions
 * ``portability``: what macOS has by another name than Linux, or not at all
 * ``wording``: words of messages

@@ -20,6 +20,7 @@ from twisted.web.http import HTTPChannel, datetimeToString
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
+from logbus.addresses import unmapped_address
 from logbus.admin import strict_json
 from logbus.admin.address_share import address_share
 from logbus.admin.authentication import HttpAuthentication
@@ -306,7 +307,7 @@ class AdminHTTPFactory(Site):
         return AdminChannel(self.limits)
 
     def buildProtocol(self, addr: IAddress | None) -> Protocol | None:  # type: ignore[override]
-        host = getattr(addr, "host", "")
+        host = unmapped_address(getattr(addr, "host", ""))
         admission = None if self._drained is not None else self.slots.admit(address_share(host))
         if admission is None:
             return RejectedConnection()

@@ -13,6 +13,7 @@ from twisted.internet.defer import TimeoutError as DeferredTimeout
 from twisted.internet.interfaces import IProtocolFactory
 from zope.interface import implementer
 
+from logbus.addresses import unmapped_address
 from logbus.broker.plugin_client import PluginClient
 from logbus.broker.plugin_files import PluginFile, plugin_file
 from logbus.cluster.cluster_metadata import ClusterMetadata
@@ -168,7 +169,7 @@ class PluginServices:
 
     def client(self, listener: Listener, host: str, port: int, principal: str | None = None) -> PluginClient:
         principal = principal or f"User:{listener.name}"
-        context = RequestContext(0, listener.name, host, port, principal, client_id=listener.protocol)
+        context = RequestContext(0, listener.name, unmapped_address(host), port, principal, client_id=listener.protocol)
         return PluginClient(context, self._authorization, self._quotas)
 
     def kafka_factory(self, listener: Listener) -> IProtocolFactory:

@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
+from logbus.addresses import unmapped_address
 from logbus.coroutines import returns_deferred
 from logbus.ilogbus import IBroker, Listener
 from logbus.kafka07.protocol import KafkaSevenProtocol
@@ -47,7 +48,7 @@ class KafkaSevenFactory(Factory):
 
     def buildProtocol(self, addr: Any) -> KafkaSevenProtocol | None:
         """Admit a connection, or close it because there are too many."""
-        host, port = getattr(addr, "host", ""), getattr(addr, "port", 0)
+        host, port = unmapped_address(getattr(addr, "host", "")), getattr(addr, "port", 0)
         peer = f"{host}:{port}" if host else "a UNIX socket"
         if len(self._open) >= self.most_connections:
             self.warn(host, peer, f"there are {self.most_connections} connections, and may be no more")

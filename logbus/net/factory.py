@@ -15,6 +15,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from logbus.addresses import unmapped_address
 from logbus.net.itransport import IFrameFactory
 from logbus.net.metrics import NetMetrics
 from logbus.net.prepared_fetches import FetchPreparer
@@ -92,7 +93,7 @@ class KafkaServerFactory(Factory):
 
     def buildProtocol(self, addr: Any) -> KafkaServerProtocol | RefusedConnection:
         """Admit a connection, or close it because there are too many."""
-        host = getattr(addr, "host", "")
+        host = unmapped_address(getattr(addr, "host", ""))
         problem = self.shared.quotas.problem(host, self.listener)
         if problem is not None:
             self.metrics.connections_refused += 1

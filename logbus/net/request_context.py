@@ -49,7 +49,7 @@ class RequestContext:
 
     :ivar connection_id: unique in this process.
     :ivar listener: the name of the listener that was connected to.
-    :ivar host: the peer's address; empty on a UNIX socket.
+    :ivar host: the peer's address (:func:`.unmapped_address`); empty on a UNIX socket.
     :ivar port: the peer's port; 0 on a UNIX socket.
     :ivar principal: ``User:name``; set by authentication.
     :ivar by_delegation_token: whether the client has logged in by a delegation token (KIP-48).

@@ -19,6 +19,7 @@ from twisted.protocols.tls import BufferingTLSTransport, TLSMemoryBIOFactory, TL
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from logbus.addresses import unmapped_address
 from logbus.errors import ConfigError
 from logbus.net.connection_limits import WarningLimiter, more_suppressed
 from logbus.net.itransport import IFrameFactory
@@ -57,7 +58,7 @@ class TLSServerTransport(BufferingTLSTransport):
     def _handshake_failed(self, error: Exception) -> None:
         transport: Any = self.transport
         peer = transport.getPeer()
-        host = getattr(peer, "host", "")
+        host = unmapped_address(getattr(peer, "host", ""))
         suppressed = self.factory.warning_limiter.admit(host)
         if suppressed is not None:
             self._log.warn(

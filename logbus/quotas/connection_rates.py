@@ -7,12 +7,12 @@ blame, and the connections wait in the kernel's queue.
 
 from __future__ import annotations
 
-import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 
 from attrs import define, field
 
+from logbus.addresses import canonical_address
 from logbus.quotas.leaky_bucket import LeakyBucket
 
 UNLIMITED = 2**31 - 1
@@ -23,16 +23,6 @@ MOST_ADDRESSES = 10_000
 
 BURST_SECONDS = 1.0
 """So many seconds of its rate may come at once, and one connection in any case."""
-
-
-def canonical_address(host: str) -> str:
-    """The one way to write an address: IPv4 also if it comes by IPv6, and without a zone."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(address if mapped is None else mapped)
 
 
 @define(eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import evolve
-from twisted.internet.address import IPv4Address
+from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
@@ -131,6 +131,14 @@ class SweepTests(SynchronousTestCase):
 
 
 class AdmissionTests(SynchronousTestCase):
+    def test_ipv4_on_a_socket_of_ipv6(self) -> None:
+        """A client of IPv4 has the same address on each listener, by which ACLs and limits know it."""
+        server = Server(limits=ConnectionLimits(per_ip_overrides={"10.0.0.1": 1}))
+        protocol = server.factory.buildProtocol(IPv6Address("TCP", "::ffff:10.0.0.1", 4000))
+        assert isinstance(protocol, KafkaServerProtocol)
+        self.assertEqual(protocol.context.host, "10.0.0.1")
+        self.assertIsInstance(server.factory.buildProtocol(IPv4Address("TCP", "10.0.0.1", 1)), RefusedConnection)
+
     def test_refused_connection(self) -> None:
         """
         One connection too many from an address is refused; others are not.

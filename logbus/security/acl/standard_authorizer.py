@@ -13,6 +13,7 @@ from typing import TypeVar
 from attrs import define, field
 from zope.interface import implementer
 
+from logbus.addresses import canonical_address
 from logbus.security.acl.acl_index import AclIndex, Entries
 from logbus.security.acl.acls import (
     WILDCARD,
@@ -137,7 +138,12 @@ def _remember(decisions: dict[K, bool], key: K, decision: bool) -> bool:
 
 
 def _is_for(entry: AccessControlEntry, principal: str, host: str) -> bool:
-    return entry.principal in (principal, EVERY_USER) and entry.host in (host, WILDCARD)
+    return entry.principal in (principal, EVERY_USER) and (entry.host in (host, WILDCARD) or _is_same(entry.host, host))
+
+
+def _is_same(given: str, host: str) -> bool:
+    """Whether an ACL's address is a client's: of IPv6, Java and others write one address in several ways."""
+    return ":" in given and canonical_address(given) == canonical_address(host)
 
 
 def _is_denied(pattern: ResourcePattern, denied: Collection[ResourcePattern]) -> bool:

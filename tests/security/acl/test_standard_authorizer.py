@@ -128,6 +128,22 @@ class Decisions(SynchronousTestCase):
         authorizer.set_acls([(everything, (AccessControlEntry("User:x", "*", Op.ALL, DENY),))])
         self.assertFalse(authorizer.authorize_by_resource_type(*asked))
 
+    def test_one_address_written_in_several_ways(self) -> None:
+        """An ACL of another spelling applies as well: Kafka's are Java's, without ``::``."""
+        for spelled, host in (
+            ("2001:db8:0:0:0:0:0:5", "2001:db8::5"),
+            ("2001:DB8::5", "2001:db8::5"),
+            ("::ffff:10.0.0.5", "10.0.0.5"),
+        ):
+            authorizer = StandardAuthorizer(allow_if_no_acl=True)
+            entries = (
+                AccessControlEntry("User:*", spelled, Op.ALL, DENY),
+                AccessControlEntry("User:*", "*", Op.ALL, ALLOW),
+            )
+            authorizer.set_acls([(ResourcePattern(Kind.TOPIC, "t"), entries)])
+            self.assertFalse(authorizer.authorize("User:x", host, Op.READ, Kind.TOPIC, "t"), spelled)
+            self.assertTrue(authorizer.authorize("User:x", "2001:db8::6", Op.READ, Kind.TOPIC, "t"), spelled)
+
     def test_version(self) -> None:
         """It grows with each change, so that others may remember decisions, too."""
         authorizer = StandardAuthorizer()
