@@ -94,13 +94,14 @@ def _entries(call: RegistryContext, subject: str, gone: Mapping[int, Version], p
 
 def _check_unused(call: RegistryContext, subject: str, gone: Mapping[int, Version], permanent: bool) -> None:
     """
-    Check that no other schema refers to these versions.
+    Check that no schema refers to these versions that stays, be it as another subject's.
 
     :raise RegistryRefusal: one does.
     """
-    mine = {version.id for version in gone.values()}
+    state, places = call.state, {(subject, number) for number in gone}
     for number in gone:
-        users = [each for each in call.state.referrers(subject, number, deleted=permanent) if each not in mine]
+        found = state.referrers(subject, number, deleted=permanent)
+        users = [each for each in found if not places.issuperset(state.users(each, deleted=permanent))]
         if users:
             raise RegistryRefusal(
                 Code.REFERENCE_EXISTS,

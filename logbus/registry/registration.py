@@ -31,13 +31,15 @@ def register(call: RegistryContext, subject: str) -> HandlerSteps:
     new = yield from call.schema()
     yield None
     versions = state.versions(subject)
+    is_import = state.mode(subject) == IMPORT
     for number in reversed(versions):
-        if state.schemas[versions[number].id] == new.schema:
-            return _registered(versions[number].id, number, new)
+        there = versions[number].id
+        if state.schemas[there] == new.schema and (given_id in (None, there) or not is_import):
+            return _registered(there, number, new)
     check_writable(state, subject)
     yield new.check
     known = state.id_of(new.schema)
-    if state.mode(subject) == IMPORT:
+    if is_import:
         chosen = _imported_id(call, given_id, known)
     else:
         if given_id is not None:

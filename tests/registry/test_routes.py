@@ -309,6 +309,8 @@ class CompatibilityTests(RegistryCase):
         self.assertEqual(self.ask("GET", "/subjects/new/versions"), [7])
         for more in ({"id": 70}, {"id": 1}):
             self.assertEqual(self.registry.register("new", GIFT, **more)[1]["error_code"], 42207)
+        self.assertEqual(self.registry.register("new", ORDER, id=71)[1]["error_code"], 42207)
+        self.assertEqual((self.register("new", ORDER, id=70), self.register("new", ORDER)), (70, 70))
         self.ask("PUT", "/mode/new", {"mode": "READWRITE"})
         self.assertEqual(self.register("new", GIFT), 71)
 
@@ -332,6 +334,21 @@ class ReferenceTests(RegistryCase):
         for name in ("order", "line", "money"):
             self.ask("DELETE", f"/subjects/{name}")
         self.assertEqual(self.refused("DELETE", "/subjects/money", permanent=True), (422, 42206))
+
+    def test_used_by_a_subject_that_stays(self) -> None:
+        """A schema of two subjects that refers to one of them keeps this from being deleted."""
+        self.ask("PUT", "/config", {"compatibility": "NONE"})
+        self.register("money", {"type": "record", "name": "x.Money", "fields": [{"name": "cents", "type": "long"}]})
+        line = {"type": "record", "name": "x.Line", "fields": [{"name": "price", "type": "Money"}]}
+        reference = {"name": "x.Money", "subject": "money", "version": 1}
+        for subject in ("money", "line"):
+            self.register(subject, line, references=[reference])
+        self.assertEqual(self.refused("DELETE", "/subjects/money"), (422, 42206))
+        self.ask("DELETE", "/subjects/line")
+        self.assertEqual(self.ask("DELETE", "/subjects/money"), [1, 2])
+        self.assertEqual(self.refused("DELETE", "/subjects/money", permanent=True), (422, 42206))
+        self.ask("DELETE", "/subjects/line", permanent=True)
+        self.assertEqual(self.ask("DELETE", "/subjects/money", permanent=True), [1, 2])
 
     def test_compatible_through_references(self) -> None:
         """Changed references count: the same text may refer to another version."""
