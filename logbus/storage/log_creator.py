@@ -27,6 +27,7 @@ class LogCreator:
     :ivar _new_log: makes the object of a log that is not on disk yet.
     :ivar _preferred: directories for partitions that have no log yet; an entry goes when it is used.
     :ivar _take_back: the log of a partition that was set aside, in use again, if there is one.
+    :ivar _free_name: see :meth:`.LogMover.free_name`.
     """
 
     _directories: Sequence[LogDirectory]
@@ -34,6 +35,7 @@ class LogCreator:
     _new_log: Callable[[TopicPartition, IDisk, str], Log]
     _preferred: MutableMapping[TopicPartition, LogDirectory]
     _take_back: Callable[[TopicPartition, uuid.UUID | None], Awaitable[Log | None]]
+    _free_name: Callable[[IDisk, str, TopicPartition], Awaitable[None]]
     _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
 
     def create(
@@ -79,6 +81,8 @@ class LogCreator:
         directory = self._preferred.pop(partition, None)
         if directory is None or not directory.is_online:
             directory = min(online, key=lambda candidate: len(candidate.logs))
+        await self._free_name(directory.disk, name, partition)
+        await directory.forget(partition)
         await directory.disk.submit(IOPool.BACKGROUND, _prepare, directory.disk, name, topic_id)
         log = self._new_log(partition, directory.disk, name)
         if config is not None:

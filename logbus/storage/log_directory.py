@@ -81,7 +81,8 @@ class LogDirectory:
     shortened: int = field(default=0, init=False)
     unsynced_lost: bool = field(default=False, init=False)
     _loss_known: bool = field(default=False, init=False)
-    _starts: dict[TopicPartition, int] = field(factory=dict, init=False)
+    # The offsets in each of the checkpoints, by its name.
+    _written: dict[str, dict[TopicPartition, int]] = field(factory=dict, init=False)
     _saving_starts: GroupCommit = field(
         default=Factory(lambda self: GroupCommit(self.checkpoint_start_offsets), takes_self=True), init=False
     )
@@ -114,7 +115,7 @@ class LogDirectory:
         found = await take_marker(self.disk)
         marker = found or {}
         recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
-        start_offsets = self._starts = self._read_offsets(checkpoints.LOG_START_OFFSETS)
+        start_offsets = self._read_offsets(checkpoints.LOG_START_OFFSETS)
         high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         cleaned_offsets = self._read_offsets(checkpoints.CLEANED_OFFSETS)
         progress = Progress(self._seconds)
@@ -233,7 +234,8 @@ class LogDirectory:
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
-            return checkpoints.decode_offsets(self.disk.read(name))
+            found = self._written[name] = checkpoints.decode_offsets(self.disk.read(name))
+            return found
         except FileNotFoundError:
             return {}
         except ValueError as problem:
@@ -283,18 +285,17 @@ class LogDirectory:
 
     def starts_moved(self) -> bool:
         """Whether the checkpoint of log start offsets is out of date."""
-        return self._start_offsets() != self._starts
+        return self._start_offsets() != self._written.get(checkpoints.LOG_START_OFFSETS, {})
 
     def checkpoint_start_offsets(self) -> Deferred[None]:
         """Checkpoint the log start offsets."""
-        self._starts = self._start_offsets()
         tiered = [log for log in self.logs.values() if log.config.remote_storage_enable]
 
         def done(_: None) -> None:
             for log in tiered:
                 log.is_start_saved = True
 
-        return self._write_offsets(checkpoints.LOG_START_OFFSETS, self._starts).addCallback(done)
+        return self._write_offsets(checkpoints.LOG_START_OFFSETS, self._start_offsets()).addCallback(done)
 
     def save_start_offsets(self) -> Deferred[None]:
         """
@@ -313,9 +314,29 @@ class LogDirectory:
         cleaned = {tp: log.cleaned_end_offset for tp, log in self.logs.items() if log.cleaned_end_offset > 0}
         return self._write_offsets(checkpoints.CLEANED_OFFSETS, cleaned)
 
+    async def forget(self, partition: TopicPartition) -> None:
+        """
+        Take what is left of a partition's former log out of the checkpoints, durably, before it gets another one here:
+        after a crash the new log would begin where the old one did, and be trusted as far as that was synced.
+
+        :raise ApiError: there is no space.
+        :raise StorageError: the disk failed, and is offline.
+        """
+        for name, checkpoint in (
+            (checkpoints.RECOVERY_POINTS, self.checkpoint_recovery_points),
+            (checkpoints.LOG_START_OFFSETS, self.checkpoint_start_offsets),
+            (checkpoints.HIGH_WATERMARKS, self.checkpoint_high_watermarks),
+            (checkpoints.CLEANED_OFFSETS, self.checkpoint_cleaned_offsets),
+        ):
+            if partition in self._written.get(name, ()):
+                await checkpoint()
+
     def _write_offsets(self, name: str, offsets: dict[TopicPartition, int]) -> Deferred[None]:
+        def done(_: None) -> None:
+            self._written[name] = offsets
+
         data = checkpoints.encode_offsets(offsets)
-        return self.disk.submit(IOPool.BACKGROUND, self.disk.replace, name, data)
+        return self.disk.submit(IOPool.BACKGROUND, self.disk.replace, name, data).addCallback(done)
 
     async def claim(self, meta: MetaProperties) -> None:
         """Write ``meta.properties``, unless it says the same."""

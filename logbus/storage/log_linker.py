@@ -17,7 +17,7 @@ that nobody took, or that were taken and not used yet, are removed at the next s
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from attrs import define, field, frozen
 from twisted.logger import Logger
@@ -69,6 +69,7 @@ class LogLinker:
     """
     Makes linked copies of logs, and takes over those of other workers.
 
+    :param free_name: see :meth:`.LogMover.free_name`.
     :param lost: called with a partition whose log was replaced by a copy that cannot be used, and why.
     """
 
@@ -80,6 +81,7 @@ class LogLinker:
     _new_log: Callable[[TopicPartition, IDisk, str], Log]
     _remove_later: Callable[[IDisk, list[str], int], None]
     _unique: Callable[[], uuid.UUID]
+    _free_name: Callable[[IDisk, str, TopicPartition], Awaitable[None]]
     _lost: Callable[[TopicPartition, str], object]
     _stopped: bool = field(default=False, init=False)
     _log = Logger()
@@ -198,6 +200,8 @@ class LogLinker:
         log = self._new_log(partition, disk, file_names.partition_directory(partition))
         log.config, log.topic_id = blank.config, blank.topic_id
         try:
+            await self._free_name(disk, log.directory, partition)
+            await directory.forget(partition)
             await disk.submit(IOPool.BACKGROUND, rename_for_good, disk, name, log.directory)
             await recover_log(log, copy.end_offset, copy.start_offset, Progress(self._timers.clock.seconds))
         except (ApiError, StorageError) as error:

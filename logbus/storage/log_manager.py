@@ -142,7 +142,12 @@ class LogManager:
         )
         self.housekeeping.remove_strays = self.strays.remove_expired
         self.creator = LogCreator(
-            self.directories, self.get, self._new_log, self.mover.preferred, self.strays.take_back
+            self.directories,
+            self.get,
+            self._new_log,
+            self.mover.preferred,
+            self.strays.take_back,
+            self.mover.free_name,
         )
         self.truncator = LogTruncator(self.directories, self.cleaner, self.repairer, self.clock)
         self.linker = LogLinker(
@@ -154,6 +159,7 @@ class LogManager:
             self._new_log,
             self.housekeeping.remove_trees_later,
             self._unique,
+            self.mover.free_name,
             lambda name, reason: self.user.directory_failed([name], reason),
         )
         self.snapshots = LogSnapshots(

@@ -179,6 +179,18 @@ class LogMover:
         self._throttler.hurry()
         return succeed(None) if self._idle is None else self._idle
 
+    async def free_name(self, disk: IDisk, name: str, partition: TopicPartition) -> None:
+        """
+        Rename the directory ``name``, durably, if it is that of a log that was moved away: the partition gets another
+        log there, which must neither find the old files nor go with them.
+
+        :raise StorageError: the disk failed.
+        """
+        if disk.exists(f"{name}/{file_names.MOVED}"):
+            gone = file_names.deleted_directory(partition, self._unique())
+            if await disk.submit(IOPool.BACKGROUND, _rename_moved, disk, name, gone):
+                self._remove_later(disk, [gone], 0)
+
     # -- Work
 
     def _begin(self) -> None:
@@ -301,11 +313,12 @@ class LogMover:
                 await destination.disk.submit(IOPool.BACKGROUND, copy_small_files, current, future)
                 if future.flushed_end_offset < future.log_end_offset:
                     raise destination.disk.failure or StorageError(f"{future.directory} was not synced")
+                await destination.forget(partition)
                 await destination.checkpoint_start_offsets()
                 await destination.checkpoint_high_watermarks()
                 name = file_names.partition_directory(partition)
-                # What a former move left there first: of two logs that say that they were moved, none would be used.
-                await self._remove_former_for_good(destination.disk, name, partition)
+                # Of two logs that say that they were moved, none would be used.
+                await self.free_name(destination.disk, name, partition)
                 await origin.disk.submit(IOPool.BACKGROUND, origin.disk.replace, _moved(current), b"")
                 await destination.disk.submit(
                     IOPool.BACKGROUND, rename_for_good, destination.disk, future.directory, name
@@ -340,13 +353,6 @@ class LogMover:
             disk.rename(name, gone)
             self._remove_later(disk, [gone], 0)
 
-    async def _remove_former_for_good(self, disk: IDisk, name: str, partition: TopicPartition) -> None:
-        """The same, durably."""
-        if disk.exists(f"{name}/{file_names.MOVED}"):
-            gone = file_names.deleted_directory(partition, self._unique())
-            await disk.submit(IOPool.BACKGROUND, rename_for_good, disk, name, gone)
-            self._remove_later(disk, [gone], 0)
-
     async def _take_back(self, origin: LogDirectory, current: Log) -> None:
         if origin.is_online:
             try:
@@ -357,3 +363,11 @@ class LogMover:
 
 def _moved(log: Log) -> str:
     return f"{log.directory}/{file_names.MOVED}"
+
+
+def _rename_moved(disk: IDisk, name: str, gone: str) -> bool:
+    """Runs in an I/O thread, as removals do: returns False if one was faster."""
+    if not disk.exists(f"{name}/{file_names.MOVED}"):
+        return False
+    rename_for_good(disk, name, gone)
+    return True

@@ -121,12 +121,17 @@ class StrayLogs:
             return None
         disk, own = directory.disk, file_names.partition_directory(partition)
         self._forget(directory, name)
+        # Another log of the topic's name may have been here meanwhile.
+        await directory.forget(partition)
         if not await disk.submit(IOPool.BACKGROUND, _take_back, disk, name, own):
             return None
         offsets = LogOffsets(stray.log_start_offset, stray.recovery_point, stray.high_watermark, 0)
         await directory.open_log(partition, own, offsets, Progress(self._seconds))
+        log = directory.logs[partition]
+        if log.log_start_offset > log.segments[0].base_offset:
+            await directory.save_start_offsets()
         self._log.warn("{partition} is this broker's again: {name} is its log", partition=partition, name=name)
-        return directory.logs[partition]
+        return log
 
     def _is_expired(self, stray: StrayLog, now_ms: int) -> bool:
         return 0 <= self.retention_ms <= now_ms - stray.since_ms

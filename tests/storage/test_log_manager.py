@@ -134,6 +134,32 @@ class LogManagerTests(SynchronousTestCase):
         self.assertEqual(len(opened(self, again)), 0)
         self.assertFalse([name for name in again.names("") if "orders" in name])
 
+    def test_made_again(self) -> None:
+        """After a crash a partition that was deleted and made again has nothing of what was noted of the former log."""
+        for dispose in (LogManager.delete, LogManager.set_aside):
+            disk = MemoryDisk()
+            manager = opened(self, disk)
+            former = self.successResultOf(manager.create(PARTITION, ID))
+            for _ in range(30):
+                append_as_leader(former, batch(b"old"), 1)
+            self.successResultOf(former.flush())
+            former.high_watermark = former.cleaned_end_offset = 30
+            self.assertEqual(self.successResultOf(manager.delete_records(PARTITION, 20)), 20)
+            directory = manager.directories[0]
+            self.successResultOf(directory.checkpoint_recovery_points())
+            self.successResultOf(directory.checkpoint_high_watermarks())
+            self.successResultOf(directory.checkpoint_cleaned_offsets())
+            self.successResultOf(dispose(manager, PARTITION))
+            log = self.successResultOf(manager.create(PARTITION, uuid.UUID(int=78)))
+            for _ in range(40):
+                append_as_leader(log, batch(b"new"), 1)
+            self.successResultOf(log.flush())
+            again = opened(self, disk.after_power_cut(PowerCutOutcome("lose")))
+            (found,) = again
+            self.assertEqual(read_all(found), [(offset, b"new") for offset in range(40)])
+            self.assertEqual((found.high_watermark, found.cleaned_end_offset), (0, 0))
+            self.assertEqual(found.checkpointed_recovery_point, 0)
+
     def test_one_directory_fails(self) -> None:
         """Its logs go offline, the listener is called once, and the others go on; new logs avoid it."""
         lost: list[Any] = []

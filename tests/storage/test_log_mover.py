@@ -124,6 +124,22 @@ class MoveTests(SynchronousTestCase):
         machine.clock.advance(61)
         self.assertEqual((machine.names(0), machine.names(1)), ([], ["orders-0"]))
 
+    def test_deleted_and_made_again_after_a_move(self) -> None:
+        """A new log where the old files of a moved one still are has nothing of them, and stays when they go."""
+        machine = Machine().open()
+        machine.create()
+        machine.move()
+        machine.moved()
+        result(machine.manager.delete(PARTITION))
+        again = machine.create(3)
+        before = read_all(again)
+        machine.clock.advance(SMALL.file_delete_delay_ms / 1000 + 1)
+        self.assertEqual((machine.names(0), machine.names(1)), (["orders-0"], []))
+        self.assertIsNone(self.successResultOf(again.flush()))
+        found = machine.restarted(MemoryDisk.after_kill).manager.get(PARTITION)
+        assert found is not None
+        self.assertEqual(read_all(found), before)
+
     def test_appends_and_truncations_during_a_move(self) -> None:
         """Appends and truncations during the copy take effect in the new directory, too."""
         machine = Machine().open()

@@ -99,6 +99,23 @@ class StrayLogTests(SynchronousTestCase):
             self.assertEqual((read_all(log), log.high_watermark, log.recovery_point), (VALUES, 5, 6))
             self.assertEqual(len(manager.strays), 0)
 
+    def test_another_log_of_its_name_meanwhile(self) -> None:
+        """After a crash it begins where it did, not where the other log of its topic's name began."""
+        manager = self.opened()
+        log = self.successResultOf(manager.create(PARTITION, ID))
+        append_as_leader(log, batch(b"ours"), 1)
+        self.successResultOf(log.flush())
+        self.successResultOf(manager.set_aside(PARTITION))
+        other = self.successResultOf(manager.create(PARTITION, OTHER_ID))
+        for _ in range(6):
+            append_as_leader(other, batch(b"other"), 1)
+        other.high_watermark = 6
+        self.successResultOf(manager.delete_records(PARTITION, 6))
+        self.successResultOf(manager.delete(PARTITION))
+        self.successResultOf(manager.create(PARTITION, ID))
+        (found,) = self.opened(self.disk.after_power_cut(PowerCutOutcome("lose")))
+        self.assertEqual((found.topic_id, read_all(found)), (ID, [(0, b"ours")]))
+
     def test_every_crash(self) -> None:
         """Whichever step of it is the machine's last, the synced records are there when the topic is known again."""
         for step in range(1000):
