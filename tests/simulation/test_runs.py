@@ -112,6 +112,18 @@ class RunTests(SynchronousTestCase):
         """Nor with one broker, which comes back with what was synced."""
         self.run_many("one-broker", {kind for kind, (_, brokers, _) in KINDS.items() if brokers == 1})
 
+    def test_alone_in_sync(self) -> None:
+        """A leader alone in sync may lose what it showed when it loses power, but nothing that it acknowledged."""
+        settings = Settings(brokers=2, replication=2, min_insync=1, rate=100, seconds=25)
+        faults = [Fault(1.0, "kill", {"broker": 2, "down": 30.0})]
+        faults += [
+            Fault(at, "power-cut", {"broker": 1, "down": 0.2, "mode": "lose"}) for at in (12.0, 14.0, 16.0, 18.0)
+        ]
+        for seed in (1, 2, 3):
+            outcome = self.run_one(settings, seed, faults)
+            self.assertClean(outcome)
+            self.assertGreater(outcome.acknowledged, 100)
+
     def test_workers(self) -> None:
         """Nor with workers of one supervisor, whose metadata store dies with it, and who move logs by links."""
         # With one replica, as is their default, and with three.

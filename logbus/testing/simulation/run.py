@@ -289,9 +289,9 @@ class Run:
         Whether records that were read may be lost when all members of a partition lose power.
 
         Acknowledged records are synced if the topic flushes, and records that were read are synced by two replicas; a
-        single replica shows unsynced records.
+        leader that may be the only one in sync shows unsynced records.
         """
-        return not self.settings.flush or self.settings.replication == 1
+        return not self.settings.flush or self.settings.min_insync == 1
 
     def _follows(self, anomaly: Anomaly, losses: Mapping[int, Sequence[float]]) -> bool:
         """Whether an anomaly is the consequence of an allowed loss."""
