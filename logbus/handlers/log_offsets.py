@@ -204,9 +204,8 @@ class LogOffsetHandlers:
                         raise internal(topic.name, "loses no records on request")
                     replica = self._replicas.leader(topic.name, asked.partition_index)
                     if context.terms.validate_only:
-                        answer.low_watermark = max(
-                            replica.low_watermark, deletion_offset(replica.partition, asked.offset)
-                        )
+                        offset = deletion_offset(replica.partition, asked.offset, replica.log.config)
+                        answer.low_watermark = max(replica.low_watermark, offset)
                     else:
                         # All of them share the writes of the start offsets.
                         asking = self._replicas.delete_records(topic.name, asked.partition_index, asked.offset)

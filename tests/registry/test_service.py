@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ApiError, ErrorCode
 from logbus.ilogbus import Fetched, Leadership
+from logbus.model import TopicPartition
 from logbus.records.batch import Record, encode_batch
 from logbus.registry.entries import decode
 from logbus.registry.limits import RegistryLimits
@@ -164,7 +165,8 @@ class ServiceTests(ServiceCase):
         """Deleting records of the topic deletes only their contents."""
         self.register("s", ORDER)
         self.register("t", "int")
-        self.server.now(Deferred.fromCoroutine(self.server.broker.replication.replicas.delete_records(TOPIC, 0, 1)))
+        logs = self.server.broker.replication.replicas.logs
+        self.server.now(logs.delete_records(TopicPartition(TOPIC, 0), 1))
         self.restart()
         self.assertEqual(self.asked(request("GET", "/subjects")), (200, ["t"]))
         self.assertEqual(self.register("u", GIFT), 3)

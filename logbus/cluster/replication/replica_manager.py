@@ -149,10 +149,11 @@ class ReplicaManager:
         Delete a partition's records before an offset (−1: before the high watermark).
 
         :return: the new log start offset, once that is on stable storage.
-        :raise ApiError: as :meth:`leader`, and OFFSET_OUT_OF_RANGE above the high watermark.
+        :raise ApiError: as :meth:`leader` and :func:`.deletion_offset`.
         """
         replica = self.leader(topic, partition)
-        return await self.logs.delete_records(replica.topic_partition, deletion_offset(replica.partition, before))
+        offset = deletion_offset(replica.partition, before, replica.log.config)
+        return await self.logs.delete_records(replica.topic_partition, offset)
 
     # The replica host, for metadata updates.
 

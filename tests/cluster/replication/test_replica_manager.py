@@ -145,9 +145,21 @@ class ReplicasTests(SynchronousTestCase):
         for _ in range(3):
             replica.append(a_batch(b"v"), NOW_MS)
         for wrong in (4, -2, 2**63 - 1):
-            error = self.assertRaises(ApiError, deletion_offset, replica.partition, wrong)
+            error = self.assertRaises(ApiError, deletion_offset, replica.partition, wrong, replica.log.config)
             self.assertEqual(error.code, ErrorCode.OFFSET_OUT_OF_RANGE)
-        self.assertEqual([deletion_offset(replica.partition, n) for n in (0, 2, 3, -1)], [0, 2, 3, 3])
+        for policy in ({"delete"}, {"compact", "delete"}):
+            config = evolve(replica.log.config, cleanup_policy=frozenset(policy))
+            self.assertEqual([deletion_offset(replica.partition, n, config) for n in (0, 2, 3, -1)], [0, 2, 3, 3])
+
+    def test_compacted_topics_keep_their_records(self) -> None:
+        """DeleteRecords is refused where only compaction may remove records."""
+        self.become(self.state())
+        replica = self.replicas.leader("t", 0)
+        replica.append(a_batch(b"v"), NOW_MS)
+        replica.log.configure(evolve(replica.log.config, cleanup_policy=frozenset({"compact"})))
+        deleting = Deferred.fromCoroutine(self.replicas.delete_records("t", 0, 1))
+        self.assertEqual(self.failureResultOf(deleting, ApiError).value.code, ErrorCode.POLICY_VIOLATION)
+        self.assertEqual(replica.log.log_start_offset, 0)
 
     def test_listeners_hear_of_leadership(self) -> None:
         """Of each epoch this broker leads in, and of each end: another leader, deletion, a failed directory."""
