@@ -54,6 +54,7 @@ class ClusterMetadata:
     :ivar broker_configs: overrides of brokers that have any, by broker id or ``<default>`` (all brokers). Read only.
     :ivar security_nodes: users, quotas, ACLs and delegation tokens; they change on their own.
     :ivar version: grows by one with every change; a cached answer is valid for one version.
+    :ivar is_partial: an update is being shown in parts: a topic that is missing here may exist.
     """
 
     cluster_id: str
@@ -64,6 +65,7 @@ class ClusterMetadata:
     broker_configs: dict[str, Mapping[str, str]] = field(factory=dict, init=False)
     security_nodes: SecurityNodes = field(factory=SecurityNodes, init=False)
     version: int = field(default=0, init=False)
+    is_partial: bool = field(default=False, init=False)
     _by_id: dict[UUID, TopicImage] = field(factory=dict, init=False)
     _subscribers: list[Callable[[], None]] = field(factory=list, init=False)
     _removal_subscribers: list[Callable[[Sequence[str]], None]] = field(factory=list, init=False)

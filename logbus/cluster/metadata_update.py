@@ -63,6 +63,8 @@ class MetadataUpdate:
         change, or the controller is of a release that does not know them.
     :ivar full: the update has the full state: anything known and not in it does not exist any more.
     :ivar unreadable: topics that the controller cannot read: the state known of them, and their logs, stay.
+    :ivar number: one that is not above that of the last update of the same epochs is late, and refused: 0: it cannot be
+        late.
     """
 
     controller_id: int
@@ -77,3 +79,4 @@ class MetadataUpdate:
     security_nodes: Mapping[str, bytes | None] | None = field(default=None, repr=False)
     full: bool = False
     unreadable: frozenset[str] = frozenset()
+    number: int = 0

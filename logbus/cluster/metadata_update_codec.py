@@ -45,6 +45,7 @@ def update_request(update: MetadataUpdate) -> Steps[MetadataUpdateRequest]:
         controller_epoch=update.controller_epoch,
         broker_epoch=update.broker_epoch,
         body=joined(parts),
+        number=update.number,
     )
 
 
@@ -79,6 +80,7 @@ def decode_update(request: MetadataUpdateRequest) -> Steps[MetadataUpdate]:
         security_nodes=None if body.security_nodes is None else {one.path: one.data for one in body.security_nodes},
         full=body.full,
         unreadable=frozenset(body.unreadable),
+        number=request.number,
     )
 
 

@@ -58,6 +58,8 @@ class MetadataUpdateReceiver:
     epochs: ControllerEpochStore = field(factory=ControllerEpochStore)
     scheduler: SliceScheduler | None = None
     _turn: DeferredLock = field(factory=DeferredLock, init=False)
+    # Controller epoch, broker epoch and number of the last numbered update.
+    _last: tuple[int, int, int] = field(default=(-1, -1, 0), init=False)
 
     @returns_deferred
     async def apply(self, update: MetadataUpdate) -> PartitionErrors:
@@ -114,8 +116,16 @@ class MetadataUpdateReceiver:
                 ErrorCode.STALE_BROKER_EPOCH,
                 f"the update is for epoch {update.broker_epoch} of broker {self.broker_id}, not {epoch}",
             )
+        order = update.controller_epoch, update.broker_epoch, update.number
+        if update.number and order <= self._last:
+            raise ApiError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"the update with the number {update.number} comes after number {self._last[2]}, which replaces it",
+            )
         if update.controller_epoch > self.epochs.highest:
             await self.epochs.remember(update.controller_epoch)
+        if update.number:
+            self._last = order
 
     def _secure(self, update: MetadataUpdate) -> None:
         """Apply users and ACLs before all else: what was revoked ends now, not after slow work on replicas."""
@@ -189,11 +199,13 @@ class MetadataUpdateReceiver:
             count += len(images)
             if count >= STATES_SHOWN:
                 with self.metadata.changing() as metadata:
+                    metadata.is_partial = True
                     _show_topics(metadata, shown)
                 shown, count = [], 0
                 if time_slice.used(STATES_SHOWN // STATES_A_UNIT):
                     await time_slice.next()
         with self.metadata.changing() as metadata:
+            metadata.is_partial = False
             metadata.set_controller(update.controller_id)
             if update.brokers is not None:
                 metadata.set_brokers(update.brokers)

@@ -71,6 +71,25 @@ class ReceiverTests(SynchronousTestCase):
         self.assertEqual((self.host.log, self.metadata.topics), ([], {}))
         self.apply(broker_epoch=6, controller_epoch=4)
 
+    def test_late_updates(self) -> None:
+        """
+        One that arrives after a later one, on an old connection, is refused: its replicas may be those before a move.
+        """
+        self.apply(partitions=(state("t", replicas=(1,)),), number=7)
+        self.apply(partitions=(state("t", epoch=1),), number=9)
+        for late in (7, 8, 9):
+            refused = self.receiver.apply(
+                evolve(self.first, partitions=(state("t", replicas=(1,)), state("u", 1)), number=late)
+            )
+            self.assertEqual(self.failureResultOf(refused, ApiError).value.code, ErrorCode.INVALID_UPDATE_VERSION)
+        self.assertEqual(self.host.log, [("become", [("t", 0)])])
+        self.assertEqual([one.leader for one in self.metadata.topics["t"].partitions], [0])
+        # This broker's own controller, and one of an earlier release, do not count theirs.
+        self.apply(number=0)
+        self.apply(broker_epoch=6, number=1)
+        self.apply(broker_epoch=6, number=2)
+        self.apply(controller_epoch=4, number=1)
+
     def test_updates_are_applied_in_order(self) -> None:
         """An update is applied, and shown to clients, only after the one before it has been applied."""
         self.host.hold()
@@ -92,11 +111,14 @@ class ReceiverTests(SynchronousTestCase):
         clock = Clock()
         scheduler = self.receiver.scheduler = SliceScheduler(clock, units=200)
         seen: set[int] = set()
+        whole: set[int] = set()
 
         def look() -> None:
             for topic in self.metadata.topics.values():
                 self.assertIn(len(topic.partitions), (1, 3000))
             seen.add(len(self.metadata.topics))
+            if not self.metadata.is_partial:
+                whole.add(len(self.metadata.topics))
 
         self.metadata.subscribe(look)
         many = (*(state("large", number) for number in range(3000)), *(state(f"t{n:04}") for n in range(3000)))
@@ -108,6 +130,7 @@ class ReceiverTests(SynchronousTestCase):
         self.successResultOf(second)
         self.assertGreater(scheduler.slices, 20)
         self.assertEqual(seen, {1, 1001, 2001, 3001, 3000})
+        self.assertEqual(whole, {3001, 3000})
         self.assertNotIn("t0007", self.metadata.topics)
         self.assertEqual(clock.getDelayedCalls(), [])
 

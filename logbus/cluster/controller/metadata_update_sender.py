@@ -4,14 +4,18 @@ Sends metadata updates from the controller to another broker (Kafka: RequestSend
 Updates are sent in order, one at a time. One that cannot be delivered is not kept: the full state replaces all updates
 that the broker has missed. It is sent again until the broker has it, is gone, or another controller is elected. A
 broker that is cut off therefore costs no memory.
+
+A request without an answer may still arrive, on its old connection, after later ones. So all are numbered, and the
+broker refuses one that is late.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 
-from attrs import define, field
+from attrs import define, evolve, field
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
@@ -50,6 +54,8 @@ class MetadataUpdateSender:
     :ivar full_update: see :data:`.FullUpdate`.
     :ivar timeout: seconds that the broker may take to apply an update.
     :ivar scheduler: gives time slices to encode updates of many partitions; None: all of it runs at once.
+    :ivar numbers: of the requests. This broker may be elected twice in one controller epoch, so all its senders share
+        them.
     """
 
     broker: BrokerImage
@@ -58,6 +64,7 @@ class MetadataUpdateSender:
     clock: IReactorTime
     timeout: float
     scheduler: SliceScheduler | None = None
+    numbers: Iterator[int] = field(factory=lambda: count(1))
     _queue: deque[tuple[MetadataUpdate, Deferred[PartitionErrors]]] = field(factory=deque, init=False)
     _waiting: deque[Deferred[PartitionErrors]] = field(factory=deque, init=False)
     _behind: bool = field(default=False, init=False)
@@ -101,7 +108,8 @@ class MetadataUpdateSender:
 
     async def _deliver(self, update: MetadataUpdate, answers: list[Deferred[PartitionErrors]]) -> None:
         try:
-            request = await TimeSlice(self.scheduler).finish(update_request(update), ELEMENTS_PER_STEP)
+            numbered = evolve(update, number=next(self.numbers))
+            request = await TimeSlice(self.scheduler).finish(update_request(numbered), ELEMENTS_PER_STEP)
             response: MetadataUpdateResponse = await self.peers.request(
                 self.broker, request, METADATA_UPDATES, self.timeout
             )
@@ -164,10 +172,11 @@ def update_receivers(
     scheduler: SliceScheduler | None = None,
 ) -> Callable[[BrokerImage, FullUpdate], IMetadataUpdateReceiver]:
     """A factory of receivers: this broker is called directly, the others over the network."""
+    numbers = count(1)
 
     def receiver_for(broker: BrokerImage, full_update: FullUpdate) -> IMetadataUpdateReceiver:
         if broker.broker_id == broker_id:
             return local
-        return MetadataUpdateSender(broker, full_update, peers, clock, timeout, scheduler)
+        return MetadataUpdateSender(broker, full_update, peers, clock, timeout, scheduler, numbers)
 
     return receiver_for

@@ -131,9 +131,11 @@ class MarkerChannelManager:
 
     def _is_up_to_date(self, shard: TransactionShard) -> bool:
         """
-        Whether the metadata is at least as new as this broker's leadership. A broker becomes the leader before its
-        metadata shows it, and a topic that the metadata does not show yet must not be taken for deleted.
+        Whether the metadata is at least as new as this broker's leadership, and whole. A broker becomes the leader
+        before its metadata shows it, and a topic that the metadata does not show yet must not be taken for deleted.
         """
+        if self.metadata.is_partial:
+            return False
         image = self.metadata.partition(shard.log.replica.topic_partition)
         return image is not None and image.leader == self.broker_id and image.leader_epoch >= shard.epoch
 

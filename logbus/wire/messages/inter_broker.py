@@ -74,12 +74,14 @@ class MetadataUpdateRequest:
 
     :ivar broker_epoch: of the receiving broker.
     :ivar body: a :class:`MetadataUpdateBody`, decoded once the sender is known to be the controller that it names.
+    :ivar number: grows from request to request of a controller; 0: it is of a release that does not count them.
     """
 
     controller_id: Int32
     controller_epoch: Int32
     broker_epoch: Int64
     body: Bytes
+    number: Int64 = field("0+", default=0, tag=0, ignorable=True)
 
 
 @struct

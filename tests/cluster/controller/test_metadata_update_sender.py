@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.controller.metadata_update_sender import MAX_QUEUED_UPDATES, MAX_WAITING, MetadataUpdateSender
+from logbus.cluster.controller.metadata_update_sender import (
+    MAX_QUEUED_UPDATES,
+    MAX_WAITING,
+    MetadataUpdateSender,
+    update_receivers,
+)
+from logbus.cluster.icluster import IMetadataUpdateReceiver
 from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update import DeletedTopic, MetadataUpdate
 from logbus.errors import ApiError, ErrorCode
@@ -45,7 +51,7 @@ class RemoteReceiverTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock, self.peers = Clock(), FakePeers()
         self.all: MetadataUpdate | None = MetadataUpdate(0, 3, 5, full=True)
-        self.receiver = MetadataUpdateSender(
+        self.receiver: IMetadataUpdateReceiver = MetadataUpdateSender(
             BrokerImage(1, {}, epoch=5), lambda: self.all, self.peers, self.clock, 30.0
         )  # type: ignore[arg-type]
 
@@ -100,10 +106,22 @@ class RemoteReceiverTests(SynchronousTestCase):
         self.answer(UNREACHABLE)
         self.all = MetadataUpdate(0, 3, 5, brokers={1: BrokerImage(1, {})}, full=True)
         self.clock.advance(1)
-        self.assertEqual(self.peers.asked[-1][0], self.all)
+        self.assertEqual(evolve(self.peers.asked[-1][0], number=0), self.all)
         self.update("b")
         self.answer()
         self.assertEqual(self.told(), ["a", "all", "b"])
+
+    def test_numbers(self) -> None:
+        """Each attempt has a greater number, over all brokers and elections: one that arrives late can be told."""
+        broker = BrokerImage(1, {}, epoch=5)
+        receiver_for = update_receivers(None, 0, self.peers, self.clock, 30.0)  # type: ignore[arg-type]
+        for _ in range(2):
+            self.receiver = receiver_for(broker, lambda: self.all)
+            self.update("a")
+            self.answer(UNREACHABLE)
+            self.clock.advance(1)
+            self.answer()
+        self.assertEqual([update.number for update, _ in self.peers.asked], [1, 2, 3, 4])
 
     def test_refused_for_now(self) -> None:
         """A broker that could not check who we are is asked again."""

@@ -12,6 +12,8 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, PartitionImage
+from logbus.cluster.metadata_update import MetadataUpdate, PartitionState
+from logbus.cluster.metadata_update_receiver import STATES_SHOWN, MetadataUpdateReceiver
 from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
 from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
 from logbus.coordination.transactions.pending_complete_txn import FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS
@@ -28,6 +30,7 @@ from logbus.wire.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tests.cluster.control_plane import RecordingHost
 
 ME, OTHER, THIRD = 0, 1, 2
 E = ErrorCode
@@ -315,6 +318,20 @@ class AgainTests(MarkerCase):
     def lead_within(self, topic: str, leaders: Sequence[int], epoch: int = 0) -> None:
         images = [PartitionImage((0, 1, 2), LeaderAndIsr(leader, epoch, (0, 1, 2))) for leader in leaders]
         self.metadata.set_partitions(topic, UUID(int=len(topic)), list(enumerate(images)))
+
+    def test_metadata_in_parts(self) -> None:
+        """A starting broker shows very many partitions in parts; a topic of a later part does not count as deleted."""
+        with self.metadata.changing() as metadata:
+            metadata.remove_topic("t")
+            metadata.remove_topic(TRANSACTIONS_TOPIC)
+        self.ending(0)
+        leads = LeaderAndIsr(ME, 3, (ME,))
+        names = [TRANSACTIONS_TOPIC, *(f"s{number}" for number in range(STATES_SHOWN)), "t"]
+        states = (PartitionState(TopicPartition(name, 0), UUID(int=9), (ME,), leads) for name in names)
+        receiver = MetadataUpdateReceiver(ME, self.metadata, RecordingHost(), lambda: 1, lambda configs: None)
+        self.successResultOf(receiver.apply(MetadataUpdate(ME, 1, 1, partitions=tuple(states), full=True)))
+        self.assertEqual([some for _, some in self.world.written], [[TopicPartition("t", 0)]])
+        self.assertEqual(self.done, [TransactionState.COMPLETE_COMMIT])
 
     def test_the_end_cannot_be_written(self) -> None:
         """The completion is retried until it is written, without sending markers again."""
