@@ -519,11 +519,13 @@ class MembershipTests(ConsumerGroupCase, TransactionCase):
         for given, code in (
             ({**told, "generation_id": member.epoch - 1}, ErrorCode.ILLEGAL_GENERATION),
             ({**told, "member_id": "m2"}, ErrorCode.UNKNOWN_MEMBER_ID),
-            ({}, ErrorCode.UNKNOWN_MEMBER_ID),
         ):
             self.assertEqual(self.producer.commit({T0: 99}, **given), {T0: code}, given)
+        # Producers need not send the member.
+        for version in (2, 3, 5):
+            self.assertEqual(self.producer.commit({T0: 10 + version}, version=version), {T0: 0})
         self.producer.end()
-        self.assertEqual(stable(self.client), {T0: 5})
+        self.assertEqual(stable(self.client), {T0: 15})
 
     def test_group_changes_its_protocol(self) -> None:
         """Pending offsets stay when a group changes its protocol."""

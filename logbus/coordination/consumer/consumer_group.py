@@ -166,12 +166,13 @@ class ConsumerGroup:
         self, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool = False
     ) -> None:
         """
-        Refuse a commit that does not come from a member in its epoch; to an empty group other clients may commit.
+        Refuse a commit that does not come from a member in its epoch. Other clients may commit to an empty group, and
+        in a transaction always: producers need not send the member.
 
         :raise ApiError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION for classic members),
             FENCED_INSTANCE_ID, UNSUPPORTED_VERSION.
         """
-        if epoch < 0 and self.is_empty:
+        if epoch < 0 and (self.is_empty or (transactional and not member_id and instance_id is None)):
             return
         member = join_and_leave.find(self.recorded, member_id, instance_id)
         if member.classic is None and version < OFFSET_COMMIT_WITH_EPOCH and not transactional:

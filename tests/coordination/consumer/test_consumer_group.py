@@ -228,10 +228,14 @@ class RefusalTests(GroupCase):
             (ErrorCode.UNKNOWN_MEMBER_ID, ("b", None, 1, 9)),
             (ErrorCode.UNKNOWN_MEMBER_ID, ("", None, -1, 9)),
             (ErrorCode.UNSUPPORTED_VERSION, ("a", None, 1, 8)),
+            (ErrorCode.STALE_MEMBER_EPOCH, ("a", None, -1, 3, True)),
+            (ErrorCode.UNKNOWN_MEMBER_ID, ("", "i", -1, 3, True)),
         ):
             with self.assertRaises(ApiError) as caught:
                 group.check_commit(*asked)
             self.assertEqual(caught.exception.code, code, asked)
+        # A producer that knows only the group's id, such as one before KIP-447.
+        group.check_commit("", None, -1, 3, transactional=True)
         group.check_fetch(None, -1)
         group.check_fetch("a", 1)
         self.assertRaises(ApiError, group.check_fetch, "a", 0)
