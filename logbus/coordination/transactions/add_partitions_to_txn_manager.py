@@ -106,7 +106,8 @@ class AddPartitionsToTxnManager:
             (for older clients INVALID_TXN_STATE); INVALID_PRODUCER_EPOCH: a newer producer has the id;
             INVALID_PRODUCER_ID_MAPPING: the id is not that producer's; CONCURRENT_TRANSACTIONS,
             COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NETWORK_EXCEPTION,
-            REQUEST_TIMED_OUT: may be retried; INVALID_REQUEST, INVALID_TXN_STATE, POLICY_VIOLATION: may not.
+            REQUEST_TIMED_OUT, UNKNOWN_TOPIC_OR_PARTITION: may be retried; INVALID_REQUEST, INVALID_TXN_STATE,
+            POLICY_VIOLATION: may not.
         """
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         pending = _PendingRequest(transactional_id, producer, frozenset(partitions), add, Deferred())
@@ -122,6 +123,10 @@ class AddPartitionsToTxnManager:
 
     async def _ask_here(self, pending: _PendingRequest) -> Outcomes:
         coordinator = self._coordinator
+        if any(self._metadata.partition(partition) is None for partition in pending.partitions):
+            # A broker leads a partition before its metadata shows it. A transaction that ended by then would leave it
+            # out, as if it were deleted.
+            return pending.all(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         try:
             if not pending.add:
                 found = coordinator.verify(pending.transactional_id, pending.producer, pending.partitions)

@@ -90,6 +90,13 @@ class ParticipationTests(CoordinatorCase):
         self.cluster.settle(2)
         self.assertEqual(self.asked(other, [P[0]], True), {P[0]: OK})
 
+    def test_unknown_partition(self) -> None:
+        """The coordinator adds none that its metadata do not show yet: it would send no marker there."""
+        unknown = TopicPartition("new", 0)
+        for broker_id in range(3):
+            (code,) = self.asked(broker_id, [unknown], True).values()
+            self.assertEqual(code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, broker_id)
+
     def test_no_coordinator(self) -> None:
         """While the coordinator's partition has no leader."""
         others = [number for number in range(3) if number != self.coordinator]
