@@ -99,6 +99,9 @@ class CoordinatorRuntime(ABC, Generic[S]):
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{number} is not led by this broker")
         if shard.loading:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{number} is being read")
+        if not self._metadata.brokers:
+            # A broker that starts takes its roles before its metadata show topics, which look like deleted until then.
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "this broker does not know the cluster's topics yet")
         return shard
 
     @property
