@@ -152,10 +152,12 @@ class LogDirectory:
             if count % _LOGS_PER_TURN == 0:
                 await self._next_turn()
         if self.shortened:
-            # After another crash, records that replace the lost ones would be taken for committed and synced.
+            # After another crash, records that replace the lost ones would be taken for committed and synced, or for
+            # deleted.
             try:
                 await self.checkpoint_recovery_points()
                 await self.checkpoint_high_watermarks()
+                await self.checkpoint_start_offsets()
             except ApiError as error:
                 self._log.warn("{root}: checkpoints cannot be written: {error}", root=self.disk.root, error=error)
         self._detect_losses(was_closed=found is not None and not recovered)
@@ -189,7 +191,10 @@ class LogDirectory:
             )
         log.saved_start_offset = offsets.start
         log.checkpointed_recovery_point = offsets.recovery_point
-        self._check_end(log, offsets.high_watermark, offsets.recovery_point)
+        if offsets.start is not None and offsets.start > log.log_end_offset:
+            log.saved_start_offset = log.log_end_offset
+        # What is deleted was committed.
+        self._check_end(log, max(offsets.high_watermark, offsets.start or 0), offsets.recovery_point)
         log.high_watermark = max(log.log_start_offset, min(offsets.high_watermark, log.log_end_offset))
         # A high watermark beyond the log's end is another log's, or older than a truncation.
         log.cleaned_end_offset = offsets.cleaned if offsets.cleaned <= log.log_end_offset else 0

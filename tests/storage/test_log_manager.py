@@ -160,6 +160,30 @@ class LogManagerTests(SynchronousTestCase):
             self.assertEqual((found.high_watermark, found.cleaned_end_offset), (0, 0))
             self.assertEqual(found.checkpointed_recovery_point, 0)
 
+    def test_deleted_records_that_were_lost(self) -> None:
+        """
+        Where a power cut took records that had been deleted, their offsets are used again; another crash leaves what
+        took their place.
+        """
+        disk = MemoryDisk()
+        manager = opened(self, disk)
+        log = self.successResultOf(manager.create(PARTITION, ID))
+        for count in (2, 2):
+            for _ in range(count):
+                append_as_leader(log, batch(b"old"), 1)
+            if log.log_end_offset == 2:
+                self.successResultOf(log.flush())
+        log.high_watermark = 4
+        self.assertEqual(self.successResultOf(manager.delete_records(PARTITION, 4)), 4)
+        disk = disk.after_power_cut(PowerCutOutcome("lose"))
+        again = opened(self, disk)
+        (found,) = again
+        self.assertEqual((found.log_start_offset, found.log_end_offset, again.shortened), (2, 2, 1))
+        append_as_leader(found, batch(b"new"), 2)
+        self.successResultOf(found.flush())
+        (found,) = opened(self, disk.after_kill())
+        self.assertEqual(read_all(found), [(2, b"new")])
+
     def test_one_directory_fails(self) -> None:
         """Its logs go offline, the listener is called once, and the others go on; new logs avoid it."""
         lost: list[Any] = []
