@@ -87,6 +87,7 @@ class LogTruncator:
                 # Otherwise it would be applied after a restart to the records that replace these.
                 await directory.checkpoint_high_watermarks()
             shorter = [(log, offset) for log, offset in logs if offset < log.log_end_offset]
+            before = [(log, log.log_start_offset, log.cleaned_end_offset) for log, _ in shorter]
             for log, offset in shorter:
                 if offset > log.segments[0].base_offset:
                     await unshare(log.segments[segment_with(log.segments, offset)])
@@ -96,6 +97,11 @@ class LogTruncator:
                 await gatherResults([log.flusher.flush() for log, _ in shorter], consumeErrors=True)
             except FirstError as e:
                 e.subFailure.raiseException()
+            # Otherwise what is written now would be taken for deleted, or for compacted, after a crash.
+            if any(log.log_start_offset < start for log, start, _ in before):
+                await directory.checkpoint_start_offsets()
+            if any(log.cleaned_end_offset < cleaned for log, _, cleaned in before):
+                await directory.checkpoint_cleaned_offsets()
             for log, _ in shorter:
                 await self._load_producers(log)
 
@@ -145,15 +151,10 @@ class LogTruncator:
         log = directory.logs[partition]
         async with self._repairer.paused([log]), self._cleaner.paused([log]), self.turn:
             # Remove the records first, as in any truncation; then move the empty log.
-            start = log.log_start_offset
             await self._truncate_durably({partition: min(offset, log.segments[0].base_offset)})
             if offset != log.log_end_offset:
                 truncate_fully(log, offset)
                 await log.flusher.flush()
-        if offset < start:
-            for directory in self._directories:
-                if directory.logs.get(partition) is log:
-                    await directory.checkpoint_start_offsets()
 
     @returns_deferred
     async def restart_behind(self, partition: TopicPartition, state: AuxiliaryState) -> None:

@@ -42,6 +42,22 @@ class LogTruncatorTests(SynchronousTestCase):
         at = steps.index(("truncate", "orders-0/00000000000000000000.log"))
         self.assertEqual(steps[at - 1], ("replace", "recovery-point-offset-checkpoint"))
 
+    def test_truncate_below_the_log_start(self) -> None:
+        """What is written then is neither deleted nor compacted, also after a crash."""
+        self.successResultOf(self.log.flush())
+        self.log.high_watermark = self.log.cleaned_end_offset = 5
+        self.successResultOf(self.manager.delete_records(PARTITION, 5))
+        self.successResultOf(self.manager.directories[0].checkpoint_cleaned_offsets())
+        self.successResultOf(self.manager.truncator.truncate({PARTITION: 3}))
+        append_as_leader(self.log, batch(b"new"), 1)
+        append_as_leader(self.log, batch(b"newer"), 1)
+        self.successResultOf(self.log.flush())
+        again = a_manager(self.disk.after_kill())
+        self.successResultOf(again.open())
+        (found,) = again
+        self.assertEqual(read_all(found), [(3, b"new"), (4, b"newer")])
+        self.assertLessEqual(found.cleaned_end_offset, 3)
+
     def test_truncation_on_a_failing_disk(self) -> None:
         """The caller gets the disk's error."""
         self.disk.faults = lambda op, path: broken() if op == "sync" else None
