@@ -11,13 +11,15 @@ from twisted.trial.unittest import SynchronousTestCase
 from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import TopicPartition
+from logbus.records.control_records import ControlType, Marker
 from logbus.storage.appends.append_as_leader import append_as_leader
+from logbus.storage.appends.append_marker import append_marker
 from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.storage.truncation import truncate_fully
 from logbus.testing.simulation.environment.memory_disk import Crashed, MemoryDisk, PowerCutOutcome, no_space
-from tests.storage.builders import PARTITION, a_manager, batch, read_all
+from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, read_all
 from tests.storage.test_log_crashes import result
 
 SMALL = TopicConfig(segment_bytes=400, index_interval_bytes=100)
@@ -255,6 +257,35 @@ class MoveTests(SynchronousTestCase):
         append(log, 5)
         self.assertIsNone(self.successResultOf(log.flush()))
         self.assertFalse(machine.disks[0].exists("orders-0/moved"))
+
+    def test_aborted_transactions_of_a_closed_log(self) -> None:
+        """Readers of committed records skip aborted ones while the logs trade places, and after that failed."""
+        machine = Machine().open()
+        log = machine.create(3)
+        append_as_leader(log, batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True), 1)
+        append_marker(log, 7, 0, Marker(ControlType.ABORT, 0), 1, NOW_MS)
+        log.high_watermark = log.log_end_offset
+        aborted = log.aborted_transactions(0, 5)
+        self.assertEqual([entry.first_offset for entry in aborted], [3])
+        other = machine.disks[1]
+        other.held.add(IOPool.BACKGROUND)
+        machine.move()
+        machine.clock.advance(1)
+        self.assertTrue(log.is_closed)
+        self.assertEqual(log.aborted_transactions(0, 5), aborted)
+        other.faults = lambda op, path: OSError(5, "I/O") if op == "rename" else None
+        other.held.clear()
+        other.release(IOPool.BACKGROUND)
+        self.assertIs(machine.moved(), log)
+        append(log, 1)
+        self.assertEqual(log.aborted_transactions(0, 5), aborted)
+        self.assertIsNone(self.successResultOf(log.flusher.write_back_and_wait()))
+        found = machine.manager.directories[0]
+        self.successResultOf(found.checkpoint_recovery_points())
+        again = Machine(machine.disks[0].after_power_cut(PowerCutOutcome("lose")), MemoryDisk("/b")).open()
+        recovered = again.manager.get(PARTITION)
+        assert recovered is not None
+        self.assertEqual(recovered.aborted_transactions(0, 5), aborted)
 
     def test_interrupted_by_a_stop(self) -> None:
         """A move that a stop interrupted begins again with the next start."""

@@ -96,9 +96,8 @@ class SegmentFiles(IndexedFile):
         self.suffix = suffix
 
     def close(self) -> None:
-        """Close the files."""
-        self.close_transaction_index()
+        """Close the files. Readers may go on, and entries of indexes that are not in the files yet stay in memory."""
         self.log.close()
-        for index in (self._offsets, self._times):
+        for index in (self._offsets, self._times, self._aborted):
             if index is not None:
                 index.close()
