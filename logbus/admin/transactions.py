@@ -21,6 +21,7 @@ from logbus.admin.relay import leader_of
 from logbus.admin.routing import ViewRequest, ViewResponse, route
 from logbus.admin.topics import TOPIC_NAME
 from logbus.cluster.cluster_metadata import ClusterMetadata
+from logbus.config import keys
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.coordination.transactions.transaction_state import TransactionState
@@ -160,8 +161,10 @@ class TransactionViews:
 
     async def _abort(self, access: HttpAccess, transactional_id: str) -> None:
         """End a transaction as a new producer with its id would (Kafka: Admin.forceTerminateTransaction)."""
-        found = self._existing(transactional_id)
-        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=found.timeout_ms)
+        # As it is, unless it is more than a producer may have by now.
+        most = self.coordinator.config.get(keys.TRANSACTION_MAX_TIMEOUT_MS)
+        timeout_ms = min(self._existing(transactional_id).timeout_ms, most)
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
         for _ in range(ABORT_ATTEMPTS):
             response: InitProducerIdResponse = await self.requests.send(access, request, 4)
             if response.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.admin.json_schema import schema_errors
+from logbus.config import keys
 from logbus.coordination.transactions.transaction_state import TransactionState
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
@@ -130,6 +131,18 @@ class AbortTests(HttpBrokerCase):
         page = self.http.get("/api/v1/topics/t/partitions/0/records?isolation=read_committed")
         self.assertEqual((page["items"], page["last_stable_offset"], page["next_offset"]), ([], 2, 2))
         self.assertEqual(producer.end(), ErrorCode.PRODUCER_FENCED)
+
+    def test_abort_of_what_may_take_too_long(self) -> None:
+        """A transaction is aborted whose time-out is more than is allowed since the broker was started again."""
+        producer = OffsetProducer(self.client).find()
+        ids = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch}
+        batch = a_batch(base_sequence=0, transactional=True, **ids)
+        self.client.ask(produce_request(batch, transactional_id="x"), 12)
+        config = self.server.broker.config
+        self.patch(config, "_values", {**config._values, keys.TRANSACTION_MAX_TIMEOUT_MS: 30_000})
+        answered = self.http.ask("POST", "/api/v1/transactions/x/abort", {"confirm": "x"})
+        self.assertEqual(answered.status, 204, answered.body)
+        self.assertIn(self.http.get("/api/v1/transactions/x")["state"], ("Empty", "CompleteAbort"))
 
     def test_no_such_id(self) -> None:
         """Nothing is made by an abort."""

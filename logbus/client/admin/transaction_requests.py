@@ -125,16 +125,19 @@ async def terminate(coordinators: Coordinators, transactional_id: str) -> None:
     described = (await coordinators.ask([transactional_id], describe_at))[transactional_id]
     if isinstance(described, ApiError):
         raise described
-    request = InitProducerIdRequest(
-        transactional_id=transactional_id, transaction_timeout_ms=max(described.timeout_ms, 1)
-    )
+    timeout_ms = max(described.timeout_ms, 1)
 
     async def send(channel: Channel, node: Node, keys: Sequence[str]) -> dict[str, ApiError | None]:
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
         response: InitProducerIdResponse = await channel.request(request)
         return {transactional_id: transaction_error(response.error_code, transactional_id)}
 
     attempts = coordinators.cluster.attempts(coordinators.patience)
     while (error := (await coordinators.ask([transactional_id], send))[transactional_id]) is not None:
+        if error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT and timeout_ms > 1:
+            # transaction.max.timeout.ms has been lowered since. No producer gets this one: the next gives its own.
+            timeout_ms = 1
+            continue
         # CONCURRENT_TRANSACTIONS: the markers of the abort are being written.
         if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS or not await attempts.again():
             raise error

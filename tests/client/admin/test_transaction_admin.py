@@ -178,6 +178,16 @@ class TransactionTests(SynchronousTestCase):
         told = (asked[0].transactional_id, asked[0].transaction_timeout_ms, asked[0].producer_id)
         self.assertEqual(told, ("a", 60_000, -1))
 
+    def test_termination_of_what_may_take_too_long(self) -> None:
+        """A transaction can be ended whose time-out is more than the broker allows by now."""
+        self.states["a"] = self.state("a")
+        refused = transactions.InitProducerIdResponse(error_code=int(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+        done = transactions.InitProducerIdResponse(producer_id=7, producer_epoch=4)
+        self.brokers.answers[INIT] = nth(lambda message: refused, lambda message: done)
+        self.done(self.admin.terminate_transaction("a"), 0.2)
+        asked = self.brokers.requests("InitProducerId")
+        self.assertEqual([each.transaction_timeout_ms for each in asked], [60_000, 1])
+
     def test_termination_of_an_unknown_id(self) -> None:
         """InitProducerId would create the transactional id, so it is not sent for an unknown one."""
         self.assertEqual(self.refused(self.admin.terminate_transaction("a")).code, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
