@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from logbus.pipeline.errors import LakeError, OptionError
 from logbus.pipeline.lake.commit_log import CommitKind, DataFile
-from logbus.pipeline.lake.layout import QUARANTINE
+from logbus.pipeline.lake.layout import QUARANTINE, directories_of
 from logbus.pipeline.lake.parquet import TARGET_BYTES, parquet_settings, staged_rows, write_parquet
 from logbus.pipeline.lake.table import Table
 from logbus.pipeline.lake.target import CompactionReport
+from logbus.pipeline.payloads.payload import quoted_name
 from logbus.pipeline.payloads.record_metadata import metadata_of, metadata_struct
 
 if TYPE_CHECKING:
@@ -82,18 +83,18 @@ def _rewrite(
         root, staging = f"{root}/{base}", f"{staging}/{base}"
     paths = [f"{table.files.url}/{each.path}" for files in found.values() for each in files]
     rows = spark.read.option("basePath", root).option("mergeSchema", "true").parquet(*paths)
-    directories = next(iter(found)).split("/")
-    by = [name for name, equals, _ in (each.partition("=") for each in directories) if equals]
+    by = directories_of(each.path.removeprefix(f"{base}/") for files in found.values() for each in files) or ()
+    columns = [*map(quoted_name, by)]
     struct = metadata_struct((), metadata_of(json.loads(rows.schema.json())))
     order = [f"{struct}.{name}" if struct else name for name in _SORTED_BY if struct or name in rows.columns]
     most = max(sum(each.size for each in files) for files in found.values())
     parts = -(-most // target_bytes)  # of the largest directory
-    spread = [f.col(name) for name in by]
+    spread = [*map(f.col, columns)]
     if parts > 1 and order:
         spread.append(f.pmod(f.hash(*order), f.lit(parts)))
     gathered = rows.repartition(*spread) if spread else rows.repartition(1)
     if by or order:
-        gathered = gathered.sortWithinPartitions(*by, *order)
+        gathered = gathered.sortWithinPartitions(*columns, *order)
     write_parquet(gathered, staging, by)
     before, after = rows.count(), staged_rows(spark, table, base)
     if before != after:

@@ -12,6 +12,7 @@ from logbus.pipeline.lake.file_system import LocalFileSystem
 from logbus.pipeline.lake.hadoop_file_system import java_errors
 from logbus.pipeline.lake.layout import QUARANTINE
 from logbus.pipeline.lake.table import Table
+from logbus.pipeline.payloads.payload import quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +67,8 @@ def gathered(rows: DataFrame, directories: Sequence[str], order: Sequence[str]) 
 
     :param order: columns that the rows of a file are sorted by.
     """
-    return rows.hint("rebalance", *directories).sortWithinPartitions(*directories, *order)
+    names = [*map(quoted_name, directories)]
+    return rows.hint("rebalance", *names).sortWithinPartitions(*names, *order)
 
 
 def write_parquet(rows: DataFrame, url: str, partitioned_by: Sequence[str]) -> None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SCHEMA = "user STRING, at TIMESTAMP, e INT"
+ODD_NAME = "the.page: 1"
+"""Not a name in SQL, and not one of a directory."""
 
 
 def _json(**fields: Any) -> bytes:
@@ -369,21 +371,24 @@ def test_follow_and_stop(spark: SparkSession, broker: Broker, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("partition_by", "names", "count"),
-    [("none", (), 1), ("date", ("date",), 2), ("page", ("page",), 4), ("column:hour", ("hour",), 3)],
+    [("none", (), 1), ("date", ("date",), 2), (ODD_NAME, (ODD_NAME,), 4), ("column:hour", ("hour",), 3)],
 )
 def test_layouts(
     spark: SparkSession, broker: Broker, tmp_path: Path, partition_by: str, names: tuple[str, ...], count: int
 ) -> None:
     """
-    A batch makes one file for each directory, however many partitions are read, and a field of the events may have the
-    name of what is no directory. The next load makes the same directories by itself, and others are refused.
+    A batch makes one file for each directory, however many partitions are read, and a field of the events may have any
+    name, and that of what is no directory. The next load makes the same directories by itself, and others are refused.
     """
     topic = make(broker, 2)
     pages = ["/", "a=b/c", None, "ü %"]
-    values = [_json(page=pages[each % 4], hour=each % 3, at=f"2024-05-0{1 + each % 2}T12:00:00Z") for each in range(24)]
+    values = [
+        _json(**{ODD_NAME: pages[each % 4]}, hour=each % 3, at=f"2024-05-0{1 + each % 2}T12:00:00Z")
+        for each in range(24)
+    ]
     for partition in range(2):
         fill(broker, topic, [*values, b"odd"], partition)
-    payload = JsonPayload(schema="page STRING, hour INT, at TIMESTAMP", event_time="at")
+    payload = JsonPayload(schema=f"`{ODD_NAME}` STRING, hour INT, at TIMESTAMP", event_time="at")
     report = load(spark, broker, tmp_path, topic, payload=payload, partition_by=partition_by)
     assert (report.records, report.quarantined, report.files) == (50, 2, count + 1)
     files = Table.at(spark, str(tmp_path)).state.files
@@ -391,7 +396,7 @@ def test_layouts(
     fill(broker, topic, values)
     report = load(spark, broker, tmp_path, topic, payload=payload, partition_by="")
     assert (report.records, report.files) == (24, count)
-    rows = spark.read.parquet(str(tmp_path)).select("page", "hour", "at").collect()
+    rows = spark.read.parquet(str(tmp_path)).select(f"`{ODD_NAME}`", "hour", "at").collect()
     expected = [(pages[each % 4], each % 3, 1 + each % 2) for each in range(24)] * 3
     assert sorted([(row[0] or "", int(row[1]), row[2].day) for row in rows]) == sorted(
         (page or "", hour, day) for page, hour, day in expected
