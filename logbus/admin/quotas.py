@@ -4,13 +4,15 @@ Views of the quotas of users, client ids and addresses: list and change them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
 from twisted.internet.defer import Deferred
 
-from logbus.admin.authorization import HttpAccess, Right
+from logbus.admin.authorization import Right
 from logbus.admin.change_terms import VALIDATE_ONLY, controller_of_terms, terms_of
 from logbus.admin.entity_tags import CONDITION, Precondition, entity_tag
 from logbus.admin.json_schema import array, integer, mapping, nullable, number, object_schema, string
@@ -26,6 +28,7 @@ from logbus.wire.messages.client_quotas import (
     AlterClientQuotasResponse,
     AlteredEntity,
     AlteredEntry,
+    ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     OpData,
@@ -45,6 +48,20 @@ ENTITY = object_schema(
     ip=nullable(string("An address.", minLength=1, maxLength=1000)),
     optional=("user", "client_id", "ip"),
 )
+_FLAG = {**string("'true' or 'false'.", enum=["true", "false"]), "default": "false"}
+_EXACT, _DEFAULT = 0, 1
+"""How a part of an entity is asked for (KIP-546)."""
+FILTERS: Mapping[str, Any] = MappingProxyType(
+    {
+        "user": {**string("Only quotas of this user.", minLength=1, maxLength=1000), "default": None},
+        "user_default": {**_FLAG, "description": "true: only quotas of every other user."},
+        "client_id": {**string("Only quotas of this client id.", minLength=1, maxLength=1000), "default": None},
+        "client_id_default": {**_FLAG, "description": "true: only quotas of every other client id."},
+        "ip": {**string("Only quotas of this address.", minLength=1, maxLength=1000), "default": None},
+        "ip_default": {**_FLAG, "description": "true: only quotas of every other address."},
+        "strict": {**_FLAG, "description": "true: without entities that have a member which is not asked for."},
+    }
+)
 NUMBER = number("The quota, as of producer_byte_rate in bytes a second.")
 QUOTAS = object_schema(
     "Quotas.",
@@ -58,7 +75,7 @@ QUOTAS = object_schema(
         ),
         maxItems=MAX_ENTITIES,
     ),
-    total=integer("How many entities have quotas."),
+    total=integer("How many entities that are asked for have quotas."),
 )
 CHANGES = object_schema(
     "Changes of an entity's quotas.",
@@ -85,15 +102,16 @@ class QuotaViews:
         "/api/v1/quotas",
         "Quotas of users, client ids and addresses",
         answer=QUOTAS,
+        parameters=FILTERS,
         right=Right(AclOperation.DESCRIBE_CONFIGS),
         errors=(HTTPStatus.SERVICE_UNAVAILABLE,),
     )
     def list(self, call: ViewRequest) -> Deferred[dict[str, Any]]:
-        return Deferred.fromCoroutine(self._list(call.access))
+        return Deferred.fromCoroutine(self._list(call))
 
-    async def _list(self, access: HttpAccess) -> dict[str, Any]:
-        request = DescribeClientQuotasRequest(components=[], strict=False)
-        response: DescribeClientQuotasResponse = await self.requests.send(access, request, VERSION)
+    async def _list(self, call: ViewRequest) -> dict[str, Any]:
+        asked = DescribeClientQuotasRequest(components=_components(call.query), strict=call.query["strict"] == "true")
+        response: DescribeClientQuotasResponse = await self.requests.send(call.access, asked, VERSION)
         if response.error_code:
             raise error_of(response.error_code, response.error_message)
         names = {kind: name for name, kind in TYPES.items()}
@@ -140,3 +158,20 @@ class QuotaViews:
         (result,) = response.entries
         if result.error_code:
             raise condition.refusal(error_of(result.error_code, result.error_message))
+
+
+def _components(query: Mapping[str, Any]) -> list[ComponentData]:
+    """
+    Return what is asked for.
+
+    :raise HttpProblem: a name and the default of one type.
+    """
+    found = []
+    for name, kind in TYPES.items():
+        wanted, is_default = query[name], query[f"{name}_default"] == "true"
+        if wanted is not None and is_default:
+            raise HttpProblem(HTTPStatus.BAD_REQUEST, f"Give {name} or {name}_default, not both.")
+        if wanted is not None or is_default:
+            match_type = _DEFAULT if is_default else _EXACT
+            found.append(ComponentData(entity_type=kind, match_type=match_type, match=wanted))
+    return found

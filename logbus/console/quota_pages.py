@@ -178,7 +178,8 @@ async def _quotas_of(visit: Visit, entity: Entity) -> Mapping[str, float]:
 
     :raise ApiRefusal: the user may not know them.
     """
-    told = await visit.api.get("/api/v1/quotas")
+    asked = {f"{part}_default" if value is None else part: value or "true" for part, value in entity.items()}
+    told = await visit.api.get("/api/v1/quotas", strict="true", **asked)
     found: Mapping[str, float] = next((each["quotas"] for each in told["items"] if each["entity"] == entity), {})
     return found
 

@@ -26,6 +26,33 @@ class QuotaTests(HttpBrokerCase):
         self.assertEqual(self.alter(bob, {"producer_byte_rate": None}).status, 204)
         self.assertEqual(self.http.get(QUOTAS)["items"], [])
 
+    def test_filters(self) -> None:
+        """Of many quotas those of one entity are found, or all that have a part of it."""
+        entities: list[dict[str, str | None]] = [
+            {"user": "bob"},
+            {"user": None},
+            {"user": "bob", "client_id": "c"},
+            {"user": "bob", "client_id": None},
+            {"client_id": "c"},
+        ]
+        for each in entities:
+            self.assertEqual(self.alter(each, {"producer_byte_rate": 1}).status, 204)
+        self.alter({"ip": None}, {"connection_creation_rate": 1})
+        for query, found in [
+            ("user=bob", [entities[0], entities[2], entities[3]]),
+            ("user=bob&strict=true", [entities[0]]),
+            ("user_default=true", [entities[1]]),
+            ("user=bob&client_id_default=true", [entities[3]]),
+            ("client_id=c", [entities[2], entities[4]]),
+            ("ip_default=true", [{"ip": None}]),
+            ("user=eve", []),
+        ]:
+            told = self.http.get(f"{QUOTAS}?{query}")
+            self.assertCountEqual([row["entity"] for row in told["items"]], found, query)
+            self.assertEqual(told["total"], len(found))
+        for query in ("user=bob&user_default=true", "user=bob&ip=10.0.0.1", "user="):
+            self.assertEqual(self.http.ask("GET", f"{QUOTAS}?{query}").status, 400)
+
     def test_two_people(self) -> None:
         """Of two people who change the quotas of one entity, the second is told which."""
         self.alter({"user": "bob"}, {"producer_byte_rate": 1000, "consumer_byte_rate": 5})

@@ -6,6 +6,7 @@ import re
 import shlex
 from urllib.parse import urlencode
 
+from logbus.admin import quotas
 from tests.admin.broker_kit import HttpBrokerCase
 from tests.admin.harness import Answered
 from tests.admin.test_acls import an_acl
@@ -121,6 +122,20 @@ class QuotaPagesTests(AccessCase):
         self.assertEqual(
             self.command(removed), "logbus quotas delete --user bob --client-id-default request_percentage"
         )
+
+    def test_one_of_many(self) -> None:
+        """The form has the quotas of an entity that is behind those that are listed, and can remove them."""
+        self.patch(quotas, "MAX_ENTITIES", 2)
+        for name in ("ann", "bob", "eve"):
+            self.assertEqual(
+                self.post("quotas", {"user": name, "producer_byte_rate": "7", "confirmed": "yes"}).status, 303
+            )
+        listed = [each["entity"]["user"] for each in self.http.get("/api/v1/quotas")["items"]]
+        (last,) = {"ann", "bob", "eve"} - {*listed}
+        form = seen(self.http.ask("GET", f"{SECTION}/quotas?user={last}"))
+        self.assertEqual(form.having("input", name="producer_byte_rate")[0]["value"], "7")
+        self.assertEqual(self.post("quotas", {"user": last, "confirmed": "yes"}).status, 303)
+        self.assertEqual(self.http.get("/api/v1/quotas")["total"], 2)
 
     def test_two_people(self) -> None:
         """The form of one who saw other quotas sets none."""
