@@ -16,6 +16,7 @@ from logbus.wire.messages.configs import (
     AlterConfigsResponse,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    IncrementalAlterConfigsResponse,
     ListConfigResourcesResponse,
 )
 
@@ -60,8 +61,11 @@ async def alter_configs(access: Access, request: Request, serve: Serve) -> Any:
     message.resources, gone = await divided(
         access, request, message.resources, lambda each: access.allows(AclOperation.ALTER_CONFIGS, *_concerned(each))
     )
-    # Both responses have the same fields.
-    answer = await serve() if message.resources or not gone else AlterConfigsResponse(responses=[])
+    if message.resources or not gone:
+        answer = await serve()
+    else:
+        # Both have the same fields, but not the same flexible versions, by which a forwarded request is answered.
+        answer = (IncrementalAlterConfigsResponse if request.api_key == 44 else AlterConfigsResponse)(responses=[])
     for each in gone:
         code = REFUSED[_concerned(each)[0]]
         answer.responses.append(

@@ -18,7 +18,7 @@ from logbus.security.acl.acls import (
     ResourceType,
 )
 from logbus.security.acl.standard_authorizer import StandardAuthorizer
-from logbus.wire.connection import api_key_of
+from logbus.wire.connection import Request, ServerConnection, api_key_of
 from logbus.wire.encoder_runtime import EncodeError
 from logbus.wire.messages import api_name
 from logbus.wire.messages.acls import (
@@ -526,6 +526,23 @@ class MatrixTests(AuthorizedCase):
                 for _ in range(20):
                     client.turn()
                 self.assertEqual((len(client.answers()), client.closed), (1, False), f"{row.message}, v{version}")
+
+    def test_responses_are_those_of_their_apis(self) -> None:
+        """Refused or not: a request that another broker forwarded is answered in the encoding of the response's API."""
+        wrong: list[str] = []
+        respond = ServerConnection.respond
+
+        def checked(wire: ServerConnection, request: Request, response: Any, encoded: Any = None) -> Any:
+            if not isinstance(response, bytes) and api_key_of(response) != request.api_key:
+                wrong.append(f"{api_name(request.api_key)}: {type(response).__name__}")
+            return respond(wire, request, response, encoded)
+
+        self.patch(ServerConnection, "respond", checked)
+        for row in ROWS:
+            for rights in ([], row.rights):
+                self.grant(rights)
+                self.asked(row)
+        self.assertEqual(wrong, [])
 
     def test_all_apis_are_here(self) -> None:
         """But for those between brokers, whose handlers ask for a proof."""
