@@ -136,7 +136,8 @@ def _filter(message: ListTransactionsRequest, now_ms: int) -> Test:
     if message.producer_id_filters:
         producer_ids = set(message.producer_id_filters)
         tests.append(lambda each: each.producer_id in producer_ids)
-    if message.duration_filter >= 0:
+    # Clients that know no default, such as kcl, send 0: Kafka's brokers answer it with all ids.
+    if message.duration_filter > 0:
         tests.append(lambda each: (transaction_duration_ms(each, now_ms) or 0) > message.duration_filter)
     if message.transactional_id_pattern:
         matches = compile_expression(message.transactional_id_pattern)

@@ -113,7 +113,9 @@ class TransactionAdminTests(HandlerCase):
         self.assertEqual(self.names(), ["ending", "idle", "open", "over"])
         self.assertEqual(self.names(["Empty", "Ongoing"]), ["idle", "open"])
         self.assertEqual(self.names((), [8, 9]), ["open"])
-        self.assertEqual(self.names(duration_filter=0), ["ending", "open"])
+        for no_filter in (-1, 0):
+            self.assertEqual(self.names(duration_filter=no_filter), ["ending", "idle", "open", "over"])
+        self.assertEqual(self.names(duration_filter=1), ["ending", "open"])
         self.assertEqual(self.names(duration_filter=999), ["open"])
         self.assertEqual(self.names(duration_filter=1000), [])
         self.assertEqual(self.names(transactional_id_pattern="o.*"), ["open", "over"])

@@ -37,7 +37,7 @@ class TransactionAdmin:
 
         :param states: only these of :data:`~logbus.client.admin.transaction_results.STATES`; empty: all.
         :param producer_ids: only these producer ids; empty: all.
-        :param longer_than_ms: only ids whose transaction is older than this (KIP-994).
+        :param longer_than_ms: only ids whose transaction is older than this (KIP-994); 0: all.
         :param pattern: only ids that match this regular expression (RE2; KIP-1152).
         :raises ApiError: (in the Deferred) INVALID_REGULAR_EXPRESSION; UNSUPPORTED_VERSION: a broker is too old for a
             filter; INVALID_REQUEST: a state is unknown.
