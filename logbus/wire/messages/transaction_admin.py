@@ -93,8 +93,8 @@ class ListTransactionsRequest:
     """
     Which transactional ids has this coordinator? No filter lets all pass.
 
-    ``duration_filter`` (ms, 0 and less: none) asks for those that run longer (KIP-994), ``transactional_id_pattern`` for those
-    whose id matches a regular expression (KIP-1152).
+    ``duration_filter`` (ms, 0 and less: none) asks for those that run longer (KIP-994), ``transactional_id_pattern``
+    for those whose id matches a regular expression (KIP-1152).
     """
 
     state_filters: list[String]
