@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 
 from logbus.config.topic_config import TopicConfig
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.records.batch import BatchHeader, Marker
 from logbus.records.file_slice import FileSlice
 from logbus.storage.filesystem.bounded_work import SyncQueues
@@ -412,10 +412,14 @@ class Log(LogState):
         Fires when everything that is in the log now is on stable storage. Concurrent callers share a sync.
 
         :raises StorageError: (as a failure) the sync failed; the directory is offline, and confirms nothing more.
+        :raises ApiError: (as a failure) the log was closed.
         """
         if self.flushed_end_offset >= self.log_end_offset and self.disk.failure is None:
             return succeed(None)
-        return self.flusher.flush()
+        try:
+            return self.flusher.flush()
+        except (ApiError, StorageError) as error:
+            return fail(error)
 
     def close(self) -> Deferred[None]:
         """

@@ -161,6 +161,22 @@ class ReplicasTests(SynchronousTestCase):
         self.assertEqual(self.failureResultOf(deleting, ApiError).value.code, ErrorCode.POLICY_VIOLATION)
         self.assertEqual(replica.log.log_start_offset, 0)
 
+    def test_a_fetch_while_the_log_is_replaced(self) -> None:
+        """
+        A follower's fetch while the log is closed, as it moves to another log directory, is answered; what it
+        acknowledges is committed when the log takes appends again.
+        """
+        self.become(self.state(role=LeaderAndIsr(leader=0, leader_epoch=0, isr=(0, 1))))
+        replica = self.replicas.leader("t", 0)
+        follower = replica.partition.follower(1, 0, 0)
+        replica.append(a_batch(b"v"), NOW_MS)
+        self.successResultOf(replica.log.close())
+        replica.fetched(follower, 1, 0)
+        self.assertEqual(replica.high_watermark, 0)
+        replica.log.reopen()
+        replica.replace_log(replica.log)
+        self.assertEqual(replica.high_watermark, 1)
+
     def test_listeners_hear_of_leadership(self) -> None:
         """Of each epoch this broker leads in, and of each end: another leader, deletion, a failed directory."""
         heard: list[tuple[str, int, int | None]] = []
