@@ -86,7 +86,7 @@ class ConsumerGroupService:
         """
         group = self._coordinator.group(group_id)
         if not isinstance(group, ConsumerGroup):
-            raise _not_found(group_id, "there is no group" if group is None else "of the classic protocol is the group")
+            raise _not_a_consumer_group(group_id, group)
         return group.describe()
 
     def topic_name(self, topic_id: bytes) -> str | None:
@@ -106,8 +106,9 @@ class ConsumerGroupService:
         if isinstance(group, ClassicGroup) and joins and migration_policy(self._coordinator.config).up:
             upgraded = self._coordinator.manager.consumer(shard, group_id)
             return upgraded, upgrade(self._coordinator.clock.seconds(), group, upgraded)
-        raise _not_found(group_id, "there is no group" if group is None else "of the classic protocol is the group")
+        raise _not_a_consumer_group(group_id, group)
 
 
-def _not_found(group_id: str, why: str) -> ApiError:
-    return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{why} {group_id!r}")
+def _not_a_consumer_group(group_id: str, group: object | None) -> ApiError:
+    why = f"there is no group {group_id!r}" if group is None else f"the group {group_id!r} uses the classic protocol"
+    return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, why)

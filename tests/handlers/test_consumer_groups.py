@@ -286,6 +286,7 @@ class DisabledMigrationTests(ConsumerGroupCase):
         """A group with members is not found by the other protocol; members of both may meet in a consumer group."""
         old = self.classic()
         self.assertEqual(self.consumer("new").send().error_code, ErrorCode.GROUP_ID_NOT_FOUND)
+        self.assertEqual(self.described().error_message, "the group 'g' uses the classic protocol")
         old.leave()
         new = self.consumer("new")
         new.beat()
