@@ -71,7 +71,8 @@ class ProduceGatherer:
     ) -> None:
         """Leave a run; its owner keeps the frames in place until it is called."""
         count = len(run.batches)
-        if self._count + count > MAX_BATCHES:
+        if self._count + count > MAX_BATCHES or (self._turn.finish is not None and not self._count):
+            # What is left may be another broker's, where several are in one reactor.
             self._turn.end()
         self._groups.setdefault((router, run.template.partition), []).append((context, run, owner))
         self._count += count

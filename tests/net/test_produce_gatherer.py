@@ -80,6 +80,21 @@ def test_by_partition() -> None:
     assert asked == [2]
 
 
+def test_two_brokers_in_one_reactor() -> None:
+    """What one of them has left is served, though the other one leaves something, too."""
+    turn = ReadTurn()
+    owners = [Owner() for _ in range(3)]
+    one, other = ProduceGatherer(turn), ProduceGatherer(turn)
+
+    def router(runs: GatheredRuns) -> None:
+        return None
+
+    for gatherer, owner in zip((one, other, one), owners, strict=True):
+        gatherer.add(router, CONTEXT, a_run(), owner)
+    turn.end()
+    assert [owner.answers for owner in owners] == [[None], [None], [None]]
+
+
 def test_responses_wait_for_each_other() -> None:
     """What owners answer is sent together, also after a bug."""
     turn = ReadTurn()
