@@ -48,4 +48,8 @@ Transactions:
 
 * ``transactions``: the transaction coordinator (a package)
 * ``internal_topics``: creates ``__consumer_offsets`` and ``__transaction_state`` on first use
+
+Share groups:
+
+* ``share_state``: the share coordinator, which keeps what was delivered (a package)
 """

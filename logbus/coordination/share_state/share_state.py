@@ -1,0 +1,66 @@
+"""
+The state of a share partition as the share coordinator keeps it. Pure.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from attrs import frozen
+
+from logbus.metastore.znode_json import uuid_text
+from logbus.model import NO_OFFSET
+
+AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
+"""The delivery states that are written (Kafka: RecordState); a record that a consumer has (1) is written as available."""
+
+UNKNOWN_COUNT = -1
+"""The delivery complete count of a state whose writer did not know it."""
+
+
+@frozen
+class SharePartitionKey:
+    """A partition as a share group reads it."""
+
+    group_id: str
+    topic_id: UUID
+    partition: int
+
+    def __str__(self) -> str:
+        """The key by which FindCoordinator finds its coordinator (Kafka: SharePartitionKey.asCoordinatorKey)."""
+        return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
+
+
+@frozen
+class StateBatch:
+    """
+    Records in the same delivery state.
+
+    :ivar last_offset: of its last record, inclusive.
+    :ivar delivery_state: one of :data:`AVAILABLE`, :data:`ACKNOWLEDGED`, :data:`ARCHIVED`.
+    :ivar delivery_count: how often they were delivered.
+    """
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+
+@frozen
+class ShareState:
+    """
+    The state of a share partition.
+
+    :ivar state_epoch: increases when its start offset is set by an administrator.
+    :ivar leader_epoch: of the share partition's leader that wrote or read it last.
+    :ivar start_offset: of the first record that is not done; −1: not known yet.
+    :ivar batches: from the start offset on, sorted, without overlaps. Records in none of them were never delivered.
+    :ivar delivery_complete_count: the number of records from the start offset on that are done; −1: unknown.
+    """
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int = NO_OFFSET
+    batches: tuple[StateBatch, ...] = ()
+    delivery_complete_count: int = UNKNOWN_COUNT
