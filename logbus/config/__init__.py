@@ -14,7 +14,8 @@ view by key, or get records such as a topic's configuration from it.
 * ``setting_checks``: settings one by one: static, dynamic and stored ones
 * ``validation``: combinations of values
 * ``topic_config``: the configuration of a topic
-* ``group_config``: the configuration of a consumer group
+* ``group_config``: the configuration of a consumer group or share group
+* ``offset_reset``: where a share group begins
 * ``client_quotas``: quotas of users, client ids and addresses
 * ``mirror_flows``: the settings of each mirror that a broker runs
 * ``describe_configs``: entries for DescribeConfigs

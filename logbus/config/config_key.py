@@ -33,6 +33,7 @@ class Scope(Enum):
     BROKER = "broker"
     TOPIC = "topic"
     BOTH = "broker and topic"
+    GROUP = "group"
 
 
 @frozen(eq=False)
@@ -52,11 +53,11 @@ class ConfigKey(Generic[T]):
     """
     A key. There is one object per key, compared by identity.
 
-    :ivar name: its name on brokers; for keys of topics only, the topic's name.
+    :ivar name: its name on brokers; for keys of topics or groups only, their name for it.
     :ivar default: the default value.
     :ivar doc: one or two sentences for operators; reST, with units.
     :ivar topic: its name on topics, if topics have it.
-    :ivar group: its name on consumer groups, if groups can override it (KIP-848's ``GROUP`` resources).
+    :ivar group: its name on consumer and share groups, if they have it (KIP-848's ``GROUP`` resources).
     :ivar sensitive: never shown, not even in error messages.
     :ivar per_listener: whether ``listener.name.<name>.<key>`` sets it for one listener.
     :ivar fallbacks: tried in order while the key itself is not set.

@@ -1,14 +1,15 @@
 """
-The configuration of a consumer group: overrides by operators, within the brokers' bounds (Kafka: GroupConfig).
+The configuration of a group: overrides by operators, within the brokers' bounds (Kafka: GroupConfig).
 
-Only groups of the consumer protocol (KIP-848) have one (config resource ``GROUP``, type 32); members of the classic
-protocol choose their own timeouts.
+Groups of the consumer protocol (KIP-848) and share groups (KIP-932) have one (config resource ``GROUP``, type 32);
+members of the classic protocol choose their own timeouts. A group has the keys of both: it is not known beforehand of
+which type it will be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import frozen
 
@@ -17,7 +18,7 @@ from logbus.config.config_key import ConfigKey
 from logbus.config.key_table import GROUP_KEYS, unknown_group_key
 from logbus.errors import ConfigError
 
-BOUNDS: Mapping[ConfigKey[int], tuple[ConfigKey[int], ConfigKey[int]]] = {
+BOUNDS: Mapping[ConfigKey[Any], tuple[ConfigKey[int], ConfigKey[int]]] = {
     keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS: (
         keys.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
         keys.GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
@@ -26,9 +27,36 @@ BOUNDS: Mapping[ConfigKey[int], tuple[ConfigKey[int], ConfigKey[int]]] = {
         keys.GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
         keys.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
     ),
+    keys.GROUP_SHARE_SESSION_TIMEOUT_MS: (
+        keys.GROUP_SHARE_MIN_SESSION_TIMEOUT_MS,
+        keys.GROUP_SHARE_MAX_SESSION_TIMEOUT_MS,
+    ),
+    keys.GROUP_SHARE_HEARTBEAT_INTERVAL_MS: (
+        keys.GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS,
+        keys.GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS,
+    ),
+    keys.GROUP_SHARE_DELIVERY_COUNT_LIMIT: (
+        keys.GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT,
+        keys.GROUP_SHARE_MAX_DELIVERY_COUNT_LIMIT,
+    ),
+    keys.GROUP_SHARE_RECORD_LOCK_DURATION_MS: (
+        keys.GROUP_SHARE_MIN_RECORD_LOCK_DURATION_MS,
+        keys.GROUP_SHARE_MAX_RECORD_LOCK_DURATION_MS,
+    ),
+    keys.GROUP_SHARE_PARTITION_MAX_RECORD_LOCKS: (
+        keys.GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS,
+        keys.GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS,
+    ),
 }
 """The broker keys with the inclusive bounds of a group's value."""
 
+TIMEOUTS = (
+    (keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS, keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),
+    (keys.GROUP_SHARE_SESSION_TIMEOUT_MS, keys.GROUP_SHARE_HEARTBEAT_INTERVAL_MS),
+)
+"""The keys of session timeouts, and of the heartbeat intervals that must be shorter."""
+
+T = TypeVar("T")
 Values = Callable[[ConfigKey[Any]], Any]
 
 
@@ -45,28 +73,34 @@ class GroupConfig:
     heartbeat_interval_ms: int
 
 
-def group_config(get: Values, overrides: Mapping[str, str]) -> GroupConfig:
+def group_value(get: Values, overrides: Mapping[str, str], key: ConfigKey[T]) -> T:
     """
-    Return the effective configuration of a group.
+    Return the effective value of a group's key.
 
     An invalid stored value is ignored; one outside of the current bounds is limited to them.
 
     :param get: returns the broker's effective value of a key.
     :param overrides: the group's overrides, by the group's names.
     """
-
-    def value(key: ConfigKey[int]) -> int:
-        text = overrides.get(key.group or "")
-        if text is None:
-            return int(get(key))
+    text = overrides.get(key.group or "")
+    value: T = get(key)
+    if text is None:
+        return value
+    try:
+        value = key.parse(text, key.group)
+    except ConfigError:
+        return value
+    if key in BOUNDS:
         low, high = BOUNDS[key]
-        try:
-            return max(int(get(low)), min(key.parse(text, key.group), int(get(high))))
-        except ConfigError:
-            return int(get(key))
+        value = max(get(low), min(value, get(high)))
+    return value
 
-    session = value(keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS)
-    return GroupConfig(session, min(session, value(keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS)))
+
+def group_config(get: Values, overrides: Mapping[str, str]) -> GroupConfig:
+    """Return the effective configuration of a consumer group; the parameters are those of :func:`group_value`."""
+    session = group_value(get, overrides, keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS)
+    heartbeat = group_value(get, overrides, keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS)
+    return GroupConfig(session, min(session, heartbeat))
 
 
 def check_group_overrides(get: Values, overrides: Mapping[str, str | None]) -> None:
@@ -76,7 +110,7 @@ def check_group_overrides(get: Values, overrides: Mapping[str, str | None]) -> N
     :param get: returns the broker's effective value of a key.
     :raises ConfigError: names the key, the value and what is accepted.
     """
-    chosen: dict[ConfigKey[int], int] = {}
+    chosen: dict[ConfigKey[Any], Any] = {}
     for name, text in overrides.items():
         key = GROUP_KEYS.get(name)
         if key is None:
@@ -84,13 +118,15 @@ def check_group_overrides(get: Values, overrides: Mapping[str, str | None]) -> N
         if text is None:
             raise ConfigError(f"{name}: a value is missing")
         chosen[key] = key.parse(text, name)
+        if key not in BOUNDS:
+            continue
         low, high = BOUNDS[key]
         if not get(low) <= chosen[key] <= get(high):
             raise ConfigError(
                 f"{name}: {text.strip()} is not between {low.name}={get(low)} and {high.name}={get(high)}"
             )
-    session_key, heartbeat_key = keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS, keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS
-    session: int = chosen[session_key] if session_key in chosen else get(session_key)
-    heartbeat: int = chosen[heartbeat_key] if heartbeat_key in chosen else get(heartbeat_key)
-    if heartbeat >= session:
-        raise ConfigError(f"{heartbeat_key.group}={heartbeat} must be less than {session_key.group}={session}")
+    for session_key, heartbeat_key in TIMEOUTS:
+        session: int = chosen[session_key] if session_key in chosen else get(session_key)
+        heartbeat: int = chosen[heartbeat_key] if heartbeat_key in chosen else get(heartbeat_key)
+        if heartbeat >= session and not chosen.keys().isdisjoint((session_key, heartbeat_key)):
+            raise ConfigError(f"{heartbeat_key.group}={heartbeat} must be less than {session_key.group}={session}")

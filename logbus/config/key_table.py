@@ -20,14 +20,14 @@ from logbus.errors import ConfigError
 
 _ALL: tuple[ConfigKey[Any], ...] = tuple(value for value in vars(keys).values() if isinstance(value, ConfigKey))
 
-BROKER_KEYS: Mapping[str, ConfigKey[Any]] = {key.name: key for key in _ALL if key.scope is not Scope.TOPIC}
+BROKER_KEYS: Mapping[str, ConfigKey[Any]] = {key.name: key for key in _ALL if key.scope in (Scope.BROKER, Scope.BOTH)}
 """Keys of brokers, by their name on brokers."""
 
 TOPIC_KEYS: Mapping[str, ConfigKey[Any]] = {key.topic: key for key in _ALL if key.topic is not None}
 """Keys of topics, by their name on topics."""
 
 GROUP_KEYS: Mapping[str, ConfigKey[Any]] = {key.group: key for key in _ALL if key.group is not None}
-"""Keys that consumer groups can override, by their name on groups."""
+"""Keys of consumer and share groups, by their name on groups."""
 
 LISTENER_PREFIX = "listener.name."
 _PER_LISTENER = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<key>.+)")

@@ -19,6 +19,7 @@ from logbus.config.keys import (
     remote_log,
     replication,
     security,
+    share_groups,
     storage,
     topics,
     transactions,
@@ -33,6 +34,7 @@ _CHAPTERS: tuple[tuple[str, ModuleType], ...] = (
     ("Cleaning", cleaner),
     ("Tiered storage", remote_log),
     ("Groups", groups),
+    ("Share groups", share_groups),
     ("Transactions", transactions),
     ("Replication", replication),
     ("Quotas", quotas),
@@ -89,12 +91,12 @@ def _key(key: ConfigKey[Any]) -> Iterator[str]:
     elif key.scope is Scope.BOTH:
         facts.append(f"topics: ``{key.topic}``")
     if key.group is not None:
-        facts.append(f"consumer groups: ``{key.group}``")
+        facts.append("groups only" if key.scope is Scope.GROUP else f"groups: ``{key.group}``")
     if key.fallbacks:
         facts.append("falls back on " + ", ".join(f"``{fallback.key.name}``" for fallback in key.fallbacks))
     if key.per_listener:
         facts.append(f"per listener: ``listener.name.<name>.{key.name}``")
-    if key.scope is not Scope.TOPIC:
+    if key.scope in (Scope.BROKER, Scope.BOTH):
         facts.append(
             "read-only" if key.dynamic is Dynamic.NO else f"can be changed while brokers run, {key.dynamic.value}"
         )

@@ -13,6 +13,7 @@ from attrs import field, frozen
 
 from logbus.config import keys
 from logbus.config.config_key import ConfigKey
+from logbus.config.group_config import BOUNDS, TIMEOUTS
 from logbus.config.topic_config import TopicConfig
 from logbus.errors import ConfigError
 
@@ -76,19 +77,10 @@ def check_broker(get: Values) -> Findings:
     values = _Reader(get)
     _check_listeners(values, findings)
     values.in_order(findings, keys.GROUP_MIN_SESSION_TIMEOUT_MS, keys.GROUP_MAX_SESSION_TIMEOUT_MS)
-    values.in_order(
-        findings,
-        keys.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
-        keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS,
-        keys.GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
-    )
-    values.in_order(
-        findings,
-        keys.GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
-        keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
-        keys.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
-    )
-    values.in_order(findings, keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS, keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS)
+    for key, (low, high) in BOUNDS.items():
+        values.in_order(findings, low, key, high)
+    for session, heartbeat in TIMEOUTS:
+        values.in_order(findings, heartbeat, session)
     values.in_order(findings, keys.REPLICA_FETCH_WAIT_MAX_MS, keys.REPLICA_SOCKET_TIMEOUT_MS)
     values.in_order(findings, keys.REPLICA_FETCH_WAIT_MAX_MS, keys.REPLICA_LAG_TIME_MAX_MS)
     queued = values.get(keys.QUEUED_MAX_REQUEST_BYTES)

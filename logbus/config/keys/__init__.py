@@ -10,6 +10,7 @@ The declarations of all configuration keys; their constants are also attributes 
 * ``remote_log``: tiered storage
 * ``replication``: followers
 * ``groups``: consumer groups
+* ``share_groups``: share groups
 * ``transactions``: idempotent producers, transactions
 * ``quotas``: quotas
 * ``security``: TLS, SASL, ACLs
@@ -31,6 +32,7 @@ from logbus.config.keys.quotas import *  # noqa: F403
 from logbus.config.keys.remote_log import *  # noqa: F403
 from logbus.config.keys.replication import *  # noqa: F403
 from logbus.config.keys.security import *  # noqa: F403
+from logbus.config.keys.share_groups import *  # noqa: F403
 from logbus.config.keys.storage import *  # noqa: F403
 from logbus.config.keys.topics import *  # noqa: F403
 from logbus.config.keys.transactions import *  # noqa: F403

@@ -18,6 +18,7 @@ _REMOTE_RETRIES = "what failed is tried again at the next run, at most a minute 
 _FORMAT = "records are always stored as version 2 batches, and never converted for readers"
 _WAITING = "waiting requests are dropped when they end, not purged"
 _GROWING = "segment files grow as they are written"
+_AT_ONCE = "partitions are assigned at once"
 _METRICS = "metrics are at /metrics of the admin listener"
 
 IGNORED_BROKER_KEYS: Mapping[str, str] = {
@@ -51,6 +52,11 @@ IGNORED_BROKER_KEYS: Mapping[str, str] = {
     "principal.builder.class": _JVM,
     "security.providers": _JVM,
     "group.consumer.assignors": "members choose between uniform and range, and there are no others",
+    "group.share.assignors": "there is no assignor but simple",
+    "group.share.assignment.interval.ms": _AT_ONCE,
+    "group.share.min.assignment.interval.ms": _AT_ONCE,
+    "group.share.max.assignment.interval.ms": _AT_ONCE,
+    "share.fetch.purgatory.purge.interval.requests": _WAITING,
     "broker.id.generation.enable": "a broker's number is always given",
     "reserved.broker.max.id": "a broker's number is always given",
     "control.plane.listener.name": "the controller uses the inter-broker listener",
@@ -113,7 +119,6 @@ IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
     "broker.heartbeat.": _KRAFT,
     "broker.session.": _KRAFT,
     "controller.quorum.": _KRAFT,
-    "group.share.": "share groups are not offered",
     "group.streams.": "streams groups are not offered",
     "share.coordinator.": "share groups are not offered",
     "kafka.metrics.": _METRICS,

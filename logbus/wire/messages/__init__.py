@@ -17,6 +17,7 @@ The messages, one family per module, and the register of APIs by number.
 * ``transaction_admin``: states of producers and transactions
 * ``groups``: coordinators, and groups of the classic protocol
 * ``consumer_groups``: groups of the consumer protocol (KIP-848)
+* ``share_groups``: share groups and their offsets (KIP-932)
 * ``offsets``: committed offsets of groups
 * ``inter_broker``: messages between brokers
 

@@ -229,6 +229,123 @@ class ConsumerGroupRegularExpressionValue:
     timestamp: Int64
 
 
+# Share groups (KIP-932).
+
+
+@message(None, versions="10", flexible="none")
+class ShareGroupMemberMetadataKey:
+    """A member of a share group."""
+
+    group_id: String
+    member_id: String
+
+
+@message(None, versions="0", flexible="0+")
+class ShareGroupMemberMetadataValue:
+    """A member's subscription."""
+
+    rack_id: String | None
+    client_id: String
+    client_host: String
+    subscribed_topic_names: list[String]
+
+
+@message(None, versions="11", flexible="none")
+class ShareGroupMetadataKey:
+    """A share group."""
+
+    group_id: String
+
+
+@message(None, versions="0", flexible="0+")
+class ShareGroupMetadataValue:
+    """The group's epoch; the hash of its topics is Kafka's (0 here, by which Kafka computes it anew)."""
+
+    epoch: Int32
+    metadata_hash: Int64 = 0
+
+
+@message(None, versions="12", flexible="none")
+class ShareGroupTargetAssignmentMetadataKey:
+    """The assignment of a share group."""
+
+    group_id: String
+
+
+@message(None, versions="0", flexible="0+")
+class ShareGroupTargetAssignmentMetadataValue:
+    """The group epoch that the assignment was computed for, and when (ms since 1970; KIP-1263)."""
+
+    assignment_epoch: Int32
+    assignment_timestamp: Int64 = field("0+", default=0, tag=0, ignorable=True)
+
+
+@message(None, versions="13", flexible="none")
+class ShareGroupTargetAssignmentMemberKey:
+    """The assignment of a member."""
+
+    group_id: String
+    member_id: String
+
+
+@message(None, versions="0", flexible="0+")
+class ShareGroupTargetAssignmentMemberValue:
+    """See :class:`ShareGroupTargetAssignmentMemberKey`."""
+
+    topic_partitions: list[TopicIdPartitions]
+
+
+@message(None, versions="14", flexible="none")
+class ShareGroupCurrentMemberAssignmentKey:
+    """What a member was told."""
+
+    group_id: String
+    member_id: String
+
+
+@message(None, versions="0", flexible="0+")
+class ShareGroupCurrentMemberAssignmentValue:
+    """A member's epoch, and the partitions that it has; the state is always stable (0)."""
+
+    member_epoch: Int32
+    previous_member_epoch: Int32
+    state: Int8
+    assigned_partitions: list[TopicIdPartitions]
+
+
+@message(None, versions="15", flexible="none")
+class ShareGroupStatePartitionMetadataKey:
+    """The share partitions of a group that have a state at the share coordinator."""
+
+    group_id: String
+
+
+@struct
+class SharePartitions:
+    """Partitions of a topic."""
+
+    topic_id: Uuid
+    topic_name: String
+    partitions: list[Int32]
+
+
+@struct
+class ShareTopic:
+    """A topic."""
+
+    topic_id: Uuid
+    topic_name: String
+
+
+@message(None, versions="0", flexible="0+")
+class ShareGroupStatePartitionMetadataValue:
+    """The share partitions whose state is being made, is there, or is being deleted."""
+
+    initializing_topics: list[SharePartitions]
+    initialized_topics: list[SharePartitions]
+    deleting_topics: list[ShareTopic]
+
+
 VALUES: Mapping[type[Any], type[Any]] = {
     OffsetCommitKey: OffsetCommitValue,
     GroupMetadataKey: GroupMetadataValue,
@@ -239,6 +356,12 @@ VALUES: Mapping[type[Any], type[Any]] = {
     ConsumerGroupTargetAssignmentMemberKey: ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupRegularExpressionKey: ConsumerGroupRegularExpressionValue,
+    ShareGroupMemberMetadataKey: ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey: ShareGroupMetadataValue,
+    ShareGroupTargetAssignmentMetadataKey: ShareGroupTargetAssignmentMetadataValue,
+    ShareGroupTargetAssignmentMemberKey: ShareGroupTargetAssignmentMemberValue,
+    ShareGroupCurrentMemberAssignmentKey: ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupStatePartitionMetadataKey: ShareGroupStatePartitionMetadataValue,
 }
 """The value class for each key class."""
 
@@ -252,6 +375,12 @@ KEYS: Mapping[int, type[Any]] = {
     6: ConsumerGroupTargetAssignmentMetadataKey,
     7: ConsumerGroupTargetAssignmentMemberKey,
     8: ConsumerGroupCurrentMemberAssignmentKey,
+    10: ShareGroupMemberMetadataKey,
+    11: ShareGroupMetadataKey,
+    12: ShareGroupTargetAssignmentMetadataKey,
+    13: ShareGroupTargetAssignmentMemberKey,
+    14: ShareGroupCurrentMemberAssignmentKey,
+    15: ShareGroupStatePartitionMetadataKey,
     16: ConsumerGroupRegularExpressionKey,
 }
 """The key class by its version."""
