@@ -1,8 +1,5 @@
 """
 The state of a consumer group that is in its records, so that another broker can restore it from them. Pure.
-
-Every setter emits the record of its change. All changes since the last :meth:`RecordedState.begin` can be undone, for
-the case that the records cannot be appended.
 """
 
 from __future__ import annotations
@@ -17,6 +14,7 @@ from logbus.coordination.consumer import records
 from logbus.coordination.consumer.consumer_group_member import ConsumerGroupMember, MemberPosition
 from logbus.coordination.consumer.partition_sets import Partitions, TopicId, from_wire, pairs
 from logbus.coordination.group import Change
+from logbus.coordination.recorded_changes import RecordedChanges, put
 from logbus.wire.messages.group_log import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -28,7 +26,7 @@ from logbus.wire.messages.group_log import (
 
 
 @define(eq=False)
-class RecordedState:
+class RecordedState(RecordedChanges):
     """
     The state of one group. Its fields are read only; change them by its methods.
 
@@ -42,7 +40,6 @@ class RecordedState:
     :ivar owners: the member that holds each partition.
     """
 
-    group_id: str
     epoch: int | None = field(default=None, init=False)
     target_epoch: int | None = field(default=None, init=False)
     members: dict[str, ConsumerGroupMember] = field(factory=dict, init=False)
@@ -51,8 +48,6 @@ class RecordedState:
     expressions: dict[str, frozenset[str]] = field(factory=dict, init=False)
     instances: dict[str, str] = field(factory=dict, init=False)
     owners: dict[tuple[TopicId, int], str] = field(factory=dict, init=False)
-    _written: list[Change] = field(factory=list, init=False)
-    _undo: list[Callable[[], None]] = field(factory=list, init=False)
 
     def is_free(self, topic_id: TopicId, partition: int) -> bool:
         """Whether no member holds a partition."""
@@ -63,21 +58,6 @@ class RecordedState:
         return self.positions.get(member_id) or MemberPosition()
 
     # Changes.
-
-    def begin(self) -> None:
-        """Begin a new set of changes; earlier ones cannot be undone any more."""
-        self._written = []
-        self._undo = []
-
-    def written(self) -> list[Change]:
-        """The records of the changes since :meth:`begin`, in order."""
-        return self._written
-
-    def undo(self) -> None:
-        """Undo the changes since :meth:`begin`."""
-        for take_back in reversed(self._undo):
-            take_back()
-        self.begin()
 
     def set_epoch(self, epoch: int | None) -> None:
         """Set the group epoch; None, here and below, deletes the record."""
@@ -105,14 +85,14 @@ class RecordedState:
     def set_target(self, member_id: str, target: Partitions | None) -> None:
         """Set a member's target."""
         change = records.target(self.group_id, member_id, target)
-        self._write(change, partial(_put, self.targets, member_id, self.targets.get(member_id)))
-        _put(self.targets, member_id, target)
+        self._write(change, partial(put, self.targets, member_id, self.targets.get(member_id)))
+        put(self.targets, member_id, target)
 
     def set_expression(self, regex: str, topics: frozenset[str] | None, version: int = 0, now_ms: int = 0) -> None:
         """Set the topics that match an expression, in a version of the cluster's topics."""
         change = records.expression(self.group_id, regex, None if topics is None else sorted(topics), version, now_ms)
-        self._write(change, partial(_put, self.expressions, regex, self.expressions.get(regex)))
-        _put(self.expressions, regex, topics)
+        self._write(change, partial(put, self.expressions, regex, self.expressions.get(regex)))
+        put(self.expressions, regex, topics)
 
     def remove(self, member_id: str) -> None:
         """Delete all records of a member."""
@@ -120,15 +100,11 @@ class RecordedState:
         self.set_target(member_id, None)
         self.set_member(member_id, None)
 
-    def _write(self, change: Change, take_back: Callable[[], None]) -> None:
-        self._written.append(change)
-        self._undo.append(take_back)
-
     def _put_member(self, member_id: str, member: ConsumerGroupMember | None) -> None:
         old = self.members.get(member_id)
         if old is not None and old.instance_id is not None and self.instances.get(old.instance_id) == member_id:
             del self.instances[old.instance_id]
-        _put(self.members, member_id, member)
+        put(self.members, member_id, member)
         if member is not None and member.instance_id is not None:
             self.instances[member.instance_id] = member_id
 
@@ -139,7 +115,7 @@ class RecordedState:
             for partition in pairs(old.held):
                 if self.owners.get(partition) == member_id:
                     del self.owners[partition]
-        _put(self.positions, member_id, position)
+        put(self.positions, member_id, position)
         if position is not None:
             for partition in pairs(position.held):
                 self.owners[partition] = member_id
@@ -166,10 +142,10 @@ class RecordedState:
         self._put_position(key.member_id, None if value is None else records.read_position(value))
 
     def _read_target(self, key: Any, value: Any) -> None:
-        _put(self.targets, key.member_id, None if value is None else from_wire(value.topic_partitions))
+        put(self.targets, key.member_id, None if value is None else from_wire(value.topic_partitions))
 
     def _read_expression(self, key: Any, value: Any) -> None:
-        _put(self.expressions, key.regular_expression, None if value is None else frozenset(value.topics))
+        put(self.expressions, key.regular_expression, None if value is None else frozenset(value.topics))
 
     def tombstones(self) -> list[Change]:
         """The records that delete the group."""
@@ -182,13 +158,6 @@ class RecordedState:
             *(records.expression(group_id, regex, None) for regex in self.expressions),
             records.group_epoch(group_id, None),
         ]
-
-
-def _put(values: dict[str, Any], key: str, value: Any | None) -> None:
-    if value is None:
-        values.pop(key, None)
-    else:
-        values[key] = value
 
 
 _READERS: dict[type[Any], Callable[[RecordedState, Any, Any], None]] = {
