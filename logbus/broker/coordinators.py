@@ -17,6 +17,9 @@ from logbus.coordination.group_lag_history import LagHistory
 from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.internal_topics import InternalTopics
 from logbus.coordination.remote_end_offsets import RemoteEndOffsets
+from logbus.coordination.share_group_service import ShareGroupService
+from logbus.coordination.share_group_states import ShareGroupStates
+from logbus.coordination.share_state.persister import SharePersister
 from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from logbus.coordination.transactions.hanging_transactions import HangingTransactions
 from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
@@ -42,6 +45,7 @@ class Coordinators:
         config, reactor, metadata, wall_ms = env.config, env.reactor, member.metadata, env.wall_ms
         self.groups = GroupCoordinator(replicas, metadata, config, reactor, wall_ms, env.random)
         self.group_cleanup = GroupCleanup(self.groups)
+        self.share_groups = ShareGroupService(self.groups, ShareGroupStates(self.groups, SharePersister()))
         self._remote_ends = RemoteEndOffsets(env.broker_id, metadata, member.peers, reactor)
         self.group_lags = GroupLags(self.groups, replicas, self._remote_ends.get)
         self.lag_history = LagHistory(self.group_lags, reactor, env.wall_clock)

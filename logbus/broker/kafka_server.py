@@ -122,6 +122,7 @@ class KafkaServer:
                 produce_appender=self.produce_appender,
                 group_coordinator=coordinators.groups,
                 group_cleanup=coordinators.group_cleanup,
+                share_groups=coordinators.share_groups,
                 transactions=coordinators.transactions,
                 producer_ids=member.producer_ids,
                 producer_arrivals=self.producer_arrivals,

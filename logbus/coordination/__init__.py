@@ -10,10 +10,14 @@ Groups of either protocol:
 * ``group``: the interface of a group (Kafka: Group), which emits changes (pure)
 * ``classic``: groups of the classic protocol (a package, pure)
 * ``consumer``: groups of the consumer protocol, KIP-848 (a package, pure)
+* ``share``: share groups, KIP-932 (a package, pure)
+* ``recorded_changes``: changes of a group's state that can be undone (pure)
 * ``group_coordinator``: the groups of this broker, by partition, with leadership
 * ``group_metadata_manager``: creates groups, writes their records, and keeps their timers
 * ``consumer_group_service``: heartbeats of the consumer protocol, and the upgrade of classic groups
-* ``metadata_topics``: the cluster's topics, as groups of the consumer protocol see them
+* ``share_group_service``: heartbeats of share groups
+* ``share_group_states``: makes and deletes the states of their partitions
+* ``metadata_topics``: the cluster's topics, as groups of both these protocols see them
 * ``group_settings``: settings of groups, from the configuration
 * ``limit``, ``member_memory``: limits of what clients can create, and of the memory of members
 * ``member_ids``: generates member ids (pure)

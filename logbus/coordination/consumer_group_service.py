@@ -17,7 +17,7 @@ from logbus.coordination.consumer.consumer_group_member import JOINING
 from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat, ConsumerHeartbeatResult
 from logbus.coordination.consumer.migration import upgrade
 from logbus.coordination.generation_log import log_generation, loggable_id
-from logbus.coordination.group import Change
+from logbus.coordination.group import Change, Group, GroupType
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_settings import migration_policy
 from logbus.coordination.group_shard import GroupShard
@@ -86,7 +86,7 @@ class ConsumerGroupService:
         """
         group = self._coordinator.group(group_id)
         if not isinstance(group, ConsumerGroup):
-            raise _not_a_consumer_group(group_id, group)
+            raise _not_found(group_id, group)
         return group.describe()
 
     def topic_name(self, topic_id: bytes) -> str | None:
@@ -106,9 +106,14 @@ class ConsumerGroupService:
         if isinstance(group, ClassicGroup) and joins and migration_policy(self._coordinator.config).up:
             upgraded = self._coordinator.manager.consumer(shard, group_id)
             return upgraded, upgrade(self._coordinator.clock.seconds(), group, upgraded)
-        raise _not_a_consumer_group(group_id, group)
+        raise _not_found(group_id, group)
 
 
-def _not_a_consumer_group(group_id: str, group: object | None) -> ApiError:
-    why = f"there is no group {group_id!r}" if group is None else f"the group {group_id!r} uses the classic protocol"
+def _not_found(group_id: str, group: Group | None) -> ApiError:
+    if group is None:
+        why = f"there is no group {group_id!r}"
+    elif group.group_type is GroupType.CLASSIC:
+        why = f"the group {group_id!r} uses the classic protocol"
+    else:
+        why = f"the group {group_id!r} is a share group"
     return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, why)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from twisted.logger import Logger
 
 from logbus.coordination.group import Change, Group
-from logbus.wire.messages.group_log import ConsumerGroupMetadataValue, GroupMetadataValue
+from logbus.wire.messages.group_log import ConsumerGroupMetadataValue, GroupMetadataValue, ShareGroupMetadataValue
 
 MAX_ID_LENGTH = 100
 """Number of characters of a group's id shown in the log; a client may send 32 kB of any text."""
@@ -33,7 +33,7 @@ def log_generation(group_id: str, changes: Sequence[Change], group: Group | None
         if isinstance(value, GroupMetadataValue):
             _log_generation(group_id, "generation", value.generation, len(value.members))
             return
-        if isinstance(value, ConsumerGroupMetadataValue) and group is not None:
+        if isinstance(value, (ConsumerGroupMetadataValue, ShareGroupMetadataValue)) and group is not None:
             _log_generation(group_id, "epoch", value.epoch, group.size)
             return
 

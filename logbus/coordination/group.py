@@ -76,6 +76,10 @@ class Group(Protocol):
     def is_dead(self) -> bool:
         """Whether nothing is left of it but committed offsets: the coordinator may drop the object."""
 
+    @property
+    def expires(self) -> bool:
+        """Whether it is removed when it has neither members nor committed offsets."""
+
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members may be reading a topic: then its offsets do not expire and may not be deleted."""
 

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 
 from logbus.config import keys
 from logbus.coordination.generation_log import loggable_id
-from logbus.coordination.group import Change, Group
+from logbus.coordination.group import Change, Group, GroupType
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_loader import GROUPS_A_TURN
 from logbus.coordination.group_shard import GroupShard
@@ -121,7 +121,8 @@ class GroupCleanup:
             changes += offsets.tombstones(list(islice(expired_now, EXPIRED_A_TURN)))
         expired = len(changes)
         # A group with a deadline has a member about to join.
-        over = group.is_empty and group.deadline is None and (offsets is None or offsets.would_be_empty(expired))
+        unused = group.is_empty and group.expires and group.deadline is None
+        over = unused and (offsets is None or offsets.would_be_empty(expired))
         if over:
             changes += group.tombstones()
         if changes:
@@ -244,6 +245,8 @@ class GroupCleanup:
             :meth:`.GroupCoordinator.shard_of`.
         """
         shard, group = self._existing(group_id)
+        if group.group_type is GroupType.SHARE:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"the share group {group_id!r} has no committed offsets")
         if not group.is_empty and group.protocol_type != PROTOCOL_TYPE:
             raise ApiError(
                 ErrorCode.NON_EMPTY_GROUP,

@@ -26,6 +26,8 @@ from logbus.coordination.limit import Limit
 from logbus.coordination.member_ids import MemberIds
 from logbus.coordination.member_memory import MemberMemory
 from logbus.coordination.metadata_topics import MetadataTopics
+from logbus.coordination.share.share_group import ShareGroup
+from logbus.coordination.share.share_group_settings import share_group_settings
 from logbus.errors import ApiError, ErrorCode
 from logbus.net.arrivals import Arrivals
 from logbus.net.request_context import RequestContext
@@ -97,7 +99,17 @@ class GroupMetadataManager:
             self._member_ids.unique,
         )
 
-    def activate(self, group: ConsumerGroup) -> None:
+    def share(self, shard: GroupShard, group_id: str) -> ShareGroup:
+        """A new share group (KIP-932); it is not in the shard yet."""
+        return ShareGroup(
+            group_id,
+            lambda: share_group_settings(self._config.get, self._metadata.group_configs.get(group_id, NO_OVERRIDES)),
+            self.topics,
+            partial(self._append, shard, group_id),
+            self.member_memory.admit,
+        )
+
+    def activate(self, group: ConsumerGroup | ShareGroup) -> None:
         """See :class:`.GroupMaker`."""
         group.activate(self._clock.seconds())
 

@@ -5,7 +5,8 @@ factory of groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Protocol
 
 from attrs import define, field
@@ -14,8 +15,9 @@ from logbus.coordination.consumer.consumer_group import ConsumerGroup
 from logbus.coordination.group import Change, Group
 from logbus.coordination.group_records import UnknownKey, decode_change
 from logbus.coordination.group_shard import GroupShard
+from logbus.coordination.share.share_group import ShareGroup
 from logbus.errors import DecodeError
-from logbus.wire.messages.group_log import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
+from logbus.wire.messages.group_log import SHARE_GROUP_KEYS, GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 
 
 class GroupMaker(Protocol):
@@ -30,7 +32,10 @@ class GroupMaker(Protocol):
     def consumer(self, shard: GroupShard, group_id: str) -> ConsumerGroup:
         """A new group of the consumer protocol, without members."""
 
-    def activate(self, group: ConsumerGroup) -> None:
+    def share(self, shard: GroupShard, group_id: str) -> ShareGroup:
+        """A new share group, without members."""
+
+    def activate(self, group: ConsumerGroup | ShareGroup) -> None:
         """Start the sessions of a group's members: all its records are read."""
 
 
@@ -48,6 +53,7 @@ class GroupReplay:
     skipped: dict[int, int] = field(factory=dict, init=False)
     _classic: dict[str, GroupMetadataValue] = field(factory=dict, init=False)
     _consumer: dict[str, ConsumerGroup] = field(factory=dict, init=False)
+    _share: dict[str, ShareGroup] = field(factory=dict, init=False)
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
         """
@@ -87,6 +93,11 @@ class GroupReplay:
                 self._classic.pop(key.group, None)
             else:
                 self._classic[key.group] = value
+        elif isinstance(key, SHARE_GROUP_KEYS):
+            share = self._share.get(key.group_id)
+            if share is None:
+                share = self._share[key.group_id] = self.maker.share(self.shard, key.group_id)
+            share.apply(change)
         else:
             group = self._consumer.get(key.group_id)
             if group is None:
@@ -99,7 +110,8 @@ class GroupReplay:
         for group_id, value in self._classic.items():
             groups[group_id] = self.maker.restored(self.shard, group_id, value)
             yield
-        for group_id, group in self._consumer.items():
+        modern: Iterable[tuple[str, ConsumerGroup | ShareGroup]] = chain(self._consumer.items(), self._share.items())
+        for group_id, group in modern:
             if not group.is_dead and group_id not in groups:
                 self.maker.activate(group)
                 groups[group_id] = group

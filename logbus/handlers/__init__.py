@@ -56,6 +56,7 @@ Groups:
 * ``find_coordinator``: FindCoordinator, also of transactions
 * ``classic_groups``: JoinGroup, SyncGroup, Heartbeat, LeaveGroup
 * ``consumer_groups``: ConsumerGroupHeartbeat, ConsumerGroupDescribe
+* ``share_groups``: ShareGroupHeartbeat, ShareGroupDescribe
 * ``group_admin``: DescribeGroups, ListGroups, DeleteGroups
 * ``group_offsets``: OffsetCommit, OffsetFetch, OffsetDelete
 * ``offset_commit_validator``: checks of offset commits

@@ -119,39 +119,42 @@ class ConsumerGroupHandlers:
                     client_host=member.client_host,
                     subscribed_topic_names=list(member.topics),
                     subscribed_topic_regex=member.regex,
-                    assignment=self._named(position.assigned),
-                    target_assignment=self._named(target),
+                    assignment=with_names(position.assigned, self._consumers.topic_name),
+                    target_assignment=with_names(target, self._consumers.topic_name),
                     member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
                 )
                 for member, position, target in description.members
             ],
         )
 
-    def _named(self, partitions: Partitions) -> DescribedAssignment:
-        """Partitions with topic names, without topics that do not exist any more."""
-        names = {topic_id: self._consumers.topic_name(topic_id) for topic_id in partitions}
-        return DescribedAssignment(
-            topic_partitions=[
-                DescribedTopicPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(partitions[topic_id]))
-                for topic_id, name in sorted(names.items())
-                if name is not None
-            ]
-        )
+
+def with_names(partitions: Partitions, name_of: Callable[[bytes], str | None]) -> DescribedAssignment:
+    """Partitions with topic names, without topics that do not exist any more."""
+    names = {topic_id: name_of(topic_id) for topic_id in partitions}
+    return DescribedAssignment(
+        topic_partitions=[
+            DescribedTopicPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(partitions[topic_id]))
+            for topic_id, name in sorted(names.items())
+            if name is not None
+        ]
+    )
 
 
 def answered(result: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     """The response to a heartbeat."""
-    assignment = None
-    if result.assignment is not None:
-        assignment = HeartbeatAssignment(
-            topic_partitions=[
-                TopicIdPartitions(topic_id=topic_id, partitions=sorted(numbers))
-                for topic_id, numbers in sorted(result.assignment.items())
-            ]
-        )
     return ConsumerGroupHeartbeatResponse(
         member_id=result.member_id,
         member_epoch=result.epoch,
         heartbeat_interval_ms=result.heartbeat_interval_ms,
-        assignment=assignment,
+        assignment=None if result.assignment is None else heartbeat_assignment(result.assignment),
+    )
+
+
+def heartbeat_assignment(partitions: Partitions) -> HeartbeatAssignment:
+    """An assignment in the response to a heartbeat."""
+    return HeartbeatAssignment(
+        topic_partitions=[
+            TopicIdPartitions(topic_id=topic_id, partitions=sorted(numbers))
+            for topic_id, numbers in sorted(partitions.items())
+        ]
     )

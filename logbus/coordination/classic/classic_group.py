@@ -155,6 +155,11 @@ class ClassicGroup:
         self._rebalance.members_changed(now)
         self._responses.flush()
 
+    @property
+    def expires(self) -> bool:
+        """True."""
+        return True
+
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members may be reading a topic; True if their subscription cannot be decoded."""
         if self.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):

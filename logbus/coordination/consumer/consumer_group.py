@@ -144,6 +144,11 @@ class ConsumerGroup:
         members = self.recorded.members.values()
         return bool(members) and all(member.classic is not None for member in members)
 
+    @property
+    def expires(self) -> bool:
+        """True."""
+        return True
+
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members are subscribed to a topic, by name or by regular expression."""
         return topic in self.targets.names

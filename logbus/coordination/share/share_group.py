@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 from logbus.coordination.classic.requests import admit_all
 from logbus.coordination.consumer.consumer_group import RETRY_S, Save
 from logbus.coordination.consumer.member_deadlines import MemberDeadlines
-from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, TopicId
+from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, TopicId, difference
 from logbus.coordination.consumer.topics_view import TopicsView
 from logbus.coordination.group import Change, GroupType
 from logbus.coordination.share import simple_assignor
@@ -268,6 +268,40 @@ class ShareGroup:
         """
         with self.changing() as changes:
             self.recorded.set_partitions(self.recorded.partitions.made(partitions, names))
+            return changes
+
+    def begin_alteration(self, partitions: Partitions, names: Mapping[TopicId, str]) -> list[Change]:
+        """
+        Increase the group epoch, which is the state epoch of new start offsets, and note that these partitions have
+        states.
+
+        :return: the changes, as those of :meth:`heartbeat`.
+        """
+        recorded = self.recorded
+        with self.changing() as changes:
+            recorded.set_epoch((recorded.epoch or 0) + 1)
+            new = difference(partitions, recorded.partitions.known)
+            recorded.set_partitions(recorded.partitions.begun(new, {each: names[each] for each in new}))
+            return changes
+
+    def begin_deletion(self, topics: frozenset[TopicId]) -> list[Change]:
+        """
+        Note that the states of topics are to be deleted: their partitions are not assigned any more.
+
+        :return: the changes, as those of :meth:`heartbeat`.
+        """
+        with self.changing() as changes:
+            self.recorded.set_partitions(self.recorded.partitions.deletion_begun(topics))
+            return changes
+
+    def deleted(self, topics: frozenset[TopicId]) -> list[Change]:
+        """
+        Note that the states of topics are deleted.
+
+        :return: the changes, as those of :meth:`heartbeat`.
+        """
+        with self.changing() as changes:
+            self.recorded.set_partitions(self.recorded.partitions.without(topics))
             return changes
 
     # Time.

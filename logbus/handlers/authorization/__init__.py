@@ -6,6 +6,7 @@ The rights that each API needs: guards before the handlers ask the authorizer (K
 * ``named_topics``: guards of requests whose elements are topics.
 * ``topic_guards``: of topics, their metadata and their records.
 * ``group_guards``: of groups and their offsets.
+* ``share_group_guards``: of share groups.
 * ``transaction_guards``: of producers and transactions.
 * ``config_guards``: of settings.
 * ``token_guards``: of delegation tokens.

@@ -384,3 +384,6 @@ KEYS: Mapping[int, type[Any]] = {
     16: ConsumerGroupRegularExpressionKey,
 }
 """The key class by its version."""
+
+SHARE_GROUP_KEYS = tuple(KEYS[version] for version in range(10, 16))
+"""The key classes of share groups."""

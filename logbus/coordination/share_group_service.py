@@ -1,0 +1,117 @@
+"""
+Handles the requests of share groups (KIP-932): heartbeats, and their description.
+"""
+
+from __future__ import annotations
+
+from attrs import define, evolve
+from twisted.internet.defer import Deferred
+
+from logbus.coordination.generation_log import log_generation
+from logbus.coordination.group_coordinator import GroupCoordinator
+from logbus.coordination.group_shard import GroupShard
+from logbus.coordination.share.heartbeat import ShareHeartbeat, ShareHeartbeatResult
+from logbus.coordination.share.share_group import ShareGroup, ShareGroupDescription
+from logbus.coordination.share.share_group_member import JOINING
+from logbus.coordination.share_group_states import ShareGroupStates
+from logbus.errors import ApiError, ErrorCode
+from logbus.net.request_context import RequestContext
+
+FIRST_ASSIGNMENT_SECONDS = 2.0
+"""Longest time for which the response to a member that joins waits for its partitions' states to be made."""
+
+
+@define(eq=False)
+class ShareGroupService:
+    """
+    Handles ShareGroupHeartbeat and ShareGroupDescribe for this broker's groups.
+
+    :ivar states: the states of their share partitions.
+    """
+
+    _coordinator: GroupCoordinator
+    states: ShareGroupStates
+
+    async def heartbeat(
+        self, group_id: str, request: ShareHeartbeat, client: RequestContext | None = None
+    ) -> ShareHeartbeatResult:
+        """
+        Let a member join, stay or leave; the first to join creates the group. Done when the changes are durable.
+
+        Partitions are assigned when their states are made. A member that joins waits a little for that, so that it need
+        not wait for its next heartbeat.
+
+        :param client: who sent it.
+        :raise ApiError: as :meth:`.GroupCoordinator.shard_of`, :meth:`.ShareGroup.heartbeat` and
+            :meth:`.StateLog.append`; GROUP_ID_NOT_FOUND.
+        """
+        result = await self._heartbeat(group_id, request, client)
+        shard = self._coordinator.shard_of(group_id)
+        group = shard.groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            return result
+        made = self.states.maintain(shard, group)
+        if made is None or request.epoch != JOINING:
+            return result
+        await self.states.wait(made, FIRST_ASSIGNMENT_SECONDS)
+        try:
+            again = await self._heartbeat(
+                group_id, evolve(request, epoch=result.epoch, topics=None, rack_id=None), client
+            )
+        except ApiError:
+            return result  # The group has moved, or the member is gone: the next heartbeat will tell.
+        return again if again.assignment is not None else evolve(again, assignment=result.assignment)
+
+    def _heartbeat(
+        self, group_id: str, request: ShareHeartbeat, client: RequestContext | None
+    ) -> Deferred[ShareHeartbeatResult]:
+        coordinator = self._coordinator
+        shard = coordinator.shard_of(group_id)
+        group = self._group(shard, group_id, joins=request.epoch == JOINING)
+        result, changes = group.heartbeat(coordinator.clock.seconds(), request)
+        try:
+            durable = shard.save(changes)
+            if not changes and (result.assignment is not None or result.epoch != request.epoch):
+                # A retry: the response repeats a change from the lost response, which may not be durable yet.
+                durable = shard.log.durable()
+        except ApiError:
+            group.undo()
+            raise
+        if group_id not in shard.groups:
+            coordinator.arrivals.add(client)
+            shard.groups[group_id] = group
+        log_generation(group_id, changes, group)
+        coordinator.manager.touched(shard, group)
+        return durable.addCallback(lambda _: result)
+
+    def describe(self, group_id: str) -> ShareGroupDescription:
+        """
+        Describe a group.
+
+        :raise ApiError: as :meth:`.GroupCoordinator.shard_of`; GROUP_ID_NOT_FOUND.
+        """
+        return existing(self._coordinator.shard_of(group_id), group_id).describe()
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic, if it still exists."""
+        return self._coordinator.manager.topics.name(topic_id)
+
+    def _group(self, shard: GroupShard, group_id: str, *, joins: bool) -> ShareGroup:
+        """The group, which may not be in the shard yet."""
+        if joins and group_id not in shard.groups:
+            self._coordinator.manager.group_limit.check()
+            return self._coordinator.manager.share(shard, group_id)
+        return existing(shard, group_id)
+
+
+def existing(shard: GroupShard, group_id: str) -> ShareGroup:
+    """
+    A share group of a shard.
+
+    :raise ApiError: GROUP_ID_NOT_FOUND: there is none, or it is of another type.
+    """
+    group = shard.groups.get(group_id)
+    if isinstance(group, ShareGroup):
+        return group
+    why = "there is no share group" if group is None else f"a {group.group_type.value} group is"
+    raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"{why} {group_id!r}")

@@ -1,0 +1,193 @@
+"""
+Makes and deletes the states of share partitions at the share coordinator, as their groups need them.
+
+A group notes in its records what is to be done before it is begun, so that whoever coordinates it next goes on with it.
+For one group one thing is done at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, DeferredList, DeferredLock
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from logbus.coordination.consumer.partition_sets import Partitions, TopicId, from_pairs, pairs
+from logbus.coordination.generation_log import loggable_id
+from logbus.coordination.group import Change
+from logbus.coordination.group_coordinator import GroupCoordinator
+from logbus.coordination.group_shard import GroupShard
+from logbus.coordination.share.share_group import ShareGroup
+from logbus.coordination.share_state.persister import SharePersister
+from logbus.coordination.share_state.share_state import SharePartitionKey
+from logbus.coroutines import returns_deferred, shield, sleep
+from logbus.errors import ApiError, ErrorCode
+from logbus.model import NO_OFFSET
+
+CALLS_AT_A_TIME = 200
+"""Number of states that are asked for at a time."""
+
+Results = Mapping[tuple[TopicId, int], ApiError | None]
+"""What came of the calls for each partition; None: done."""
+
+
+@define(eq=False)
+class ShareGroupStates:
+    """The states of the share partitions of this broker's groups."""
+
+    _coordinator: GroupCoordinator
+    persister: SharePersister
+    _locks: WeakKeyDictionary[ShareGroup, DeferredLock] = field(factory=WeakKeyDictionary, init=False)
+    _at_work: WeakKeyDictionary[ShareGroup, Deferred[None]] = field(factory=WeakKeyDictionary, init=False)
+    _log = Logger()
+
+    def maintain(self, shard: GroupShard, group: ShareGroup) -> Deferred[None] | None:
+        """
+        Make the states that a group's members wait for, and delete those that were to be deleted, in the background.
+
+        :return: fires, without an error, when that is over; None: there is nothing to do. Not to be cancelled.
+        """
+        working = self._at_work.get(group)
+        if working is not None:
+            return working
+        if not group.to_initialize and not group.recorded.partitions.deleting:
+            return None
+        working = self._at_work[group] = Deferred.fromCoroutine(self._maintain(shard, group))
+
+        def failed(failure: Failure) -> None:
+            self._log.warn(
+                "states of share group {group} cannot be made or deleted yet: {error}",
+                group=loggable_id(group.group_id),
+                error=failure.getErrorMessage(),
+            )
+
+        def over(_: object) -> None:
+            self._at_work.pop(group, None)
+
+        return working.addErrback(failed).addBoth(over)
+
+    async def wait(self, working: Deferred[None], seconds: float) -> None:
+        """Wait until something is over, for some time at most."""
+        waiting = shield(working)
+        late = sleep(self._coordinator.clock, seconds)
+        late.addCallback(lambda _: waiting.cancel())
+        waiting.addErrback(lambda _: None).addBoth(lambda _: late.cancel())
+        late.addErrback(lambda _: None)
+        await waiting
+
+    async def _maintain(self, shard: GroupShard, group: ShareGroup) -> None:
+        async with self.of(group):
+            deleting = group.recorded.partitions.deleting
+            if deleting:
+                await self.delete(shard, group, deleting)
+            wanted = group.to_initialize
+            results = await self._each(group, wanted, lambda key: self._initialize(group, key))
+            done = from_pairs(partition for partition, error in results.items() if error is None)
+            if done:
+                await self.save(shard, group, lambda: group.initialized(done, {}))
+        for error in results.values():
+            if error is not None:
+                raise error
+
+    def of(self, group: ShareGroup) -> DeferredLock:
+        """The lock of what is done with the states of a group."""
+        return self._locks.setdefault(group, DeferredLock())
+
+    @returns_deferred
+    async def _initialize(self, group: ShareGroup, key: SharePartitionKey) -> None:
+        epoch = group.recorded.epoch or 0
+        try:
+            await self.persister.initialize(key, epoch, NO_OFFSET)
+        except ApiError as e:
+            if e.code is not ErrorCode.FENCED_STATE_EPOCH:
+                raise
+            # It is left from a group of the same name whose deletion has failed.
+            await self.persister.delete(key)
+            await self.persister.initialize(key, epoch, NO_OFFSET)
+
+    async def set_starts(
+        self,
+        shard: GroupShard,
+        group: ShareGroup,
+        offsets: Mapping[tuple[TopicId, int], int],
+        names: Mapping[TopicId, str],
+    ) -> Results:
+        """
+        Set start offsets; the lock of the group must be held.
+
+        :param offsets: the new start offset of each partition.
+        :param names: the topics' names.
+        :raise ApiError: nothing has changed: as :meth:`.StateLog.append`.
+        """
+        partitions = from_pairs(offsets)
+        left = group.recorded.partitions.deleting & partitions.keys()
+        if left:
+            await self.delete(shard, group, left)
+        await self.save(shard, group, lambda: group.begin_alteration(partitions, names))
+        epoch = group.recorded.epoch or 0
+        results = await self._each(
+            group,
+            partitions,
+            lambda key: self.persister.initialize(key, epoch, offsets[key.topic_id.bytes, key.partition]),
+        )
+        done = from_pairs(partition for partition, error in results.items() if error is None)
+        if done:
+            await self.save(shard, group, lambda: group.initialized(done, names))
+        return results
+
+    async def delete(self, shard: GroupShard, group: ShareGroup, topics: frozenset[TopicId]) -> None:
+        """
+        Delete the states of topics; the lock of the group must be held.
+
+        :raise ApiError: some may be left: the next heartbeat tries again.
+        """
+        if not topics <= group.recorded.partitions.deleting:
+            await self.save(shard, group, lambda: group.begin_deletion(topics))
+        known = group.recorded.partitions.known
+        partitions = {topic_id: known[topic_id] for topic_id in topics if topic_id in known}
+        results = await self._each(group, partitions, self.persister.delete)
+        for error in results.values():
+            if error is not None:
+                raise error
+        await self.save(shard, group, lambda: group.deleted(topics))
+
+    async def save(self, shard: GroupShard, group: ShareGroup, change: Callable[[], Sequence[Change]]) -> None:
+        """
+        Change a group; done when that is durable.
+
+        :raise ApiError: nothing has changed: as :meth:`.StateLog.append`; NOT_COORDINATOR: the group is not this
+            broker's any more.
+        """
+        if shard.closed or shard.groups.get(group.group_id) is not group:
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"the group {group.group_id!r} has moved, or was deleted")
+        changes = change()
+        try:
+            durable = shard.save(changes)
+        except ApiError:
+            group.undo()
+            raise
+        await durable
+
+    async def _each(
+        self, group: ShareGroup, partitions: Partitions, call: Callable[[SharePartitionKey], Deferred[None]]
+    ) -> Results:
+        results: dict[tuple[TopicId, int], ApiError | None] = {}
+        every = iter(sorted(pairs(partitions)))
+        while some := list(islice(every, CALLS_AT_A_TIME)):
+            calls = [call(SharePartitionKey(group.group_id, UUID(bytes=topic_id), number)) for topic_id, number in some]
+            outcomes: Any = await DeferredList(calls, consumeErrors=True)
+            for partition, (succeeded, outcome) in zip(some, outcomes, strict=True):
+                results[partition] = None if succeeded else _error_of(outcome)
+        return results
+
+
+def _error_of(failure: Failure) -> ApiError:
+    if isinstance(failure.value, ApiError):
+        return failure.value
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, failure.getErrorMessage())
