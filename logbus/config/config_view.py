@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from attrs import define, field
@@ -17,6 +18,7 @@ from logbus.config import keys
 from logbus.config.config_key import ConfigKey, Dynamic
 from logbus.config.key_table import (
     BROKER_KEYS,
+    GROUP_KEYS,
     LISTENER_PREFIX,
     TOPIC_KEYS,
     broker_key,
@@ -326,7 +328,7 @@ class ConfigView:
         for key in BROKER_KEYS.values():
             setting = next(_settings(key, layers), None)
             values[key] = key.default if setting is None else setting.value
-        for key in TOPIC_KEYS.values():
+        for key in chain(TOPIC_KEYS.values(), GROUP_KEYS.values()):
             values.setdefault(key, key.default)
         defaults = _topic_config(values, {})
         broker, topic = check_broker(values.__getitem__), check_topic(defaults)

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from logbus.coordination.generation_log import log_generation
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_shard import GroupShard
-from logbus.coordination.share.heartbeat import ShareHeartbeat, ShareHeartbeatResult
+from logbus.coordination.share.heartbeat import ShareHeartbeat, ShareHeartbeatResult, check_heartbeat
 from logbus.coordination.share.share_group import ShareGroup, ShareGroupDescription
 from logbus.coordination.share.share_group_member import JOINING
 from logbus.coordination.share_group_states import ShareGroupStates
@@ -42,9 +42,10 @@ class ShareGroupService:
         not wait for its next heartbeat.
 
         :param client: who sent it.
-        :raise ApiError: as :meth:`.GroupCoordinator.shard_of`, :meth:`.ShareGroup.heartbeat` and
-            :meth:`.StateLog.append`; GROUP_ID_NOT_FOUND.
+        :raise ApiError: as :meth:`.GroupCoordinator.shard_of`, :meth:`.ShareGroup.heartbeat`,
+            :func:`.check_heartbeat` and :meth:`.StateLog.append`; GROUP_ID_NOT_FOUND.
         """
+        check_heartbeat(request)
         result = await self._heartbeat(group_id, request, client)
         shard = self._coordinator.shard_of(group_id)
         group = shard.groups.get(group_id)
@@ -91,6 +92,21 @@ class ShareGroupService:
         :raise ApiError: as :meth:`.GroupCoordinator.shard_of`; GROUP_ID_NOT_FOUND.
         """
         return existing(self._coordinator.shard_of(group_id), group_id).describe()
+
+    async def delete_states(self, group_id: str) -> None:
+        """
+        Delete the states of a share group that is about to be deleted. Of other groups, and if there is none, nothing.
+
+        :raise ApiError: as :meth:`.GroupCoordinator.shard_of` and :meth:`.ShareGroupStates.delete`; NON_EMPTY_GROUP.
+        """
+        shard = self._coordinator.shard_of(group_id)
+        group = shard.groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            async with self.states.of(group):
+                group.check_deletable()
+                topics = frozenset(group.recorded.partitions.known)
+                if topics:
+                    await self.states.delete(shard, group, topics)
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of a topic, if it still exists."""

@@ -11,6 +11,7 @@ from attrs import define
 from logbus.coordination.classic.classic_group import ClassicGroup
 from logbus.coordination.group_cleanup import GroupCleanup
 from logbus.coordination.group_coordinator import GroupCoordinator
+from logbus.coordination.share_group_service import ShareGroupService
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
@@ -42,10 +43,11 @@ class GroupAdminHandlers:
 
     _coordinator: GroupCoordinator
     _upkeep: GroupCleanup
+    _shares: ShareGroupService
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
-        return cls(broker.group_coordinator, broker.group_cleanup)
+        return cls(broker.group_coordinator, broker.group_cleanup, broker.share_groups)
 
     @serves(15, 0, 6)
     @task
@@ -127,6 +129,8 @@ class GroupAdminHandlers:
         async for group_id in context.time_slice(request).over(dict.fromkeys(message.groups_names), 3):
             result = DeletableGroupResult(group_id=group_id)
             try:
+                if not context.terms.validate_only:
+                    await self._shares.delete_states(group_id)
                 await self._upkeep.delete_group(group_id, validate_only=context.terms.validate_only)
             except ApiError as e:
                 result.error_code = e.code

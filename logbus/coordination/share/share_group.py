@@ -20,7 +20,7 @@ from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partition
 from logbus.coordination.consumer.topics_view import TopicsView
 from logbus.coordination.group import Change, GroupType
 from logbus.coordination.share import simple_assignor
-from logbus.coordination.share.heartbeat import ShareHeartbeat, ShareHeartbeatResult, check_heartbeat
+from logbus.coordination.share.heartbeat import ShareHeartbeat, ShareHeartbeatResult
 from logbus.coordination.share.recorded_state import RecordedState
 from logbus.coordination.share.share_group_member import JOINING, LEFT, ShareGroupMember, SharePosition
 from logbus.coordination.share.share_group_settings import ShareGroupSettings
@@ -185,12 +185,11 @@ class ShareGroup:
         """
         Let a member join, stay, or leave.
 
+        :param request: a valid one: see :func:`.check_heartbeat`.
         :return: the response, to be sent when the changes are durable. The changes are in effect already: call
             :meth:`undo` if they cannot be appended.
-        :raise ApiError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED, INVALID_REQUEST. Nothing is
-            changed then.
+        :raise ApiError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED. Nothing is changed then.
         """
-        check_heartbeat(request)
         with self.changing() as changes:
             if request.epoch == LEFT:
                 self._remove([self._known(request.member_id).member_id])
