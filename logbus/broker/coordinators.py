@@ -17,6 +17,7 @@ from logbus.coordination.group_lag_history import LagHistory
 from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.internal_topics import InternalTopics
 from logbus.coordination.remote_end_offsets import RemoteEndOffsets
+from logbus.coordination.share_group_offsets import ShareGroupOffsets
 from logbus.coordination.share_group_service import ShareGroupService
 from logbus.coordination.share_group_states import ShareGroupStates
 from logbus.coordination.share_state.persister import SharePersister
@@ -48,6 +49,8 @@ class Coordinators:
         self.share_groups = ShareGroupService(self.groups, ShareGroupStates(self.groups, SharePersister()))
         self._remote_ends = RemoteEndOffsets(env.broker_id, metadata, member.peers, reactor)
         self.group_lags = GroupLags(self.groups, replicas, self._remote_ends.get)
+        states = self.share_groups.states
+        self.share_group_offsets = ShareGroupOffsets(self.groups, states, self.group_lags.end)
         self.lag_history = LagHistory(self.group_lags, reactor, env.wall_clock)
         self.marker_writer = MarkerWriter(
             replicas,
@@ -69,6 +72,7 @@ class Coordinators:
         self.internal_topics = InternalTopics(metadata, topics, config)
         replicas.listeners += [self.groups, self.transactions]
         metadata.when_removed(self.group_cleanup.forget_topics)
+        metadata.when_removed(states.forget_topics)
         for owner in (self.groups, self.group_lags, TransactionMetrics(self.transactions, replicas)):
             owner.register_metrics(env.registry)
 

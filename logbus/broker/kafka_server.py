@@ -123,6 +123,7 @@ class KafkaServer:
                 group_coordinator=coordinators.groups,
                 group_cleanup=coordinators.group_cleanup,
                 share_groups=coordinators.share_groups,
+                share_group_offsets=coordinators.share_group_offsets,
                 transactions=coordinators.transactions,
                 producer_ids=member.producer_ids,
                 producer_arrivals=self.producer_arrivals,

@@ -7,7 +7,8 @@ For one group one thing is done at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -58,8 +59,15 @@ class ShareGroupStates:
             return working
         if not group.to_initialize and not group.recorded.partitions.deleting:
             return None
-        working = self._at_work[group] = Deferred.fromCoroutine(self._maintain(shard, group))
+        working = self._at_work[group] = self._in_background(group, self._maintain(shard, group))
 
+        def over(_: object) -> None:
+            if self._at_work.get(group) is working:
+                del self._at_work[group]
+
+        return working.addBoth(over)
+
+    def _in_background(self, group: ShareGroup, work: Coroutine[Deferred[Any], Any, None]) -> Deferred[None]:
         def failed(failure: Failure) -> None:
             self._log.warn(
                 "states of share group {group} cannot be made or deleted yet: {error}",
@@ -67,10 +75,7 @@ class ShareGroupStates:
                 error=failure.getErrorMessage(),
             )
 
-        def over(_: object) -> None:
-            self._at_work.pop(group, None)
-
-        return working.addErrback(failed).addBoth(over)
+        return Deferred.fromCoroutine(work).addErrback(failed)
 
     async def wait(self, working: Deferred[None], seconds: float) -> None:
         """Wait until something is over, for some time at most."""
@@ -94,6 +99,31 @@ class ShareGroupStates:
         for error in results.values():
             if error is not None:
                 raise error
+
+    def forget_topics(self, topics: Sequence[str]) -> None:
+        """
+        Delete the states of deleted topics, in the background. For :meth:`.ClusterMetadata.when_removed`.
+
+        A deletion that no coordinator has heard of, or that has failed, is made up for when the group is deleted.
+        """
+        for shard in list(self._coordinator.shards.values()):
+            if shard.loading:
+                shard.when_loaded.append(partial(self._forget_topics, shard, frozenset(topics)))
+            else:
+                self._forget_topics(shard, frozenset(topics))
+
+    def _forget_topics(self, shard: GroupShard, topics: frozenset[str]) -> None:
+        name_of = self._coordinator.manager.topics.name
+        for group in list(shard.groups.values()):
+            if isinstance(group, ShareGroup):
+                names = group.recorded.partitions.names.items()
+                gone = frozenset(topic_id for topic_id, name in names if name in topics and name_of(topic_id) is None)
+                if gone:
+                    self._in_background(group, self._delete(shard, group, gone))
+
+    async def _delete(self, shard: GroupShard, group: ShareGroup, topics: frozenset[TopicId]) -> None:
+        async with self.of(group):
+            await self.delete(shard, group, topics)
 
     def of(self, group: ShareGroup) -> DeferredLock:
         """The lock of what is done with the states of a group."""
@@ -183,11 +213,12 @@ class ShareGroupStates:
             calls = [call(SharePartitionKey(group.group_id, UUID(bytes=topic_id), number)) for topic_id, number in some]
             outcomes: Any = await DeferredList(calls, consumeErrors=True)
             for partition, (succeeded, outcome) in zip(some, outcomes, strict=True):
-                results[partition] = None if succeeded else _error_of(outcome)
+                results[partition] = None if succeeded else error_of(outcome)
         return results
 
 
-def _error_of(failure: Failure) -> ApiError:
+def error_of(failure: Failure) -> ApiError:
+    """The error of a call that has failed."""
     if isinstance(failure.value, ApiError):
         return failure.value
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, failure.getErrorMessage())

@@ -30,6 +30,7 @@ from logbus.config import ConfigView
 from logbus.coordination.group_cleanup import GroupCleanup
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.internal_topics import InternalTopics
+from logbus.coordination.share_group_offsets import ShareGroupOffsets
 from logbus.coordination.share_group_service import ShareGroupService
 from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from logbus.coordination.transactions.hanging_transactions import HangingTransactions
@@ -107,6 +108,7 @@ class BrokerParts:
     group_coordinator: GroupCoordinator
     group_cleanup: GroupCleanup
     share_groups: ShareGroupService
+    share_group_offsets: ShareGroupOffsets
 
     transactions: TransactionCoordinator
     producer_ids: ProducerIdManager

@@ -8,8 +8,8 @@ before 4.0, where it was an early access feature, listed but off.
 
 Three features go with the versions. ``group.version`` 1: the consumer group protocol is on. ``share.version`` 1: share
 groups are on (KIP-932). ``transaction.version`` 2: each transaction has an epoch of its own (KIP-890), and clients omit
-AddPartitionsToTxn and rely on Produce, EndTxn and TxnOffsetCommit instead. Clients fail if they find these versions without the feature, so both are advertised together
-or not at all.
+AddPartitionsToTxn and rely on Produce, EndTxn and TxnOffsetCommit instead. Clients fail if they find these versions
+without the feature, so both are advertised together or not at all.
 """
 
 from __future__ import annotations

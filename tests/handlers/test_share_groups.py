@@ -13,8 +13,19 @@ from logbus.coordination.share_state.share_state import SharePartitionKey, Share
 from logbus.errors import ApiError, ErrorCode
 from logbus.wire.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from logbus.wire.messages.groups import DeleteGroupsRequest, ListGroupsRequest
-from logbus.wire.messages.share_groups import ShareGroupDescribeRequest, ShareGroupHeartbeatRequest
-from logbus.wire.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
+from logbus.wire.messages.share_groups import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    ShareGroupDescribeRequest,
+    ShareGroupHeartbeatRequest,
+)
+from logbus.wire.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic, DeleteTopicsRequest
 from tests.handlers.group_kit import GroupCase, commit
 from tests.handlers.kit import Client
 
@@ -331,3 +342,150 @@ class OtherTypesTests(ShareGroupCase):
         self.assertEqual(self.described().error_code, ErrorCode.GROUP_ID_NOT_FOUND)
         self.restart()
         self.assertEqual(self.described().error_code, ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+class OffsetsTests(ShareGroupCase):
+    """Where groups are, and where they are to go on."""
+
+    def offsets(
+        self, group_id: str = "g", version: int = 1, **topics: list[int]
+    ) -> dict[tuple[str, int], tuple[int, int, int]]:
+        """Start offset, lag and error by topic and partition; without topics, all."""
+        asked = [
+            DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
+            for name, numbers in topics.items()
+        ]
+        group = DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=asked or None)
+        (found,) = self.client.ask(DescribeShareGroupOffsetsRequest(groups=[group]), version).groups
+        assert found.error_code == 0, found
+        return {
+            (topic.topic_name, each.partition_index): (each.start_offset, each.lag, each.error_code)
+            for topic in found.topics
+            for each in topic.partitions
+        }
+
+    def alter(self, group_id: str = "g", /, **topics: dict[int, int]) -> Any:
+        """Set start offsets; the error of the group, or those of the partitions."""
+        asked = [
+            AlterShareGroupOffsetsRequestTopic(
+                topic_name=name,
+                partitions=[
+                    AlterShareGroupOffsetsRequestPartition(partition_index=number, start_offset=offset)
+                    for number, offset in starts.items()
+                ],
+            )
+            for name, starts in topics.items()
+        ]
+        answer = self.client.ask(AlterShareGroupOffsetsRequest(group_id=group_id, topics=asked), 0)
+        return answer.error_code or {
+            (topic.topic_name, each.partition_index): each.error_code
+            for topic in answer.responses
+            for each in topic.partitions
+        }
+
+    def delete(self, *topics: str, group_id: str = "g") -> Any:
+        """Delete offsets; the error of the group, or those of the topics."""
+        asked = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
+        answer = self.client.ask(DeleteShareGroupOffsetsRequest(group_id=group_id, topics=asked), 0)
+        return answer.error_code or {topic.topic_name: topic.error_code for topic in answer.responses}
+
+    def test_describe(self) -> None:
+        """Start offsets and lags, with none of what has no state."""
+        for _ in range(3):
+            self.client.produce()
+        self.consumer().beat()
+        self.persister.states["g", 0] = ShareState(1, 0, 1, (), 1)
+        self.assertEqual(self.offsets(), {("t", 0): (1, 1, 0), ("t", 1): (-1, -1, 0)})
+        self.assertEqual(self.offsets(version=0), {("t", 0): (1, -1, 0), ("t", 1): (-1, -1, 0)})
+        self.assertEqual(
+            self.offsets(t=[0, 7], none=[0]), {("none", 0): (-1, -1, 0), ("t", 0): (1, 1, 0), ("t", 7): (-1, -1, 0)}
+        )
+        self.assertEqual(self.offsets("none"), {})
+        self.assertEqual(self.offsets("none", t=[0]), {("t", 0): (-1, -1, 0)})
+        self.persister.broken = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.assertEqual(self.offsets(t=[0]), {("t", 0): (-1, -1, ErrorCode.COORDINATOR_NOT_AVAILABLE)})
+
+    def test_alter(self) -> None:
+        """Only of a group without members; with a higher state epoch, so that leaders notice."""
+        one = self.consumer()
+        one.beat()
+        before = self.persister.states["g", 0].state_epoch
+        self.assertEqual(self.alter(t={0: 5}), ErrorCode.NON_EMPTY_GROUP)
+        one.beat(member_epoch=-1)
+        for start in (5, 6):
+            self.assertEqual(
+                self.alter(t={0: start, 1: -7, 9: 1}, none={0: 1}),
+                {
+                    ("t", 0): 0,
+                    ("t", 1): ErrorCode.INVALID_REQUEST,
+                    ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    ("none", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                },
+            )
+            state = self.persister.states["g", 0]
+            self.assertEqual(state.start_offset, start)
+            self.assertGreater(state.state_epoch, before)
+            before = state.state_epoch
+        self.assertEqual(self.alter(""), ErrorCode.INVALID_GROUP_ID)
+
+    def test_alter_a_new_group(self) -> None:
+        """It is made, and begins there when members come."""
+        self.assertEqual(self.alter(t={0: 5}), {("t", 0): 0})
+        self.assertEqual(self.described().group_state, "Empty")
+        self.assertEqual(self.offsets(), {("t", 0): (5, -1, 0)})
+        self.restart()
+        one = self.consumer()
+        one.beat()
+        self.assertEqual(one.assigned, [0, 1])
+        self.assertEqual([self.persister.states["g", number].start_offset for number in (0, 1)], [5, -1])
+
+    def test_alter_another_group(self) -> None:
+        """Groups of other types have other offsets."""
+        commit(self.client, {("t", 0): 1}, "classic")
+        self.assertEqual(self.alter("classic", t={0: 5}), ErrorCode.GROUP_ID_NOT_FOUND)
+        self.assertEqual(self.delete("t", group_id="classic"), ErrorCode.GROUP_ID_NOT_FOUND)
+        self.assertEqual(self.delete("t", group_id="none"), ErrorCode.GROUP_ID_NOT_FOUND)
+
+    def test_delete(self) -> None:
+        """The states are gone; members that come begin anew."""
+        one = self.consumer()
+        one.beat()
+        self.assertEqual(self.delete("t"), ErrorCode.NON_EMPTY_GROUP)
+        one.beat(member_epoch=-1)
+        self.assertEqual(self.delete("t", "none"), {"t": 0, "none": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+        self.assertEqual((self.persister.states, self.offsets()), ({}, {}))
+        self.assertEqual(self.delete("t"), {"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+        two = self.consumer("m2")
+        two.beat()
+        self.assertEqual((two.assigned, len(self.persister.states)), ([0, 1], 2))
+
+    def test_interrupted_deletion(self) -> None:
+        """The partitions are not assigned until it is over, whichever broker ends it."""
+        one = self.consumer()
+        one.beat()
+        one.beat(member_epoch=-1)
+        self.persister.broken = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.assertEqual(self.delete("t"), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.restart()
+        two = self.consumer("m2")
+        two.beat()
+        self.assertEqual(two.assigned, [])
+        self.persister.broken = None
+        two.beat()
+        two.beat()
+        two.beat()
+        self.assertEqual(two.assigned, [0, 1])
+
+    def test_deleted_topic(self) -> None:
+        """Its states go with it; a new one of its name is another one."""
+        one = self.consumer()
+        one.beat()
+        self.client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=10), 5)
+        self.client.turn()
+        self.assertEqual(self.persister.states, {})
+        one.beat()
+        self.assertEqual(one.assigned, [])
+        self.server.create("t", 1)
+        one.beat()
+        one.beat()
+        self.assertEqual((one.assigned, sorted(self.persister.states)), ([0], [("g", 0)]))
