@@ -37,10 +37,10 @@ class FeatureTests(SynchronousTestCase):
         for version in (3, 4):
             answer = self.ask(WHO, version)
             levels = {each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features}
-            self.assertEqual(levels, {"group.version": (1, 1), "transaction.version": (2, 2)})
+            self.assertEqual(levels, {"group.version": (1, 1), "share.version": (1, 1), "transaction.version": (2, 2)})
             possible = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
-            both = {"group.version": (0, 1), "transaction.version": (0, 2)}
-            self.assertEqual(possible, both if version == 4 else {})
+            every = {"group.version": (0, 1), "share.version": (0, 1), "transaction.version": (0, 2)}
+            self.assertEqual(possible, every if version == 4 else {})
             self.assertEqual(answer.finalized_features_epoch, 2)
 
     def test_of_an_older_release(self) -> None:
@@ -64,7 +64,7 @@ class FeatureTests(SynchronousTestCase):
             (("transaction.version", 1), "transaction.version stays at 2: it goes with the versions"),
             (("transaction.version", 3), "transaction.version has levels from 0 to 2, not 3"),
             (("group.version", -1), "group.version has levels from 0 to 1, not -1"),
-            (("metadata.version", 29), "no feature 'metadata.version' here; known: group.version, transaction.version"),
+            (("metadata.version", 29), "no feature 'metadata.version' here; known: group.version, share.version, "),
         )
         for update, why in refused:
             answer = self.update(("group.version", 1), update)

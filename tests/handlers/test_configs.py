@@ -139,14 +139,25 @@ class ConfigTests(HandlerCase):
     def test_groups(self) -> None:
         """A group's own settings: stored, described, listed, and gone with the last one."""
         session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
-        defaults = {session: "45000", heartbeat: "5000"}
+        defaults = {
+            session: "45000",
+            heartbeat: "5000",
+            "share.session.timeout.ms": "45000",
+            "share.heartbeat.interval.ms": "5000",
+            "share.delivery.count.limit": "5",
+            "share.record.lock.duration.ms": "30000",
+            "share.partition.max.record.locks": "2000",
+            "share.auto.offset.reset": "latest",
+            "share.isolation.level": "read_uncommitted",
+            "share.renew.acknowledge.enable": "true",
+        }
         self.assertEqual(self.values(GROUP, "g/1"), defaults)
         self.assertEqual(self.incremental((session, 0, "50000"), (heartbeat, 0, "6000"), kind=GROUP, name="g/1"), 0)
         self.assertEqual(self.values(GROUP, "g/1", source=8), {session: "50000", heartbeat: "6000"})
         listed = self.client.ask(ListConfigResourcesRequest(resource_types=[GROUP]), 1).config_resources
         self.assertEqual([(each.resource_name, each.resource_type) for each in listed], [("g/1", GROUP)])
         self.assertEqual(self.incremental((heartbeat, 1, None), kind=GROUP, name="g/1"), 0)
-        self.assertEqual(self.values(GROUP, "g/1"), {session: "50000", heartbeat: "5000"})
+        self.assertEqual(self.values(GROUP, "g/1"), {**defaults, session: "50000"})
         self.assertEqual(self.alter(replacement(GROUP, "g/1")), [0])
         self.assertEqual(self.values(GROUP, "g/1"), defaults)
         self.assertEqual(self.client.ask(ListConfigResourcesRequest(resource_types=[GROUP]), 1).config_resources, [])
@@ -158,7 +169,12 @@ class ConfigTests(HandlerCase):
             ((session, 0, "500"), ErrorCode.INVALID_CONFIG),
             ((session, 0, "60001"), ErrorCode.INVALID_CONFIG),
             ((heartbeat, 0, "x"), ErrorCode.INVALID_CONFIG),
-            (("share.session.timeout.ms", 0, "45000"), ErrorCode.INVALID_CONFIG),
+            (("share.session.timeout.ms", 0, "70000"), ErrorCode.INVALID_CONFIG),
+            (("share.record.lock.duration.ms", 0, "1000"), ErrorCode.INVALID_CONFIG),
+            (("share.delivery.count.limit", 0, "1"), ErrorCode.INVALID_CONFIG),
+            (("share.auto.offset.reset", 0, "none"), ErrorCode.INVALID_CONFIG),
+            (("share.auto.offset.reset", 0, "by_duration:-PT1H"), ErrorCode.INVALID_CONFIG),
+            (("streams.session.timeout.ms", 0, "45000"), ErrorCode.INVALID_CONFIG),
             (("group.consumer.session.timeout.ms", 0, "45000"), ErrorCode.INVALID_CONFIG),
             ((session, 2, "1"), ErrorCode.INVALID_CONFIG),
             ((session, 0, None), ErrorCode.INVALID_REQUEST),

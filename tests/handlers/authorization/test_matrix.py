@@ -100,6 +100,18 @@ from logbus.wire.messages.records import (
     OffsetForLeaderTopic,
 )
 from logbus.wire.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from logbus.wire.messages.share_groups import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    ShareGroupDescribeRequest,
+    ShareGroupHeartbeatRequest,
+)
 from logbus.wire.messages.topics import (
     CreatableTopic,
     CreatePartitionsRequest,
@@ -428,6 +440,37 @@ ROWS = [
     Row(ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 0, [right(Op.DESCRIBE, TXN)], lists=True),
     Row(ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=5), 0, [right(Op.READ, GROUP)]),
     Row(ConsumerGroupDescribeRequest(group_ids=["g"]), 0, [right(Op.DESCRIBE, GROUP)]),
+    Row(ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=5), 1, [right(Op.READ, GROUP)]),
+    Row(ShareGroupDescribeRequest(group_ids=["g"]), 1, [right(Op.DESCRIBE, GROUP)]),
+    Row(
+        DescribeShareGroupOffsetsRequest(
+            groups=[
+                DescribeShareGroupOffsetsRequestGroup(
+                    group_id="g", topics=[DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0])]
+                )
+            ]
+        ),
+        1,
+        [right(Op.DESCRIBE, GROUP), right(Op.DESCRIBE, TOPIC)],
+    ),
+    Row(
+        AlterShareGroupOffsetsRequest(
+            group_id="g",
+            topics=[
+                AlterShareGroupOffsetsRequestTopic(
+                    topic_name="t",
+                    partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)],
+                )
+            ],
+        ),
+        0,
+        [right(Op.READ, GROUP), right(Op.READ, TOPIC)],
+    ),
+    Row(
+        DeleteShareGroupOffsetsRequest(group_id="g", topics=[DeleteShareGroupOffsetsRequestTopic(topic_name="t")]),
+        0,
+        [right(Op.DELETE, GROUP), right(Op.READ, TOPIC)],
+    ),
     Row(ListConfigResourcesRequest(), 1, [right(Op.DESCRIBE_CONFIGS, CLUSTER)]),
     Row(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0, [right(Op.DESCRIBE, TOPIC)]),
     # Last, since others need the topic.
