@@ -12,7 +12,9 @@ from logbus.metastore.znode_json import uuid_text
 from logbus.model import NO_OFFSET
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
-"""The delivery states that are written (Kafka: RecordState); a record that a consumer has (1) is written as available."""
+"""
+The delivery states that are written (Kafka: RecordState); a record that a consumer has (1) is written as available.
+"""
 
 UNKNOWN_COUNT = -1
 """The delivery complete count of a state whose writer did not know it."""
