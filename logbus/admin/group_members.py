@@ -1,5 +1,5 @@
 """
-Members of groups as JSON, in one form for the classic and the consumer protocol.
+Members of groups as JSON, in one form for groups of all types.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 from logbus.coordination.classic.classic_group import ClassicGroup
 from logbus.coordination.consumer.consumer_group import ConsumerGroup
 from logbus.coordination.group import Group
+from logbus.coordination.share.share_group import ShareGroup
 from logbus.model import TopicPartition
 from logbus.wire.member_metadata import read_assignment
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
@@ -22,7 +23,7 @@ def assignor_of(group: Group) -> str:
     """Return the assignor of a group; empty until one is chosen."""
     if isinstance(group, ClassicGroup):
         return group.describe().protocol
-    return group.describe().assignor if isinstance(group, ConsumerGroup) else ""
+    return group.describe().assignor if isinstance(group, (ConsumerGroup, ShareGroup)) else ""
 
 
 def members_of(group: Group, name_of: TopicName) -> Iterator[dict[str, Any]]:
@@ -43,6 +44,10 @@ def members_of(group: Group, name_of: TopicName) -> Iterator[dict[str, Any]]:
                 position.epoch,
                 _with_names(position.assigned, name_of),
             )
+    elif isinstance(group, ShareGroup):
+        for one, told in group.describe().members:
+            assigned = _with_names(told.assigned, name_of)
+            yield _member(one.member_id, None, one.client_id, one.client_host, told.epoch, assigned)
 
 
 def _member(
