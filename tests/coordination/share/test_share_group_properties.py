@@ -110,9 +110,11 @@ class ShareGroupMachine(RuleBasedStateMachine):
     @rule(data=st.data(), times=st.integers(1, 3), answered=st.booleans())
     @precondition(lambda self: self.clients)
     def stay(self, data: st.DataObject, times: int, answered: bool) -> None:
-        """A member sends heartbeats; the answer to the last one may be lost."""
+        """A member sends heartbeats, between which states are made; the answer to the last one may be lost."""
         client = data.draw(st.sampled_from(self.clients))
         for left in range(times, 0, -1):
+            if left == 1 and not self.broken:
+                self.make_states()
             self.beat(client, answered=answered or left > 1)
 
     @rule(data=st.data(), topics=st.sets(st.sampled_from(NAMES), min_size=1).map(sorted))
