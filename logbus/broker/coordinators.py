@@ -50,6 +50,7 @@ class Coordinators:
         self._remote_ends = RemoteEndOffsets(env.broker_id, metadata, member.peers, reactor)
         self.group_lags = GroupLags(self.groups, replicas, self._remote_ends.get)
         states = self.share_groups.states
+        self.groups.resume = states.resume
         self.share_group_offsets = ShareGroupOffsets(self.groups, states, self.group_lags.end)
         self.lag_history = LagHistory(self.group_lags, reactor, env.wall_clock)
         self.marker_writer = MarkerWriter(

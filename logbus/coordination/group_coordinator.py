@@ -9,7 +9,7 @@ clients are answered.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from attrs import define, field
@@ -44,6 +44,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
     All groups that this broker coordinates.
 
     :param member_ids: the broker's source of randomness, for member ids.
+    :ivar resume: called for each group that was loaded, to go on with what its former coordinator has begun.
     :ivar arrivals: the groups that clients have created lately.
     :ivar manager: creates groups, writes their records, and keeps their timers.
     """
@@ -52,6 +53,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
     partitions_key = keys.OFFSETS_TOPIC_NUM_PARTITIONS
     _member_ids: MemberIds = field(converter=MemberIds)
     metrics: GroupCoordinatorMetrics = field(factory=GroupCoordinatorMetrics, init=False)
+    resume: Callable[[GroupShard, Group], object] = field(default=lambda shard, group: None, init=False)
     arrivals: Arrivals = field(init=False)
     manager: GroupMetadataManager = field(init=False)
     _log = Logger()
@@ -214,6 +216,7 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
     def _touch_groups(self, shard: GroupShard) -> Iterator[None]:
         for group in list(shard.groups.values()):
             self.manager.touched(shard, group)
+            self.resume(shard, group)
             yield
 
     async def _in_turns(self, steps: Iterator[None]) -> None:

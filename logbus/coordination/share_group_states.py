@@ -21,7 +21,7 @@ from twisted.python.failure import Failure
 
 from logbus.coordination.consumer.partition_sets import Partitions, TopicId, from_pairs, pairs
 from logbus.coordination.generation_log import loggable_id
-from logbus.coordination.group import Change
+from logbus.coordination.group import Change, Group
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_shard import GroupShard
 from logbus.coordination.share.share_group import ShareGroup
@@ -99,6 +99,11 @@ class ShareGroupStates:
         for error in results.values():
             if error is not None:
                 raise error
+
+    def resume(self, shard: GroupShard, group: Group) -> None:
+        """Go on with what a group's former coordinator has begun. For :attr:`.GroupCoordinator.resume`."""
+        if isinstance(group, ShareGroup):
+            self.maintain(shard, group)
 
     def forget_topics(self, topics: Sequence[str]) -> None:
         """

@@ -140,8 +140,13 @@ class ShareGroupCase(GroupCase):
         return found
 
     def restart(self) -> None:
-        super().restart()
+        before = self.server
+        before.stop()
+        self.server = type(before)(self.config, disks=before.disks, ensemble=before.ensemble)
         self.plant()
+        self.server.start()
+        self.addCleanup(self.server.close)
+        self.client = self.server.connect()
 
 
 class HeartbeatTests(ShareGroupCase):
@@ -460,13 +465,12 @@ class OffsetsTests(ShareGroupCase):
         self.assertEqual((two.assigned, len(self.persister.states)), ([0, 1], 2))
 
     def test_interrupted_deletion(self) -> None:
-        """The partitions are not assigned until it is over, whichever broker ends it."""
+        """The partitions are not assigned until it is over; heartbeats go on with it."""
         one = self.consumer()
         one.beat()
         one.beat(member_epoch=-1)
         self.persister.broken = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.assertEqual(self.delete("t"), ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        self.restart()
         two = self.consumer("m2")
         two.beat()
         self.assertEqual(two.assigned, [])
@@ -475,6 +479,17 @@ class OffsetsTests(ShareGroupCase):
         two.beat()
         two.beat()
         self.assertEqual(two.assigned, [0, 1])
+
+    def test_deletion_by_the_next_broker(self) -> None:
+        """It goes on with it as soon as it has loaded the group."""
+        one = self.consumer()
+        one.beat()
+        one.beat(member_epoch=-1)
+        self.persister.broken = ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.assertEqual(self.delete("t"), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.persister.broken = None
+        self.restart()
+        self.assertEqual((self.persister.states, self.offsets()), ({}, {}))
 
     def test_deleted_topic(self) -> None:
         """Its states go with it; a new one of its name is another one."""

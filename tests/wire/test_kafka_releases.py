@@ -80,7 +80,8 @@ class AdvertisedTests(SynchronousTestCase):
         for release, expected in ((None, every), ("3.9", {}), ("4.0", both), ("4.3", every)):
             self.assertEqual(finalized_features(advertised_table(release, ALL)), expected, release)
         classic = {key: versions for key, versions in ALL.items() if key not in CONSUMER_GROUP_APIS}
-        self.assertEqual(finalized_features(advertised_table(None, classic)), {"share.version": 1, "transaction.version": 2})
+        others = {"share.version": 1, "transaction.version": 2}
+        self.assertEqual(finalized_features(advertised_table(None, classic)), others)
 
     def test_transactions_2_need_feature_and_version(self) -> None:
         """
