@@ -16,6 +16,7 @@ Parts start in this order, each awaited before the next, and stop in reverse::
     membership  register, with the bound ports
     groups      start to expire offsets
     transactions  start to abort transactions past their timeout
+    share states  start to delete records that the states of share partitions do not need any more
     controller  take part in the controller election; accept requests of another controller
     tokens      start to remove delegation tokens that have ended
     remote logs  start to copy segments to the object store, if there is tiered storage
@@ -246,6 +247,7 @@ class Broker(OrderedService):
             _Part("membership", self.member.join, self.member.membership.unregister),
             _Part("groups", coordinators.group_cleanup.scan.start, coordinators.group_cleanup.scan.stop),
             _Part("transactions", coordinators.transaction_expiration.start, coordinators.transaction_expiration.stop),
+            _Part("share states", coordinators.share_state_upkeep.start, coordinators.share_state_upkeep.stop),
             _Part("controller", self._start_controller, self.control.controller.stop),
             _Part("tokens", self.control.token_expiration.start, self.control.token_expiration.stop),
             *([_Part("remote logs", remote.start, remote.stop)] if remote.manager is not None else []),

@@ -1,5 +1,5 @@
 """
-The coordinators of groups and transactions.
+The coordinators of groups, transactions and share partitions.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from logbus.coordination.share_group_offsets import ShareGroupOffsets
 from logbus.coordination.share_group_service import ShareGroupService
 from logbus.coordination.share_group_states import ShareGroupStates
 from logbus.coordination.share_state.persister import SharePersister
+from logbus.coordination.share_state.share_coordinator import ShareCoordinator
+from logbus.coordination.share_state.share_state_upkeep import ShareStateUpkeep
 from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from logbus.coordination.transactions.hanging_transactions import HangingTransactions
 from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
@@ -34,10 +36,11 @@ from logbus.model import INTERNAL_TOPICS
 
 class Coordinators:
     """
-    The coordinators of groups and transactions, with their upkeep.
+    The coordinators of groups, transactions and share partitions, with their upkeep.
 
     :ivar add_partitions_manager: asks the coordinators of transactions, on any broker.
     :ivar hanging_transactions: finds transactions that no coordinator ends.
+    :ivar share_persister: reads and writes the states of share partitions at their coordinators, on any broker.
     """
 
     def __init__(
@@ -46,7 +49,13 @@ class Coordinators:
         config, reactor, metadata, wall_ms = env.config, env.reactor, member.metadata, env.wall_ms
         self.groups = GroupCoordinator(replicas, metadata, config, reactor, wall_ms, env.random)
         self.group_cleanup = GroupCleanup(self.groups)
-        self.share_groups = ShareGroupService(self.groups, ShareGroupStates(self.groups, SharePersister()))
+        self.internal_topics = InternalTopics(metadata, topics, config)
+        self.share_states = ShareCoordinator(replicas, metadata, config, reactor, wall_ms)
+        self.share_state_upkeep = ShareStateUpkeep(self.share_states, replicas, metadata)
+        self.share_persister = SharePersister(
+            env.broker_id, metadata, self.share_states, member.peers, self.internal_topics.ensure, reactor
+        )
+        self.share_groups = ShareGroupService(self.groups, ShareGroupStates(self.groups, self.share_persister))
         self._remote_ends = RemoteEndOffsets(env.broker_id, metadata, member.peers, reactor)
         self.group_lags = GroupLags(self.groups, replicas, self._remote_ends.get)
         states = self.share_groups.states
@@ -70,11 +79,11 @@ class Coordinators:
         )
         lookup = TransactionLookup(env.broker_id, metadata, self.transactions, member.peers)
         self.hanging_transactions = HangingTransactions(replicas, lookup, INTERNAL_TOPICS)
-        self.internal_topics = InternalTopics(metadata, topics, config)
-        replicas.listeners += [self.groups, self.transactions]
+        replicas.listeners += [self.groups, self.transactions, self.share_states]
         metadata.when_removed(self.group_cleanup.forget_topics)
         metadata.when_removed(states.forget_topics)
-        for owner in (self.groups, self.group_lags, TransactionMetrics(self.transactions, replicas)):
+        metadata.when_removed(self.share_state_upkeep.forget_topics)
+        for owner in (self.groups, self.share_states, self.group_lags, TransactionMetrics(self.transactions, replicas)):
             owner.register_metrics(env.registry)
 
     def release(self) -> None:
@@ -82,3 +91,5 @@ class Coordinators:
         self._remote_ends.stop()
         self.groups.stop()
         self.transactions.stop()
+        self.share_persister.stop()
+        self.share_states.stop()

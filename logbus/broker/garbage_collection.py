@@ -11,7 +11,7 @@ from logbus.net.garbage_collection import GarbageCollection
 
 def delay_collections(broker: Broker, collector: Any = gc) -> None:
     """
-    Delay garbage collections while a broker serves large requests, adds replicas, or loads groups or transactions; see
+    Delay garbage collections while a broker serves large requests, adds replicas, or loads what it coordinates; see
     :class:`.GarbageCollection`.
 
     :param broker: not started yet.
@@ -19,5 +19,9 @@ def delay_collections(broker: Broker, collector: Any = gc) -> None:
     """
     garbage = broker.env.slice_scheduler.garbage = GarbageCollection(collector, broker.env.reactor)
     broker.replication.replicas.added = garbage.replica_added
-    for coordinator in (broker.coordinators.groups, broker.coordinators.transactions):
+    for coordinator in (
+        broker.coordinators.groups,
+        broker.coordinators.transactions,
+        broker.coordinators.share_states,
+    ):
         coordinator.slices.garbage, coordinator.loaded = garbage, garbage.loaded

@@ -124,6 +124,8 @@ class KafkaServer:
                 group_cleanup=coordinators.group_cleanup,
                 share_groups=coordinators.share_groups,
                 share_group_offsets=coordinators.share_group_offsets,
+                share_coordinator=coordinators.share_states,
+                share_persister=coordinators.share_persister,
                 transactions=coordinators.transactions,
                 producer_ids=member.producer_ids,
                 producer_arrivals=self.producer_arrivals,

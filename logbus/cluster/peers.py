@@ -73,6 +73,8 @@ def versions_of(feature_level: int) -> dict[int, VersionRange]:
     spoken[2] = 11
     if feature_level >= 2:
         spoken |= {1007: 0, 1008: 0}
+    if feature_level >= 4:
+        spoken |= {83: 0, 84: 0, 85: 1, 86: 0, 87: 1}
     return {key: VersionRange(version, version) for key, version in spoken.items()}
 
 

@@ -114,6 +114,12 @@ def check_broker(get: Values) -> Findings:
         f"{values.text(keys.TRANSACTION_STATE_LOG_MIN_ISR)} exceeds "
         f"{values.text(keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR)} and is held to it",
     )
+    findings.ought(
+        values.get(keys.SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR)
+        <= values.get(keys.SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR),
+        f"{values.text(keys.SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR)} exceeds "
+        f"{values.text(keys.SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR)} and is held to it",
+    )
     return findings
 
 

@@ -42,7 +42,7 @@ Committed offsets:
 The log of groups:
 
 * ``coordinator_partition``: maps a group or transactional id to a partition (pure)
-* ``coordinator_runtime``: shards, their leadership, and looking them up, for both coordinators
+* ``coordinator_runtime``: shards, their leadership, and looking them up, for all coordinators
 * ``periodic_scan``: scans what a coordinator has, again and again
 * ``group_shard``: a partition of ``__consumer_offsets`` with its groups
 * ``group_records``: changes to records and back (pure)
@@ -52,7 +52,7 @@ The log of groups:
 Transactions:
 
 * ``transactions``: the transaction coordinator (a package)
-* ``internal_topics``: creates ``__consumer_offsets`` and ``__transaction_state`` on first use
+* ``internal_topics``: creates ``__consumer_offsets``, ``__transaction_state`` and others on first use
 
 Share groups:
 

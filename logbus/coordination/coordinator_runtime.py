@@ -1,5 +1,5 @@
 """
-The base of both coordinators: shards, their leadership, and looking them up (Kafka: CoordinatorRuntime).
+The base of all coordinators: shards, their leadership, and looking them up (Kafka: CoordinatorRuntime).
 """
 
 from __future__ import annotations

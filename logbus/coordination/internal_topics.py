@@ -1,6 +1,6 @@
 """
-Creates the internal topics (``__consumer_offsets``, ``__transaction_state``, ``__remote_log_metadata``) on first use
-(Kafka: AutoTopicCreationManager).
+Creates the internal topics (``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``,
+``__remote_log_metadata``) on first use (Kafka: AutoTopicCreationManager).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from logbus.cluster.controller.topic_plan import NewTopic
 from logbus.cluster.topic_admin_forwarder import TopicAdminForwarder
 from logbus.config import ConfigView, keys
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import OFFSETS_TOPIC, REMOTE_LOG_METADATA_TOPIC, TRANSACTIONS_TOPIC
+from logbus.model import OFFSETS_TOPIC, REMOTE_LOG_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 CREATE_TIMEOUT_MS = 30_000
 
@@ -43,6 +43,7 @@ class InternalTopics:
         return {
             OFFSETS_TOPIC: self._offsets,
             TRANSACTIONS_TOPIC: self._transactions,
+            SHARE_GROUP_STATE_TOPIC: self._share_states,
             REMOTE_LOG_METADATA_TOPIC: self._remote_log_metadata,
         }
 
@@ -62,6 +63,25 @@ class InternalTopics:
                 "compression.type": "uncompressed",
                 "min.insync.replicas": str(min(get(keys.TRANSACTION_STATE_LOG_MIN_ISR), factor)),
                 "segment.bytes": str(get(keys.TRANSACTION_STATE_LOG_SEGMENT_BYTES)),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+
+    def _share_states(self) -> NewTopic:
+        get = self._config.get
+        factor = self._factor(get(keys.SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR))
+        return NewTopic(
+            SHARE_GROUP_STATE_TOPIC,
+            num_partitions=get(keys.SHARE_COORDINATOR_STATE_TOPIC_NUM_PARTITIONS),
+            replication_factor=factor,
+            configs={
+                # The coordinator deletes what it does not need any more.
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": str(min(get(keys.SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR), factor)),
+                "retention.bytes": "-1",
+                "retention.ms": "-1",
+                "segment.bytes": str(get(keys.SHARE_COORDINATOR_STATE_TOPIC_SEGMENT_BYTES)),
                 "unclean.leader.election.enable": "false",
             },
         )

@@ -73,6 +73,8 @@ Transactions:
 
 Between brokers:
 
+* ``share_state``: InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState,
+  ReadShareGroupStateSummary
 * ``inter_broker``: Introduce, MetadataUpdate, AlterPartitions, ShutDown, ReportFailed, ReportReplicas, ReportLogEnds
 * ``inter_broker_identity``: checks that a connection's peer is a broker
 * ``ask_plugin``: AskPlugin

@@ -32,6 +32,8 @@ from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.internal_topics import InternalTopics
 from logbus.coordination.share_group_offsets import ShareGroupOffsets
 from logbus.coordination.share_group_service import ShareGroupService
+from logbus.coordination.share_state.persister import SharePersister
+from logbus.coordination.share_state.share_coordinator import ShareCoordinator
 from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from logbus.coordination.transactions.hanging_transactions import HangingTransactions
 from logbus.coordination.transactions.marker_writer import MarkerWriter
@@ -65,6 +67,7 @@ class BrokerParts:
     :ivar producer_arrivals: the producer ids that clients got lately.
     :ivar inter_broker_listener: the name of the listener that brokers connect to.
     :ivar delegation_tokens: those that this broker knows.
+    :ivar share_persister: reads and writes the states of share partitions at any broker's share coordinator.
     :ivar router: contains all handlers before the first request comes.
     """
 
@@ -109,6 +112,9 @@ class BrokerParts:
     group_cleanup: GroupCleanup
     share_groups: ShareGroupService
     share_group_offsets: ShareGroupOffsets
+
+    share_coordinator: ShareCoordinator
+    share_persister: SharePersister
 
     transactions: TransactionCoordinator
     producer_ids: ProducerIdManager

@@ -24,9 +24,9 @@ from logbus.cluster.controller.topic_plan import (
     ConfigEdit,
     Overrides,
     changed,
-    compacted_if_internal,
     edited,
     existing,
+    kept_if_internal,
 )
 from logbus.coroutines import returns_deferred
 from logbus.errors import ApiError, ErrorCode
@@ -75,7 +75,7 @@ class ConfigAdmin:
                     before = existing(active.state, name).overrides
                     overrides = edited(before, edit, self.check_topic)
                     changed(self.check_change, before, overrides)
-                    wanted[name] = compacted_if_internal(name, overrides)
+                    wanted[name] = kept_if_internal(name, overrides)
                     outcomes[name] = None
                 except ApiError as error:
                     outcomes[name] = error.without_frames()

@@ -14,12 +14,13 @@ from logbus.cluster.controller.controller_context import ControllerContext, Part
 from logbus.cluster.controller.replica_assignment import Replicas, assign_replicas, check_assignment
 from logbus.cluster.metadata_update import NO_OVERRIDES
 from logbus.errors import ApiError, ConfigError, ErrorCode
-from logbus.model import INTERNAL_TOPICS, new_topic_id, topic_name_problem
+from logbus.model import INTERNAL_TOPICS, SHARE_GROUP_STATE_TOPIC, new_topic_id, topic_name_problem
 
 DEFAULT = -1
 """Stands for the broker's default number of partitions or replication factor."""
 
-CLEANUP_POLICY, COMPACT = "cleanup.policy", "compact"
+_COMPACTED = {"cleanup.policy": "compact"}
+_PRUNED = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
 
 MAX_NEW_PARTITIONS = 10_000
 """Of one request, over all its topics; as Kafka's controller has it."""
@@ -150,10 +151,8 @@ def plan_topic(
         fate = "is being deleted" if known.deleting else "exists already"
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name!r} {fate}")
     replicas = _replicas(state, topic, defaults, random, room)
-    configs = topic.configs
-    if topic.name in INTERNAL_TOPICS:
-        configs = {CLEANUP_POLICY: COMPACT, **configs}
-    overrides = compacted_if_internal(topic.name, checked(check, configs))
+    configs = {**safe_configs(topic.name), **topic.configs}
+    overrides = kept_if_internal(topic.name, checked(check, configs))
     topic_id = new_topic_id(random.randbytes(16))
     return TopicRecord(topic.name, topic_id, [PartitionRecord(one) for one in replicas], overrides)
 
@@ -249,18 +248,26 @@ def changed(check: ConfigChange, before: Mapping[str, str], after: Mapping[str, 
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-def compacted_if_internal(topic: str, overrides: dict[str, str]) -> dict[str, str]:
+def kept_if_internal(topic: str, overrides: dict[str, str]) -> dict[str, str]:
     """
     The valid overrides of a topic.
 
-    :raise ApiError: INVALID_CONFIG: an internal topic would not be compacted, or not only compacted.
+    :raise ApiError: INVALID_CONFIG: an internal topic would lose records that are still needed.
     """
-    if topic in INTERNAL_TOPICS and overrides.get(CLEANUP_POLICY, "").strip() != COMPACT:
-        raise ApiError(
-            ErrorCode.INVALID_CONFIG,
-            f"{CLEANUP_POLICY} of the internal topic {topic} must be {COMPACT}, or the brokers' state would be deleted",
-        )
+    for key, value in safe_configs(topic).items():
+        if overrides.get(key, "").strip() != value:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"{key} of the internal topic {topic} must be {value}, or the brokers' state would be deleted",
+            )
     return overrides
+
+
+def safe_configs(topic: str) -> Mapping[str, str]:
+    """The configs with which an internal topic keeps what the brokers need; the share coordinator prunes its own."""
+    if topic not in INTERNAL_TOPICS:
+        return {}
+    return _PRUNED if topic == SHARE_GROUP_STATE_TOPIC else _COMPACTED
 
 
 def internal(topic: str, why: str) -> ApiError:

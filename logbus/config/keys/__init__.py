@@ -12,6 +12,7 @@ The declarations of all configuration keys; their constants are also attributes 
 * ``groups``: consumer groups
 * ``share_groups``: share groups
 * ``transactions``: idempotent producers, transactions
+* ``share_coordinator``: the share coordinator
 * ``quotas``: quotas
 * ``security``: TLS, SASL, ACLs
 * ``admin``: the admin listener
@@ -32,6 +33,7 @@ from logbus.config.keys.quotas import *  # noqa: F403
 from logbus.config.keys.remote_log import *  # noqa: F403
 from logbus.config.keys.replication import *  # noqa: F403
 from logbus.config.keys.security import *  # noqa: F403
+from logbus.config.keys.share_coordinator import *  # noqa: F403
 from logbus.config.keys.share_groups import *  # noqa: F403
 from logbus.config.keys.storage import *  # noqa: F403
 from logbus.config.keys.topics import *  # noqa: F403

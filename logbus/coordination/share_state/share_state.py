@@ -8,13 +8,11 @@ from uuid import UUID
 
 from attrs import frozen
 
-from logbus.metastore.znode_json import uuid_text
+from logbus.metastore.znode_json import uuid_from_text, uuid_text
 from logbus.model import NO_OFFSET
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
-"""
-The delivery states that are written (Kafka: RecordState); a record that a consumer has (1) is written as available.
-"""
+"""The delivery states that are written (Kafka: RecordState); a record that a consumer has is written as available."""
 
 UNKNOWN_COUNT = -1
 """The delivery complete count of a state whose writer did not know it."""
@@ -31,6 +29,16 @@ class SharePartitionKey:
     def __str__(self) -> str:
         """The key by which FindCoordinator finds its coordinator (Kafka: SharePartitionKey.asCoordinatorKey)."""
         return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> SharePartitionKey:
+        """
+        The key in its text.
+
+        :raise ValueError: it is not such a text.
+        """
+        group_id, topic_id, partition = text.rsplit(":", 2)
+        return cls(group_id, uuid_from_text(topic_id), int(partition))
 
 
 @frozen

@@ -8,6 +8,7 @@ The rights that each API needs: guards before the handlers ask the authorizer (K
 * ``group_guards``: of groups and their offsets.
 * ``share_group_guards``: of share groups.
 * ``transaction_guards``: of producers and transactions.
+* ``share_state_guards``: of the states of share partitions.
 * ``config_guards``: of settings.
 * ``token_guards``: of delegation tokens.
 * ``cluster_guards``: of what concerns the whole cluster, and of requests between brokers.

@@ -57,6 +57,9 @@ FORBIDDEN = ErrorCode.GROUP_AUTHORIZATION_FAILED
 TRANSACTION_KEYS = 1
 """The type of coordinator keys that are transactional ids."""
 
+SHARE_KEYS = 2
+"""The type of those that are share partitions."""
+
 _FIRST_WITH_GROUPS = 8
 """The first version of OffsetFetch with several groups."""
 
@@ -93,12 +96,17 @@ async def consumer_group_heartbeat(access: Access, request: Request, serve: Serv
 
 @guards(10)
 async def find_coordinator(access: Access, request: Request, serve: Serve) -> Any:
-    """FindCoordinator: Describe on the group or the transactional id."""
+    """FindCoordinator: Describe on the group or the transactional id, ClusterAction for a share partition."""
     message: FindCoordinatorRequest = request.message
     transactional = message.key_type == TRANSACTION_KEYS
     kind = ResourceType.TRANSACTIONAL_ID if transactional else GROUP
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if transactional else FORBIDDEN
-    described = on(access, DESCRIBE, kind)
+    described: Callable[[str], bool] = on(access, DESCRIBE, kind)
+    if message.key_type == SHARE_KEYS:
+        code, described = (
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            lambda key: access.allows_on_cluster(AclOperation.CLUSTER_ACTION),
+        )
     if request.api_version < 4:
         if described(message.key):
             return await serve()

@@ -19,6 +19,7 @@ The messages, one family per module, and the register of APIs by number.
 * ``consumer_groups``: groups of the consumer protocol (KIP-848)
 * ``share_groups``: share groups and their offsets (KIP-932)
 * ``offsets``: committed offsets of groups
+* ``share_state``: states of share partitions (KIP-932), between brokers
 * ``inter_broker``: messages between brokers
 
 Without an API of their own:
@@ -27,6 +28,7 @@ Without an API of their own:
 * ``consumer_protocol``: subscriptions and assignments in JoinGroup and SyncGroup
 * ``group_log``: records of ``__consumer_offsets``
 * ``transaction_log``: records of ``__transaction_state``
+* ``share_state_log``: records of ``__share_group_state``
 * ``remote_log``: records of ``__remote_log_metadata``
 
 A new family is a new module here (``docs/howto/add-an-api.rst``): the register finds it by its declarations. A module

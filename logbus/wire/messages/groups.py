@@ -11,7 +11,7 @@ from logbus.wire.schema import Bool, Bytes, Int8, Int16, Int32, String, field, m
 
 @message(10, versions="0-6", flexible="3+")
 class FindCoordinatorRequest:
-    """Find the coordinator of a group (type 0) or a transactional id (type 1); from version 4 of several."""
+    """Find the coordinator of a group (type 0), transactional id (1) or share partition (2); from 4 on of several."""
 
     key: String = field("0-3", default="")
     key_type: Int8 = field("1+", default=0)
