@@ -188,6 +188,7 @@ class FailOverTests(ShareCase):
         store: Any = self.cluster[1].broker.member.store
         store.suspend()
         store.expire()
+        self.addCleanup(self.cluster.kill, 1)
         self.cluster.result(waiting, 40.0)
         self.assertNotEqual(self.leader(key), 1)
         self.assertEqual(self.read(2, key).batches[0], StateBatch(7, 7, ACKNOWLEDGED, 1))

@@ -16,6 +16,8 @@ class FindCoordinatorTests(HandlerCase):
     config = {
         "offsets.topic.num.partitions": "7",
         "offsets.topic.segment.bytes": "12345678",
+        "share.coordinator.state.topic.num.partitions": "4",
+        "share.coordinator.state.topic.segment.bytes": "8888888",
         "transaction.state.log.num.partitions": "5",
         "transaction.state.log.segment.bytes": "7654321",
         "auto.create.topics.enable": "true",
@@ -71,13 +73,13 @@ class FindCoordinatorTests(HandlerCase):
             self.assertEqual(answer.coordinators[0].error_code, 0)
 
     def test_unsupported_key_types(self) -> None:
-        """Share groups and unknown key types are refused."""
-        for key_type in (2, -1):
+        """Share partitions before version 6, and unknown key types, are refused."""
+        for key_type in (2, 3, -1):
             for version in (1, 4):
                 answer = self.find("k", key_type=key_type, version=version)
                 found = answer.coordinators[0] if version >= 4 else answer
                 self.assertEqual((found.error_code, found.node_id, found.port), (ErrorCode.INVALID_REQUEST, -1, -1))
-        self.assertIn("transactional ids (1)", self.find("k", key_type=2).coordinators[0].error_message or "")
+        self.assertIn("transactional ids (1)", self.find("k", key_type=3).coordinators[0].error_message or "")
         self.assertIsNone(self.server.broker.member.metadata.topic("__consumer_offsets"))
 
     def test_transactional_ids(self) -> None:
@@ -102,6 +104,29 @@ class FindCoordinatorTests(HandlerCase):
         shards = self.server.broker.coordinators.transactions.shards
         self.assertEqual({number: shard.loading for number, shard in shards.items()}, dict.fromkeys(range(5), False))
         self.assertIsNone(self.server.broker.member.metadata.topic("__consumer_offsets"))
+
+    def test_share_partitions(self) -> None:
+        """The first request creates the topic; a key must be that of a share partition."""
+        for wrong in ("g", "g:x:0", "g:AAAAAAAAAAAAAAAAAAAAAQ:x"):
+            (found,) = self.find(wrong, key_type=2).coordinators
+            self.assertEqual(found.error_code, ErrorCode.INVALID_REQUEST)
+        (found,) = self.find("g:AAAAAAAAAAAAAAAAAAAAAQ:0", key_type=2).coordinators
+        self.assertEqual((found.error_code, found.node_id, found.port), (0, 0, 9092))
+        topic = self.server.broker.member.metadata.topic("__share_group_state")
+        assert topic is not None
+        self.assertEqual(len(topic.partitions), 4)
+        self.assertEqual(
+            topic.configs,
+            {
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": "1",
+                "retention.bytes": "-1",
+                "retention.ms": "-1",
+                "segment.bytes": "8888888",
+                "unclean.leader.election.enable": "false",
+            },
+        )
 
     def test_the_topic_cannot_be_made(self) -> None:
         """Clients are to try again, and are served after a start with space."""
