@@ -57,10 +57,10 @@ class Coordinators:
         )
         self.share_groups = ShareGroupService(self.groups, ShareGroupStates(self.groups, self.share_persister))
         self._remote_ends = RemoteEndOffsets(env.broker_id, metadata, member.peers, reactor)
-        self.group_lags = GroupLags(self.groups, replicas, self._remote_ends.get)
+        self.group_lags = GroupLags(self.groups, replicas, self._remote_ends)
         states = self.share_groups.states
         self.groups.resume = states.resume
-        self.share_group_offsets = ShareGroupOffsets(self.groups, states, self.group_lags.end)
+        self.share_group_offsets = ShareGroupOffsets(self.groups, states, self.group_lags)
         self.lag_history = LagHistory(self.group_lags, reactor, env.wall_clock)
         self.marker_writer = MarkerWriter(
             replicas,

@@ -8,7 +8,7 @@ The ends of partitions are those of this broker's replicas; those of others thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from attrs import frozen
 
@@ -16,6 +16,7 @@ from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.coordination.committed_offset import CommittedOffset
 from logbus.coordination.group import Group
 from logbus.coordination.group_coordinator import GroupCoordinator
+from logbus.coordination.remote_end_offsets import RemoteEndOffsets
 from logbus.metrics import Family, Registry, Sample
 from logbus.model import TopicPartition
 
@@ -43,12 +44,12 @@ class GroupLags:
     """
     The groups that this broker coordinates, their committed offsets and lags.
 
-    :ivar remote_end: returns the end of a partition without a replica on this broker; None: it is unknown.
+    :ivar remote_ends: the ends of partitions without a replica on this broker.
     """
 
     coordinator: GroupCoordinator
     replicas: ReplicaManager
-    remote_end: Callable[[TopicPartition], int | None] = lambda _: None
+    remote_ends: RemoteEndOffsets | None = None
 
     def groups(self) -> Iterator[tuple[Group, Mapping[TopicPartition, CommittedOffset]]]:
         """Iterate over the groups with their offsets; groups may be created or deleted meanwhile."""
@@ -60,7 +61,14 @@ class GroupLags:
     def end(self, partition: TopicPartition) -> int | None:
         """Return the high watermark of a partition, or what its leader has told; None: unknown."""
         replica = self.replicas.find(*partition)
-        return self.remote_end(partition) if replica is None else replica.high_watermark
+        if replica is not None:
+            return replica.high_watermark
+        return None if self.remote_ends is None else self.remote_ends.get(partition)
+
+    async def learn(self, partitions: Collection[TopicPartition]) -> None:
+        """Ask other brokers for those ends of partitions that are unknown yet."""
+        if self.remote_ends is not None:
+            await self.remote_ends.learn([each for each in partitions if self.replicas.find(*each) is None])
 
     def lag(self, partition: TopicPartition, committed: CommittedOffset) -> int | None:
         """Return the number of records still to read; None: unknown."""

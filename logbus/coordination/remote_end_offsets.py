@@ -8,7 +8,7 @@ watermark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, gatherResults
@@ -80,6 +80,11 @@ class RemoteEndOffsets:
                 self._next = self._clock.callLater(0, self._ask)
         end.wanted_at = now
         return end.offset
+
+    async def learn(self, partitions: Collection[TopicPartition]) -> None:
+        """Ask the leaders now, if the ends of some of these partitions are unknown; :meth:`get` tells them then."""
+        if None in [self.get(partition) for partition in partitions]:
+            await self._ask_leaders()
 
     def stop(self) -> None:
         """Ask no more."""

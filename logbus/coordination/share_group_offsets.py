@@ -4,7 +4,7 @@ Describes, sets and deletes the start offsets of share groups (Kafka: DescribeSh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from twisted.logger import Logger
 from logbus.coordination.consumer.partition_sets import TopicId
 from logbus.coordination.generation_log import loggable_id
 from logbus.coordination.group_coordinator import GroupCoordinator
+from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.share.share_group import ShareGroup
 from logbus.coordination.share_group_service import existing
 from logbus.coordination.share_group_states import CALLS_AT_A_TIME, Results, ShareGroupStates, error_of
@@ -61,12 +62,12 @@ class ShareGroupOffsets:
     """
     The start offsets of this broker's share groups.
 
-    :ivar _end: the end of a partition; None: unknown.
+    :ivar _lags: knows the ends of partitions.
     """
 
     _coordinator: GroupCoordinator
     _states: ShareGroupStates
-    _end: Callable[[TopicPartition], int | None]
+    _lags: GroupLags
     _log = Logger()
 
     async def describe(self, group_id: str, topics: Mapping[str, Collection[int]] | None) -> list[TopicStarts]:
@@ -96,6 +97,7 @@ class ShareGroupOffsets:
             for number in numbers
             if number in has.get(topic_id, ())
         ]
+        await self._lags.learn([TopicPartition(name, number) for name, _, number in wanted])
         starts = await self._summaries(group_id, wanted)
         return [
             TopicStarts(
@@ -127,7 +129,7 @@ class ShareGroupOffsets:
 
     def _start(self, partition: TopicPartition, state: ShareState) -> ShareStart:
         lag = -1
-        end = self._end(partition)
+        end = self._lags.end(partition)
         if end is not None and state.start_offset != NO_OFFSET and state.delivery_complete_count >= 0:
             lag = max(end - state.start_offset - state.delivery_complete_count, 0)
         return ShareStart(partition.partition, state.start_offset, state.leader_epoch, lag)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from twisted.internet.defer import Deferred
+
 from logbus.coordination import remote_end_offsets
 from logbus.coordination.remote_end_offsets import INTERVAL_SECONDS, KEPT_SECONDS, RemoteEndOffsets
 from logbus.model import TopicPartition
@@ -43,6 +45,16 @@ class RemoteEndOffsetsTests(ClusterCase):
             end = self.produce()
             self.cluster.settle(INTERVAL_SECONDS + 0.1)
             self.assertEqual(set(self.known().values()), {end})
+
+    def test_learn(self) -> None:
+        """Who cannot wait for the next time has them asked for, unless they are known."""
+        end = self.produce()
+        others = [each for each in PARTITIONS if self.led[each.partition]]
+        learnt = Deferred.fromCoroutine(self.ends.learn(others))
+        self.cluster.settle(0.1)
+        self.successResultOf(learnt)
+        self.assertEqual(set(self.known().values()), {end})
+        self.successResultOf(Deferred.fromCoroutine(self.ends.learn(others)))
 
     def test_forgotten(self) -> None:
         """Nobody is asked about partitions that are not looked up any more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logbus.coordination.consumer.partition_sets import Partitions, TopicId, from_wire
+from logbus.coordination.consumer.partition_sets import Partitions, TopicId, difference, from_wire
 from logbus.coordination.consumer.records import assigned_topics
 from logbus.coordination.group import Change
 from logbus.coordination.share.share_group_member import ShareGroupMember, SharePosition
@@ -102,13 +102,14 @@ def share_partitions(group_id: str, state: SharePartitions | None) -> Change:
 
 
 def read_share_partitions(value: ShareGroupStatePartitionMetadataValue) -> SharePartitions:
-    """The share partitions in a record."""
+    """The share partitions in a record; Kafka notes those whose start offset is being set as initializing, too."""
     names: dict[TopicId, str] = {}
     for topics in (value.initializing_topics, value.initialized_topics, value.deleting_topics):
         names.update((topic.topic_id, topic.topic_name) for topic in topics)
+    initialized = from_wire(value.initialized_topics)
     return SharePartitions(
-        from_wire(value.initializing_topics),
-        from_wire(value.initialized_topics),
+        difference(from_wire(value.initializing_topics), initialized),
+        initialized,
         frozenset(topic.topic_id for topic in value.deleting_topics),
         names,
     )

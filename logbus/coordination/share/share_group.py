@@ -98,8 +98,8 @@ class ShareGroup:
 
     @property
     def is_dead(self) -> bool:
-        """Whether no record of it is left."""
-        return self.recorded.epoch is None and self.is_empty
+        """Whether no record of it is left; Kafka notes offsets that are set for a new group without an epoch."""
+        return self.recorded.epoch is None and self.is_empty and self.recorded.partitions.is_empty
 
     @property
     def expires(self) -> bool:
