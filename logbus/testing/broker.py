@@ -42,6 +42,7 @@ TEST_CONFIG: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     "log.flush.before.ack": "false",
     "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "workers.first.port": "0",
 }

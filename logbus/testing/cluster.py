@@ -203,6 +203,7 @@ class Cluster(ResettableCluster[ClusterBroker]):
             **CLUSTER_CONFIG,
             "default.replication.factor": factor,
             "offsets.topic.replication.factor": factor,
+            "share.coordinator.state.topic.replication.factor": factor,
             "transaction.state.log.replication.factor": factor,
             **as_texts(config or {}),
         }

@@ -195,6 +195,7 @@ class LocalCluster(ResettableCluster[LocalBroker]):
             **CLUSTER_CONFIG,
             "default.replication.factor": factor,
             "offsets.topic.replication.factor": factor,
+            "share.coordinator.state.topic.replication.factor": factor,
             "transaction.state.log.replication.factor": factor,
             **given,
         }

@@ -141,10 +141,15 @@ def plan_workers(
         more = {} if config.get(keys.BROKER_RACK) else {keys.BROKER_RACK.name: host_name}
     else:
         # Another replica on the same disks keeps nothing that the first does not.
-        alone = (keys.OFFSETS_TOPIC_REPLICATION_FACTOR, keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR)
+        alone = (
+            keys.OFFSETS_TOPIC_REPLICATION_FACTOR,
+            keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
+            keys.SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR,
+        )
         more = {key.name: "1" for key in alone if not config.is_set(key)}
-        if not config.is_set(keys.TRANSACTION_STATE_LOG_MIN_ISR):
-            more[keys.TRANSACTION_STATE_LOG_MIN_ISR.name] = "1"
+        for least in (keys.TRANSACTION_STATE_LOG_MIN_ISR, keys.SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR):
+            if not config.is_set(least):
+                more[least.name] = "1"
     inherited = {
         name: text
         for name, text in config.static.items()

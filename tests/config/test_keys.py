@@ -35,6 +35,7 @@ KAFKAS_FILE = """
 broker.id num.network.threads num.io.threads socket.send.buffer.bytes socket.receive.buffer.bytes
 socket.request.max.bytes log.dirs num.partitions num.recovery.threads.per.data.dir
 offsets.topic.replication.factor transaction.state.log.replication.factor transaction.state.log.min.isr
+share.coordinator.state.topic.replication.factor share.coordinator.state.topic.min.isr
 log.flush.interval.messages log.flush.interval.ms log.retention.hours log.retention.bytes
 log.segment.bytes log.retention.check.interval.ms zookeeper.connect zookeeper.connection.timeout.ms
 group.initial.rebalance.delay.ms process.roles node.id controller.quorum.voters listeners

@@ -158,3 +158,13 @@ class CreatedTopicTests(InternalCase):
             topic = self.server.broker.member.metadata.topic(name)
             assert topic is not None
             self.assertEqual((len(topic.partitions), topic.configs["cleanup.policy"]), (5, "compact"))
+
+    def test_share_states(self) -> None:
+        """Records of share partitions are deleted by their coordinator only, as they are not compacted."""
+        name = "__share_group_state"
+        for wrong in ({"cleanup_policy": "compact"}, {"retention_ms": "1000"}, {"retention_bytes": "1000"}):
+            self.assertEqual(self.create(name, **wrong), ErrorCode.INVALID_CONFIG)
+        self.assertEqual(self.create(name, retention_ms="-1"), 0)
+        topic = self.server.broker.member.metadata.topic(name)
+        assert topic is not None
+        self.assertEqual(topic.configs, {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"})

@@ -101,6 +101,8 @@ def settings_for(brokers: int) -> dict[str, str]:
         "offsets.topic.replication.factor": factor,
         "transaction.state.log.replication.factor": factor,
         "transaction.state.log.min.isr": "2" if brokers >= 3 else "1",
+        "share.coordinator.state.topic.replication.factor": factor,
+        "share.coordinator.state.topic.min.isr": "2" if brokers >= 3 else "1",
         "min.insync.replicas": "2" if brokers >= 3 else "1",
         "zookeeper.session.timeout.ms": "6000",
     }

@@ -23,6 +23,8 @@ _TIMES = (
     "current_state_timestamp",
     "start_timestamp",
     "last_update_timestamp",
+    "create_timestamp",
+    "write_timestamp",
 )
 
 
@@ -34,8 +36,9 @@ _TIMES = (
 @json_option
 def dump_log(files: tuple[Path, ...], records: bool, verify: bool, deep: bool, as_json: bool) -> None:
     """Print the contents of segments (.log), indexes (.index, .timeindex, .txnindex), producer snapshots (.snapshot)
-    and checkpoints; for a directory, of all such files below it. Records of __consumer_offsets and __transaction_state
-    are decoded: groups, members, offsets, transactional ids. The exit status is 1 if anything is damaged.
+    and checkpoints; for a directory, of all such files below it. Records of __consumer_offsets, __transaction_state and
+    __share_group_state are decoded: groups, members, offsets, transactional ids, states of share partitions. The exit
+    status is 1 if anything is damaged.
 
     \b
     Example:
@@ -44,6 +47,7 @@ def dump_log(files: tuple[Path, ...], records: bool, verify: bool, deep: bool, a
       logbus dump-log logbus-data/orders-0 --json | jq .base_offset
       logbus dump-log logbus-data/__consumer_offsets-7 --records
       logbus dump-log logbus-data/__transaction_state-3 --records
+      logbus dump-log logbus-data/__share_group_state-5 --records
     """
     from logbus.cli.dump.file_dump import dump
     from logbus.cli.runner import CommandFailed

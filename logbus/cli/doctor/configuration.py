@@ -165,12 +165,16 @@ def _replication(config: ConfigView) -> Iterator[Finding]:
             "Set it to false, and to true for topics that need to go on more than to be complete.",
         )
     if config.get(keys.ZOOKEEPER_CONNECT) and factor > 1:
-        for key in (keys.OFFSETS_TOPIC_REPLICATION_FACTOR, keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR):
+        for key in (
+            keys.OFFSETS_TOPIC_REPLICATION_FACTOR,
+            keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
+            keys.SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR,
+        ):
             if config.get(key) < 2:
                 yield Finding(
                     Weight.RISK,
                     key.name,
-                    "The state of groups or transactions has one replica",
+                    "The state of groups, transactions or share groups has one replica",
                     "When its broker is lost, groups begin anew and transactions are forgotten.",
                     "Set it to 3.",
                 )

@@ -7,4 +7,5 @@ Files of a data directory as ``dump-log`` prints and ``verify`` checks them.
 * ``index_dump``: decodes indexes
 * ``group_record_dump``: decodes records of ``__consumer_offsets``
 * ``transaction_record_dump``: decodes records of ``__transaction_state``
+* ``share_state_record_dump``: decodes records of ``__share_group_state``
 """

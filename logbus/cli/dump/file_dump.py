@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from logbus.cli.dump import group_record_dump, transaction_record_dump
+from logbus.cli.dump import group_record_dump, share_state_record_dump, transaction_record_dump
 from logbus.cli.dump.index_dump import Item, Mapped, damage, offset_index, time_index, transaction_index
 from logbus.cli.output import as_text
 from logbus.errors import ConfigError, LogbusError
-from logbus.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from logbus.model import OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTIONS_TOPIC
 from logbus.records.batch import HEADER_SIZE, BatchHeader, batch_problem, decode_batch, decode_marker, read_header
 from logbus.records.compression import Codec
 from logbus.records.record import Record, readable_name
@@ -49,6 +49,7 @@ _KEPT = (
 _TOPICS: dict[str, RecordDecoder] = {
     OFFSETS_TOPIC: group_record_dump.decoded,
     TRANSACTIONS_TOPIC: transaction_record_dump.decoded,
+    SHARE_GROUP_STATE_TOPIC: share_state_record_dump.decoded,
 }
 _CODECS = {codec.value: codec.name.lower() for codec in Codec}
 
