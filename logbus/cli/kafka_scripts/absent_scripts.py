@@ -30,9 +30,8 @@ ABSENT: Mapping[str, str] = {
     "delete' deletes the internal topics of an application",
     "kafka-streams-groups": "there are no streams groups (KIP-1071) here; applications of Kafka Streams run as classic "
     "groups, which kafka-consumer-groups.sh shows",
-    "kafka-share-groups": "there are no share groups (KIP-932) here; kafka-consumer-groups.sh shows consumer groups",
-    "kafka-console-share-consumer": "there are no share groups (KIP-932) here; kafka-console-consumer.sh --group reads "
-    "as a member of a consumer group",
+    "kafka-share-groups": "Apache's works with a broker of logbus; kafka-groups.sh --list --share lists share groups",
+    "kafka-console-share-consumer": "Apache's works with a broker of logbus",
     "kafka-client-metrics": "brokers do not ask clients for metrics (KIP-714); '/metrics' of a broker has its own",
     "kafka-jmx": "metrics are at '/metrics' of the admin listener, for Prometheus",
     "kafka-run-class": "there is no Java here; 'logbus --help' lists commands",

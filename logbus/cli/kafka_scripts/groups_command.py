@@ -24,7 +24,7 @@ PARSER = OptionParser(
         Option("group-type", "type", f"Only groups of a type: {', '.join(_TYPES)}."),
         Option("protocol", "protocol", "Only groups of a protocol, such as consumer."),
         Option("consumer", help="Only consumer groups, classic and simple ones among them."),
-        Option("share", help="Only share groups, of which a broker of logbus has none."),
+        Option("share", help="Only share groups."),
         Option("streams", help="Only streams groups, of which a broker of logbus has none."),
     ],
 )

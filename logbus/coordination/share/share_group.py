@@ -253,10 +253,12 @@ class ShareGroup:
 
     @property
     def to_initialize(self) -> Partitions:
-        """The partitions whose states are to be made at the share coordinator."""
+        """The partitions whose states are to be made at the share coordinator, of topics that exist."""
         partitions = self.recorded.partitions
         return {
-            topic: numbers for topic, numbers in partitions.initializing.items() if topic not in partitions.deleting
+            topic_id: numbers
+            for topic_id, numbers in partitions.initializing.items()
+            if topic_id not in partitions.deleting and self.topics.name(topic_id) is not None
         }
 
     def initialized(self, partitions: Partitions, names: Mapping[TopicId, str]) -> list[Change]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.coordination.consumer.topics_view import Topic
 from logbus.coordination.share import records
 from logbus.coordination.share.recorded_state import RecordedState
 from logbus.coordination.share.share_group import ShareGroup
@@ -40,20 +41,29 @@ class RecordTests(SynchronousTestCase):
     def test_start_offsets_set_at_kafka(self) -> None:
         """A partition whose start offset was being set has a state; a group without an epoch is a group."""
 
+        cluster = Cluster()
+        topic_id = cluster.create("a", 3)
+
         def group() -> ShareGroup:
-            return ShareGroup("g", ShareGroupSettings, Cluster(), lambda changes, done: None)
+            return ShareGroup("g", ShareGroupSettings, cluster, lambda changes, done: None)
 
         def topic(*numbers: int) -> WirePartitions:
-            return WirePartitions(topic_id=A, topic_name="a", partitions=list(numbers))
+            return WirePartitions(topic_id=topic_id, topic_name="a", partitions=list(numbers))
 
         key = ShareGroupStatePartitionMetadataKey(group_id="g")
-        for initializing, initialized, made in (([topic(0)], [topic(0, 1)], {}), ([topic(2)], [], {A: frozenset({2})})):
+        for initializing, initialized, made in (
+            ([topic(0)], [topic(0, 1)], {}),
+            ([topic(2)], [], {topic_id: frozenset({2})}),
+        ):
             value = ShareGroupStatePartitionMetadataValue(
                 initializing_topics=initializing, initialized_topics=initialized, deleting_topics=[]
             )
             read = group()
             read.apply((key, value))
             self.assertEqual(read.to_initialize, made)
+            cluster.delete("a")
+            self.assertEqual(read.to_initialize, {})
+            cluster.topics["a"] = Topic(topic_id, 3)
             self.assertFalse(read.is_dead)
             self.assertEqual(read.state_name, "Empty")
             read.apply((key, None))
