@@ -34,13 +34,25 @@ from logbus.wire.messages.offsets import (
     OffsetFetchRequestTopics,
 )
 from logbus.wire.messages.partitions import TopicIdPartitions, TopicPartitionIndexes
+from logbus.wire.messages.share_groups import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    ShareGroupDescribeRequest,
+    ShareGroupHeartbeatRequest,
+)
 from logbus.wire.schema import encode_versioned
 from tests.handlers.kit import MemoryBroker
 
 SUBSCRIPTION = encode_versioned(ConsumerProtocolSubscription(topics=["t"]), 1)
 
-#: Groups: classic, of the consumer protocol, of both, and one without members.
-GROUPS = ("classic", "consumer", "mixed", "new")
+#: Groups: classic, of the consumer protocol, of both, one without members, and a share group.
+GROUPS = ("classic", "consumer", "mixed", "new", "share")
 #: Ids of members. The broker gives ids of its own to some: its chance is the same in each test.
 MEMBERS = ("m1", "m2", "")
 INSTANCES = ("i1", "i2", None)
@@ -63,6 +75,50 @@ def beat(group: str, member: str, epoch: int = 0, **given: Any) -> Any:
     if epoch == 0:
         request |= {"rebalance_timeout_ms": 5_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
     return ConsumerGroupHeartbeatRequest(**{**request, **given})
+
+
+def share_beat(member: str, epoch: int = 0, group: str = "share", **given: Any) -> Any:
+    topics = ["t"] if epoch == 0 else None
+    request: dict[str, Any] = {"group_id": group, "member_id": member, "member_epoch": epoch}
+    return ShareGroupHeartbeatRequest(**{**request, "subscribed_topic_names": topics, **given})
+
+
+def share_group_requests() -> list[Any]:
+    """Requests of share groups, at least one of each API."""
+    requests: list[Any] = [
+        share_beat("m1", 2),
+        share_beat("m1", 1, rack_id="r"),
+        share_beat("m2"),
+        share_beat("m2", group="consumer"),
+        share_beat("m1", 2, subscribed_topic_names=["t", "new"]),
+        share_beat("m1", -1),
+        ShareGroupDescribeRequest(group_ids=list(GROUPS), include_authorized_operations=True),
+    ]
+    for group in ("share", "new"):
+        requests += [
+            DescribeShareGroupOffsetsRequest(
+                groups=[
+                    DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=topics)
+                    for topics in (
+                        None,
+                        [DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0, 1, 7])],
+                    )
+                ]
+            ),
+            AlterShareGroupOffsetsRequest(
+                group_id=group,
+                topics=[
+                    AlterShareGroupOffsetsRequestTopic(
+                        topic_name="t",
+                        partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=1)],
+                    )
+                ],
+            ),
+            DeleteShareGroupOffsetsRequest(
+                group_id=group, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name="t")]
+            ),
+        ]
+    return requests
 
 
 def with_groups(server: MemoryBroker) -> list[str]:
@@ -89,6 +145,7 @@ def with_groups(server: MemoryBroker) -> list[str]:
     for group in ("consumer", "mixed"):
         for member in ("m1", "m2"):
             client.ask(beat(group, member, subscribed_topic_regex="t.*"), 1)
+    client.ask(share_beat("m1"), 1)
     client.transport.loseConnection()
     return made
 
@@ -183,4 +240,4 @@ def group_requests(server: MemoryBroker, made: list[str]) -> list[Any]:
                 ],
             ),
         ]
-    return requests
+    return requests + share_group_requests()

@@ -113,7 +113,7 @@ from tests.wire.instances import messages
 #: Examples, and frames of each: 600 in all, which share 16 brokers; in the ``long`` profile 100,000.
 EXAMPLES, FRAMES = (16, 38) if settings.default.max_examples <= 100 else (settings.default.max_examples, 50)
 #: The APIs of groups.
-OF_GROUPS = frozenset({8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69})
+OF_GROUPS = frozenset({8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69, 76, 77, 90, 91, 92})
 #: The APIs of transactions.
 OF_TRANSACTIONS = frozenset({0, 10, 22, 24, 25, 26, 27, 28, 61, 65, 66})
 #: Longer than any session or rebalance.
