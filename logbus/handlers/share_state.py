@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from logbus.coordination.share_state.share_coordinator import ShareCoordinator
 from logbus.coordination.share_state.share_state import SharePartitionKey
 from logbus.coordination.share_state.share_state_calls import Call, Result, calls_of, response_of
-from logbus.errors import ApiError
+from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
 from logbus.net.request_context import RequestContext
@@ -33,13 +33,19 @@ UNITS_A_CALL = 10
 
 @define(eq=False)
 class ShareStateHandlers:
-    """Serves the share coordinator's APIs."""
+    """
+    Serves the share coordinator's APIs.
+
+    :param for_clients: an authorizer has said who may send them; without one only brokers may, as anybody could make
+        states without end.
+    """
 
     _coordinator: ShareCoordinator
+    _for_clients: bool
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
-        return cls(broker.share_coordinator)
+        return cls(broker.share_coordinator, broker.authorization is not None)
 
     @serves(83, 0, 0)
     @task
@@ -73,6 +79,9 @@ class ShareStateHandlers:
 
     async def _carried_out(self, context: RequestContext, request: Request) -> Any:
         calls = context.time_slice(request).over(calls_of(request.message), UNITS_A_CALL)
+        if context.broker is None and not self._for_clients:
+            refusal = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "states of share partitions are for brokers")
+            return response_of(request.message, [(call.key, refusal) async for call in calls])
         waiting = [self._result(call) async for call in calls]
         return response_of(request.message, await gatherResults(waiting))
 

@@ -254,7 +254,7 @@ class UpkeepTests(ShareCase):
         keys = self.keys
         leader = self.leader(keys[0])
         self.ask(0, DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000), 6)
-        self.cluster.settle(3)
+        self.cluster.settle(0.5)
         self.assertEqual(self.cluster[leader].broker.coordinators.share_states.shards[0].entries, {})
         self.cluster.kill(leader)
         self.cluster.settle(10)
@@ -264,3 +264,14 @@ class UpkeepTests(ShareCase):
             for shard in self.cluster[broker_id].broker.coordinators.share_states.shards.values()
         ]
         self.assertEqual((shard.loading, shard.entries), (False, {}))
+
+    def test_topic_deleted_during_a_load(self) -> None:
+        """Its states go later."""
+        self.initialize()
+        (shard,) = self.cluster[self.leader(self.keys[0])].broker.coordinators.share_states.shards.values()
+        shard.loading = True
+        self.ask(0, DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000), 6)
+        shard.loading = False
+        self.assertEqual(len(shard.entries), self.partitions)
+        self.cluster.settle(6)
+        self.assertEqual(shard.entries, {})

@@ -96,7 +96,8 @@ class ShareStateUpkeep:
         return True
 
     async def prune(self) -> None:
-        """Delete the records that no state needs any more."""
+        """Delete the records that no state needs any more, and what :meth:`forget_topics` could not remove at once."""
+        self.forget_topics()
         for shard in list(self.coordinator.active_shards()):
             if shard.closed:
                 continue
@@ -112,8 +113,12 @@ class ShareStateUpkeep:
             else:
                 self.coordinator.metrics.pruned += 1
 
-    def forget_topics(self, topics: Sequence[str]) -> None:
-        """Remove the states of topics that were just deleted. For :meth:`.ClusterMetadata.when_removed`."""
+    def forget_topics(self, topics: Sequence[str] = ()) -> None:
+        """
+        Remove the states of deleted topics, whose ids are known. For :meth:`.ClusterMetadata.when_removed`.
+
+        :param topics: the names of those that were just deleted.
+        """
         for shard in list(self.coordinator.active_shards()):
             gone = [key for key in shard.entries if self._metadata.was_removed(key.topic_id)]
             if not gone:

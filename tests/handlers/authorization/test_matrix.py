@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
 from attrs import frozen
 
+from logbus.coordination.share_state.recorded_state import StateChange
+from logbus.coordination.share_state.share_state import SharePartitionKey
+from logbus.coordination.share_state.share_state_calls import (
+    Delete,
+    Initialize,
+    Read,
+    Summarize,
+    Write,
+    request_of,
+)
 from logbus.errors import ErrorCode
 from logbus.security.acl.acls import (
     CLUSTER_NAME,
@@ -173,6 +184,16 @@ class Row:
     lists: bool = False
 
 
+SHARED = SharePartitionKey("g", UUID(int=1), 0)
+
+SHARE_STATE_CALLS = (
+    Initialize(SHARED, 0, -1),
+    Read(SHARED, 0),
+    Write(SHARED, StateChange(0, 0, -1, 0, ())),
+    Summarize(SHARED),
+    Delete(SHARED),
+)
+
 ROWS = [
     Row(produce_request(a_batch(b"a")), 9, [right(Op.WRITE, TOPIC)]),
     Row(fetch_request([("t", 0, 0)]), 12, [right(Op.READ, TOPIC)]),
@@ -204,6 +225,7 @@ ROWS = [
     Row(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g")]), 8, [right(Op.DESCRIBE, GROUP)]),
     Row(FindCoordinatorRequest(key="g"), 3, [right(Op.DESCRIBE, GROUP)]),
     Row(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4, [right(Op.DESCRIBE, TXN)]),
+    Row(FindCoordinatorRequest(key_type=2, coordinator_keys=[str(SHARED)]), 6, [right(Op.CLUSTER_ACTION, CLUSTER)]),
     Row(
         JoinGroupRequest(
             group_id="g",
@@ -471,6 +493,7 @@ ROWS = [
         0,
         [right(Op.DELETE, GROUP), right(Op.READ, TOPIC)],
     ),
+    *(Row(request_of([call]), 0, [right(Op.CLUSTER_ACTION, CLUSTER)]) for call in SHARE_STATE_CALLS),
     Row(ListConfigResourcesRequest(), 1, [right(Op.DESCRIBE_CONFIGS, CLUSTER)]),
     Row(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0, [right(Op.DESCRIBE, TOPIC)]),
     # Last, since others need the topic.
