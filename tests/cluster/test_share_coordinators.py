@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from logbus.coordination.share_state.persister import SharePersister
+from logbus.coordination.share_state.recorded_state import snapshot
 from logbus.coordination.share_state.share_state import (
     ACKNOWLEDGED,
     AVAILABLE,
@@ -275,3 +276,27 @@ class UpkeepTests(ShareCase):
         self.assertEqual(len(shard.entries), self.partitions)
         self.cluster.settle(6)
         self.assertEqual(shard.entries, {})
+
+    def test_snapshots_that_may_be_lost(self) -> None:
+        """Older records are not deleted while the snapshot that replaces them is on the leader only."""
+        self.initialize()
+        key = self.keys[0]
+        leader = self.leader(key)
+        for number in range(9):
+            self.cluster.result(self.write(leader, key, 2 * number), 5.0)
+        coordinators, before = self.cluster[leader].broker.coordinators, self.log(leader).log_start_offset
+        for other in range(3):
+            if other != leader:
+                self.cluster.cut(leader, other)
+        (shard,) = coordinators.share_states.shards.values()
+        for one in self.keys:
+            recorded = shard.recorded(one)
+            assert recorded is not None
+            shard.save(one, snapshot(recorded, recorded.state, 0)).addErrback(lambda _: None)
+        end = self.log(leader).log_end_offset
+        self.assertEqual(shard.needed_from(), end - len(self.keys))
+        pruning = Deferred.fromCoroutine(coordinators.share_state_upkeep.prune())
+        self.cluster.settle(0.5)
+        self.assertEqual(self.log(leader).log_start_offset, before)
+        self.cluster.mend()
+        self.cluster.result(pruning, 20.0)

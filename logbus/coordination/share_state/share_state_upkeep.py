@@ -99,14 +99,14 @@ class ShareStateUpkeep:
         """Delete the records that no state needs any more, and what :meth:`forget_topics` could not remove at once."""
         self.forget_topics()
         for shard in list(self.coordinator.active_shards()):
-            if shard.closed:
+            before = shard.needed_from()
+            if shard.closed or before <= shard.log.replica.log.log_start_offset:
                 continue
             topic, number = shard.log.replica.topic_partition
-            # What is not on all in-sync replicas may be lost, and with it a snapshot that replaces older records.
-            before = min(shard.needed_from(), shard.log.replica.high_watermark)
-            if before <= shard.log.replica.log.log_start_offset:
-                continue
             try:
+                # A snapshot does not replace older records while it may be lost, here or with a fail-over.
+                await shard.log.durable()
+                await shard.log.replica.log.flush()
                 await self._replicas.delete_records(topic, number, before)
             except (ApiError, StorageError) as error:
                 self._warn(shard, error)
