@@ -87,6 +87,7 @@ CLIENT_KEYS = {
     "fetch.min.bytes",
     "group.id",
     "group.version",
+    "share.version",
     "transaction.version",
     "group.instance.id",
     "consumer.override.isolation.level",
