@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from logbus.coordination.consumer.partition_sets import Partitions, TopicId, difference, intersection, union
+from logbus.coordination.consumer.partition_sets import Partitions, TopicId, difference, intersection
 from logbus.coordination.consumer.topics_view import Topic, TopicsView
 from logbus.coordination.share import simple_assignor
 from logbus.coordination.share.recorded_state import RecordedState
@@ -69,9 +69,10 @@ class TargetAssignment:
             recorded.set_partitions(recorded.partitions.begun(new, names))
         if recorded.epoch is not None and recorded.epoch == recorded.target_epoch:
             # Targets contain every partition that could be assigned when they were computed.
-            held: Partitions = {}
+            held: dict[TopicId, set[int]] = {}
             for target in recorded.targets.values():
-                held = union(held, target)
+                for topic_id, numbers in target.items():
+                    held.setdefault(topic_id, set()).update(numbers)
             if held != self._assignable(topics):
                 recorded.set_epoch(recorded.epoch + 1)
         self._seen = (self._topics.version, recorded.partitions)
