@@ -27,7 +27,7 @@ from logbus.coordination.group_shard import GroupShard
 from logbus.coordination.share.share_group import ShareGroup
 from logbus.coordination.share_state.persister import SharePersister
 from logbus.coordination.share_state.share_state import SharePartitionKey
-from logbus.coroutines import returns_deferred, shield, sleep
+from logbus.coroutines import shield, sleep
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import NO_OFFSET
 
@@ -92,7 +92,7 @@ class ShareGroupStates:
             if deleting:
                 await self.delete(shard, group, deleting)
             wanted = group.to_initialize
-            results = await self._each(group, wanted, lambda key: self._initialize(group, key))
+            results = await self._initialize(shard, group, wanted, lambda key: NO_OFFSET)
             done = from_pairs(partition for partition, error in results.items() if error is None)
             if done:
                 await self.save(shard, group, lambda: group.initialized(done, {}))
@@ -134,17 +134,30 @@ class ShareGroupStates:
         """The lock of what is done with the states of a group."""
         return self._locks.setdefault(group, DeferredLock())
 
-    @returns_deferred
-    async def _initialize(self, group: ShareGroup, key: SharePartitionKey) -> None:
+    async def _initialize(
+        self, shard: GroupShard, group: ShareGroup, partitions: Partitions, start: Callable[[SharePartitionKey], int]
+    ) -> Results:
+        """
+        Make states, or set their start offsets.
+
+        Their state epoch is the group epoch, once that is durable: the next coordinator of the group has no lower one,
+        so that a call that arrives late, when that one has taken over, changes nothing.
+        """
         epoch = group.recorded.epoch or 0
-        try:
-            await self.persister.initialize(key, epoch, NO_OFFSET)
-        except ApiError as e:
-            if e.code is not ErrorCode.FENCED_STATE_EPOCH:
-                raise
-            # It is left from a group of the same name whose deletion has failed.
-            await self.persister.delete(key)
-            await self.persister.initialize(key, epoch, NO_OFFSET)
+        await shard.log.durable()
+        results = await self._each(group, partitions, lambda key: self.persister.initialize(key, epoch, start(key)))
+        fenced = [at for at, error in results.items() if error and error.code is ErrorCode.FENCED_STATE_EPOCH]
+        if not fenced:
+            return results
+        # They are left from a group of the same name whose deletion has failed, unless this is a former coordinator,
+        # which cannot save anything.
+        left = [await self.persister.summary(_key(group, *each)) for each in fenced]
+        higher = max(state.state_epoch for state in left) + 1
+        await self.save(shard, group, lambda: group.raise_epoch(higher))
+        again = await self._each(
+            group, from_pairs(fenced), lambda key: self.persister.initialize(key, higher, start(key))
+        )
+        return {**results, **again}
 
     async def set_starts(
         self,
@@ -165,11 +178,8 @@ class ShareGroupStates:
         if left:
             await self.delete(shard, group, left)
         await self.save(shard, group, lambda: group.begin_alteration(partitions, names))
-        epoch = group.recorded.epoch or 0
-        results = await self._each(
-            group,
-            partitions,
-            lambda key: self.persister.initialize(key, epoch, offsets[key.topic_id.bytes, key.partition]),
+        results = await self._initialize(
+            shard, group, partitions, lambda key: offsets[key.topic_id.bytes, key.partition]
         )
         done = from_pairs(partition for partition, error in results.items() if error is None)
         if done:
@@ -215,11 +225,15 @@ class ShareGroupStates:
         results: dict[tuple[TopicId, int], ApiError | None] = {}
         every = iter(sorted(pairs(partitions)))
         while some := list(islice(every, CALLS_AT_A_TIME)):
-            calls = [call(SharePartitionKey(group.group_id, UUID(bytes=topic_id), number)) for topic_id, number in some]
+            calls = [call(_key(group, *each)) for each in some]
             outcomes: Any = await DeferredList(calls, consumeErrors=True)
             for partition, (succeeded, outcome) in zip(some, outcomes, strict=True):
                 results[partition] = None if succeeded else error_of(outcome)
         return results
+
+
+def _key(group: ShareGroup, topic_id: TopicId, number: int) -> SharePartitionKey:
+    return SharePartitionKey(group.group_id, UUID(bytes=topic_id), number)
 
 
 def error_of(failure: Failure) -> ApiError:

@@ -233,6 +233,17 @@ class HeartbeatTests(ShareGroupCase):
         one.beat()
         self.assertEqual(one.assigned, [0, 1])
 
+    def test_states_are_left(self) -> None:
+        """States of a former group of the name, whose deletion failed, are replaced; others are not touched."""
+        self.persister.states["g", 0] = ShareState(50, 3, 7)
+        one = self.consumer()
+        one.beat()
+        self.assertEqual(one.assigned, [0, 1])
+        state = self.persister.states["g", 0]
+        self.assertEqual((state.state_epoch, state.start_offset), (51, -1))
+        one.beat()
+        self.assertGreaterEqual(self.described().group_epoch, 51)
+
     def test_restart(self) -> None:
         """All is as before after a fail-over, and no state is made anew."""
         one = self.consumer()

@@ -285,6 +285,16 @@ class ShareGroup:
             recorded.set_partitions(recorded.partitions.begun(new, {each: names[each] for each in new}))
             return changes
 
+    def raise_epoch(self, epoch: int) -> list[Change]:
+        """
+        Increase the group epoch to a number, or by one, since there are states with higher state epochs.
+
+        :return: the changes, as those of :meth:`heartbeat`.
+        """
+        with self.changing() as changes:
+            self.recorded.set_epoch(max((self.recorded.epoch or 0) + 1, epoch))
+            return changes
+
     def begin_deletion(self, topics: frozenset[TopicId]) -> list[Change]:
         """
         Note that the states of topics are to be deleted: their partitions are not assigned any more.
