@@ -46,8 +46,8 @@ GROUP_MEMBERS_MAX_BYTES = int64(
 GROUP_COORDINATOR_REBALANCE_PROTOCOLS = texts(
     "group.coordinator.rebalance.protocols",
     ("classic", "consumer"),
-    "Enabled group protocols; ``consumer`` is that of KIP-848. The classic protocol is always enabled, and so are share "
-    "groups, which Kafka 4.0 and 4.1 needed ``share`` for.",
+    "Enabled group protocols; ``consumer`` is that of KIP-848. The classic protocol is always enabled, and so are "
+    "share groups, for which Kafka 4.0 and 4.1 had ``share``.",
     choices=("classic", "consumer", "share"),
     empty=False,
 )

@@ -51,6 +51,10 @@ class ShareGroupSettingsTests(SynchronousTestCase):
         )
         self.assertEqual(share_group_settings(view.get, overrides), expected)
 
+    def test_protocols(self) -> None:
+        """A file for Kafka 4.0 may name ``share``; share groups are there without it, too."""
+        ConfigView.load({"group.coordinator.rebalance.protocols": "classic,consumer,share"})
+
     def test_refused(self) -> None:
         """Values beyond the bounds, and a heartbeat interval that is longer than the session."""
         for name, value in (
