@@ -40,7 +40,7 @@ def groups() -> None:
     "-t",
     "types",
     multiple=True,
-    type=click.Choice(("classic", "consumer"), case_sensitive=False),
+    type=click.Choice(("classic", "consumer", "share"), case_sensitive=False),
     help="Only groups of this protocol.",
 )
 @json_option

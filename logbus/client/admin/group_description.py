@@ -1,4 +1,7 @@
-"""Describes groups of the classic and the consumer protocol (KIP-848), by requests to their coordinators."""
+"""
+Describes groups of the classic and the consumer protocol (KIP-848), and share groups (KIP-932), by requests to their
+coordinators.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,10 @@ from logbus.wire.member_metadata import read_assignment, read_subscription
 from logbus.wire.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 from logbus.wire.messages.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from logbus.wire.messages.share_groups import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 _CONSUMER_GROUP_DESCRIBE = 69
+_SHARE_GROUP_DESCRIBE = 77
 
 
 async def describe_at(channel: Channel, node: Node, group_ids: Sequence[str]) -> dict[str, GroupDescription | ApiError]:
@@ -24,7 +29,7 @@ async def describe_at(channel: Channel, node: Node, group_ids: Sequence[str]) ->
     Describe groups at one coordinator.
 
     Only the coordinator knows the protocol of a group. So it is asked by the newer protocol first, and by the classic
-    one for the groups that are not of the newer.
+    one for the groups that are not of the newer; those that are of neither may be share groups.
     """
     answers: dict[str, GroupDescription | ApiError] = {}
     classic: Sequence[str] = group_ids
@@ -34,7 +39,43 @@ async def describe_at(channel: Channel, node: Node, group_ids: Sequence[str]) ->
     if classic:
         response: DescribeGroupsResponse = await channel.request(DescribeGroupsRequest(groups=list(classic)))
         answers.update((each.group_id, _classic(each, node)) for each in response.groups)
+    others = [each for each, answer in answers.items() if _is_of_another_type(answer)]
+    if others and _SHARE_GROUP_DESCRIBE in channel.versions:
+        answers.update(await _describe_share_groups(channel, node, others))
     return answers
+
+
+async def _describe_share_groups(
+    channel: Channel, node: Node, group_ids: Sequence[str]
+) -> dict[str, GroupDescription | ApiError]:
+    """Describe those that are share groups."""
+    response: ShareGroupDescribeResponse = await channel.request(ShareGroupDescribeRequest(group_ids=list(group_ids)))
+    return {
+        each.group_id: GroupDescription(
+            group_id=each.group_id,
+            state=each.group_state,
+            type="share",
+            protocol_type="share",
+            assignor=each.assignor_name,
+            coordinator=node,
+            members=tuple(
+                GroupMember(
+                    member_id=member.member_id,
+                    instance_id=None,
+                    client_id=member.client_id,
+                    host=_address(member.client_host),
+                    assignment=_partitions(member.assignment.topic_partitions),
+                    subscription=tuple(sorted(member.subscribed_topic_names)),
+                    epoch=member.member_epoch,
+                )
+                for member in sorted(each.members, key=lambda member: member.member_id)
+            ),
+            epoch=each.group_epoch,
+            assignment_epoch=each.assignment_epoch,
+        )
+        for each in response.groups
+        if not each.error_code
+    }
 
 
 async def _describe_consumer_groups(

@@ -13,9 +13,9 @@ class ListedGroup:
     """
     A group in the list of its coordinator.
 
-    :ivar protocol_type: ``consumer`` for consumers; empty if it never had members.
+    :ivar protocol_type: ``consumer`` for consumers, ``share`` for share consumers; empty if it never had members.
     :ivar state: such as ``Stable``; empty if brokers do not report it (before Kafka 2.6).
-    :ivar type: ``classic`` or ``consumer``; empty if brokers do not report it (before Kafka 3.8).
+    :ivar type: ``classic``, ``consumer`` or ``share``; empty if brokers do not report it (before Kafka 3.8).
     :ivar coordinator: the broker's id.
     """
 
@@ -62,7 +62,7 @@ class GroupDescription:
 
     :ivar state: such as ``Stable`` or ``Empty``.
     :ivar type: ``classic`` or ``consumer``.
-    :ivar protocol_type: ``consumer`` for consumers; empty if it never had members.
+    :ivar protocol_type: ``consumer`` for consumers, ``share`` for share consumers; empty if it never had members.
     :ivar assignor: the assignment strategy; empty without members.
     :ivar coordinator: its coordinator.
     :ivar epoch: incremented when members, subscriptions or topics change (KIP-848); −1 for a classic group.

@@ -19,14 +19,14 @@ from logbus.client.retry import Unreachable
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.member_metadata import read_assignment, read_subscription
-from logbus.wire.messages import consumer_groups, groups, offsets
+from logbus.wire.messages import consumer_groups, groups, offsets, share_groups
 from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from logbus.wire.messages.partitions import PartitionErrorCode, TopicErrorCodes, TopicPartitions
 from logbus.wire.schema import encode_versioned
 from tests.client.memory_cluster import MemoryCluster
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-COMMIT, FETCH, FIND, DESCRIBE, LIST, DELETE, FORGET, NEWER = 8, 9, 10, 15, 16, 42, 47, 69
+COMMIT, FETCH, FIND, DESCRIBE, LIST, DELETE, FORGET, NEWER, SHARE = 8, 9, 10, 15, 16, 42, 47, 69, 77
 SERVED = {
     COMMIT: (2, 10),
     FETCH: (1, 10),
@@ -310,6 +310,46 @@ class GroupTests(SynchronousTestCase):
         self.assertEqual((first.member_id, first.assignment, first.target, first.epoch), ("m", (P0, P1), (), 5))
         self.assertEqual((first.instance_id, first.subscription, second.host), ("i", ("t",), "1.2.3.4"))
         self.assertTrue(classic.is_active)
+
+    def test_share_groups(self) -> None:
+        """They are neither of both protocols; a group that is no share group either is missing."""
+        own = consumer_groups.DescribedAssignment(
+            topic_partitions=[
+                consumer_groups.DescribedTopicPartitions(topic_id=bytes(16), topic_name="t", partitions=[1, 0])
+            ]
+        )
+        member = share_groups.DescribedShareMember(
+            member_id="m",
+            member_epoch=5,
+            client_id="c",
+            client_host="/1.2.3.4",
+            subscribed_topic_names=["t"],
+            assignment=own,
+        )
+        shared = share_groups.DescribedShareGroup(
+            group_id="shared",
+            group_state="Stable",
+            group_epoch=6,
+            assignment_epoch=5,
+            assignor_name="simple",
+            members=[member],
+        )
+        missing = share_groups.DescribedShareGroup(group_id="none", error_code=69, error_message="not a share group")
+        self.brokers.served[SHARE] = (1, 1)
+        self.brokers.answers[SHARE] = lambda node, message: share_groups.ShareGroupDescribeResponse(
+            groups=[shared, missing]
+        )
+        self.brokers.answers[NEWER] = lambda node, message: consumer_groups.ConsumerGroupDescribeResponse(
+            groups=[consumer_groups.DescribedConsumerGroup(group_id=name, error_code=69) for name in message.group_ids]
+        )
+        self.describe(*(groups.DescribedGroup(group_id=name, error_code=69) for name in ("shared", "none")))
+        answers = self.done(self.admin.describe_groups(["shared", "none"]))
+        described = answers["shared"]
+        self.assertEqual((described.type, described.protocol_type, described.assignor), ("share", "share", "simple"))
+        self.assertEqual((described.state, described.epoch, described.assignment_epoch), ("Stable", 6, 5))
+        (only,) = described.members
+        self.assertEqual((only.member_id, only.assignment, only.host, only.epoch), ("m", (P0, P1), "1.2.3.4", 5))
+        self.assertEqual(answers["none"].message, "there is no group 'none'")
 
     def test_missing_groups(self) -> None:
         """Groups that brokers call Dead, as before Kafka 4, or unknown, are missing."""
