@@ -14,6 +14,7 @@ A broker:
 * ``storage``: logs on disk
 * ``metastore``: the metadata store, ZooKeeper or in memory
 * ``cluster``: membership, metadata, the controller, replication
+* ``share``: the partitions of share groups on their leaders
 * ``coordination``: coordinators of groups and transactions
 * ``handlers``: the handlers of the APIs
 * ``registry``: the schema registry

@@ -175,6 +175,7 @@ class ErrorCode(IntEnum):
     VOTER_NOT_FOUND = (127, False, "The voter is not in the set.")
     INVALID_REGULAR_EXPRESSION = (128, False, "The regular expression is not valid.")
     REBOOTSTRAP_REQUIRED = (129, False, "The client's metadata is stale; it should bootstrap again.")
+    SHARE_SESSION_LIMIT_REACHED = (133, True, "The broker has as many share sessions as it may.")
 
 
 class LogbusError(Exception):

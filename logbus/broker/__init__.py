@@ -8,6 +8,7 @@ The composition root: builds a broker of its subsystems, and passes each what it
 * ``replication``: this broker's replicas, and the parts that fetch, repair and fence them
 * ``cluster_control``: the controller, and the administration of topics
 * ``coordinators``: the coordinators of groups and transactions
+* ``share_partitions``: the partitions that share groups read, of which this broker is the leader
 * ``remote_log``: tiered storage, with its threads
 * ``security``: the TLS and the logins of listeners
 * ``sasl_listeners``: the logins of listeners with SASL

@@ -54,6 +54,7 @@ from logbus.broker.readiness import Readiness
 from logbus.broker.remote_log import RemoteLogs
 from logbus.broker.replication import Replication
 from logbus.broker.security import BrokerSecurity
+from logbus.broker.share_partitions import SharePartitions
 from logbus.cluster.broker_snapshots import BrokerSnapshots
 from logbus.cluster.peers import ConnectTo, tcp
 from logbus.config import ConfigView, keys
@@ -169,6 +170,7 @@ class Broker(OrderedService):
         self.replication = Replication(env, self.logs, self.member, self._socket_server.hang_up, siblings)
         self.control = ClusterControl(env, self.member, self.replication, self.security)
         self.coordinators = Coordinators(env, self.member, self.replication.replicas, self.control.topics_anywhere)
+        self.share_partitions = SharePartitions(env, self.member, self.replication, self.coordinators.share_persister)
         self.remote_logs = RemoteLogs.build(
             env, self.member, self.replication, self.coordinators.internal_topics.ensure, remote_storage
         )
@@ -180,6 +182,7 @@ class Broker(OrderedService):
             self.replication,
             self.control,
             self.coordinators,
+            self.share_partitions,
             self.security,
             self._socket_server.pause,
         )
@@ -388,6 +391,7 @@ class Broker(OrderedService):
 
     def _release(self) -> None:
         """Complete requests that would wait for long."""
+        self.share_partitions.manager.stop()
         self.replication.purgatory.release()
         self.coordinators.release()
 

@@ -17,6 +17,7 @@ from logbus.broker.environment import Environment
 from logbus.broker.quotas import build_connection_rates, build_quotas, throttle_seconds
 from logbus.broker.replication import Replication
 from logbus.broker.security import BrokerSecurity
+from logbus.broker.share_partitions import SharePartitions
 from logbus.config import keys
 from logbus.handlers.authorization.access import Authorization
 from logbus.handlers.broker_parts import BrokerParts
@@ -55,6 +56,7 @@ class KafkaServer:
         replication: Replication,
         control: ClusterControl,
         coordinators: Coordinators,
+        share_partitions: SharePartitions,
         security: BrokerSecurity,
         pause: Callable[[str, float], object],
     ) -> None:
@@ -126,6 +128,9 @@ class KafkaServer:
                 share_group_offsets=coordinators.share_group_offsets,
                 share_coordinator=coordinators.share_states,
                 share_persister=coordinators.share_persister,
+                share_partitions=share_partitions.manager,
+                share_fetcher=share_partitions.fetcher,
+                lost_connections=self.connections.lost,
                 transactions=coordinators.transactions,
                 producer_ids=member.producer_ids,
                 producer_arrivals=self.producer_arrivals,

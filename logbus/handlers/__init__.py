@@ -57,6 +57,7 @@ Groups:
 * ``classic_groups``: JoinGroup, SyncGroup, Heartbeat, LeaveGroup
 * ``consumer_groups``: ConsumerGroupHeartbeat, ConsumerGroupDescribe
 * ``share_groups``: ShareGroupHeartbeat, ShareGroupDescribe
+* ``share_fetches``: ShareFetch, ShareAcknowledge
 * ``share_group_offsets``: DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets
 * ``group_admin``: DescribeGroups, ListGroups, DeleteGroups
 * ``group_offsets``: OffsetCommit, OffsetFetch, OffsetDelete

@@ -46,9 +46,12 @@ from logbus.log_levels import LogLevels, process_levels
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.net.arrivals import Arrivals
 from logbus.net.connection_limits import WarningLimiter
+from logbus.net.lost_connections import LostConnections
 from logbus.net.request_errors import RequestErrors
 from logbus.net.time_slices import SliceScheduler
 from logbus.quotas.quota_managers import QuotaManagers
+from logbus.share.share_fetches import ShareFetcher
+from logbus.share.share_partition_manager import SharePartitionManager
 
 
 @frozen(kw_only=True)
@@ -68,6 +71,8 @@ class BrokerParts:
     :ivar inter_broker_listener: the name of the listener that brokers connect to.
     :ivar delegation_tokens: those that this broker knows.
     :ivar share_persister: reads and writes the states of share partitions at any broker's share coordinator.
+    :ivar share_partitions: the share partitions that this broker leads; ``share_fetcher`` reads them for members.
+    :ivar lost_connections: tells of connections of clients that are lost.
     :ivar router: contains all handlers before the first request comes.
     """
 
@@ -115,6 +120,9 @@ class BrokerParts:
 
     share_coordinator: ShareCoordinator
     share_persister: SharePersister
+    share_partitions: SharePartitionManager
+    share_fetcher: ShareFetcher
+    lost_connections: LostConnections
 
     transactions: TransactionCoordinator
     producer_ids: ProducerIdManager

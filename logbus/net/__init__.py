@@ -60,6 +60,7 @@ Clients, and connections between brokers:
 * ``tls_client``: connections over TLS to others
 * ``connect``: makes channels: connects, and negotiates API versions
 * ``keepalive``: detects dead peers
+* ``lost_connections``: tells of connections that are lost
 * ``receive_buffer``: the size of the kernel's receive buffer
 
 A request goes socket → ``transport`` → frame buffer → ``protocol`` → ``request_dispatcher`` →

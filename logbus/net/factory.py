@@ -152,6 +152,7 @@ class KafkaServerFactory(Factory):
         del self._connections[connection]
         self.metrics.connections_open -= 1
         self.shared.quotas.leave(connection.context.host, self.listener)
+        self.shared.lost.lost(connection.context.connection_id)
         if not self._connections:
             drained, self._drained = self._drained, []
             for waiter in drained:

@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IReactorTime
 from logbus.net.arrivals import Arrivals
 from logbus.net.connection_limits import ConnectionLimits, ConnectionQuotas, UnsentReplies, WarningLimiter
 from logbus.net.large_requests import LargeRequestScheduler
+from logbus.net.lost_connections import LostConnections
 from logbus.net.metrics import NetMetrics
 from logbus.net.produce_gatherer import ProduceGatherer
 from logbus.net.read_turn import ReadTurn
@@ -41,6 +42,7 @@ class SharedResources:
     :ivar buffers: of large frames, used in turn.
     :ivar quotas: counts connections.
     :ivar arrivals: the connections that were opened lately.
+    :ivar lost: tells of connections that are lost.
     :ivar unsent: replies that peers have not taken.
     :ivar scheduler: gives time slices to requests of many elements.
     :ivar warning_limiter: limits warnings about peers.
@@ -61,6 +63,7 @@ class SharedResources:
     buffers: BufferPool = field(factory=BufferPool)
     quotas: ConnectionQuotas = field()
     arrivals: Arrivals = field()
+    lost: LostConnections = field(factory=LostConnections)
     unsent: UnsentReplies = field()
     scheduler: SliceScheduler = field()
     warning_limiter: WarningLimiter = field()

@@ -29,8 +29,8 @@ Guard = Callable[[Access, Request, Serve], Awaitable[Any]]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-ASKS_ITSELF = frozenset({0, 1})
-"""Produce and Fetch, whose handlers ask."""
+ASKS_ITSELF = frozenset({0, 1, 78, 79})
+"""Produce, Fetch, ShareFetch and ShareAcknowledge, whose handlers ask."""
 
 
 def guards(*api_keys: int) -> Callable[[F], F]:

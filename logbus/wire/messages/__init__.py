@@ -19,6 +19,7 @@ The messages, one family per module, and the register of APIs by number.
 * ``consumer_groups``: groups of the consumer protocol (KIP-848)
 * ``share_groups``: share groups and their offsets (KIP-932)
 * ``offsets``: committed offsets of groups
+* ``share_fetches``: consuming in share groups (KIP-932)
 * ``share_state``: states of share partitions (KIP-932), between brokers
 * ``inter_broker``: messages between brokers
 

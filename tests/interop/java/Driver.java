@@ -61,7 +61,8 @@ public final class Driver {
     }
 
     private static Command command(String name) {
-        for (Map<String, Command> each : List.of(Records.COMMANDS, Administration.COMMANDS, Transactions.COMMANDS)) {
+        for (Map<String, Command> each : List.of(
+            Records.COMMANDS, Administration.COMMANDS, Transactions.COMMANDS, Shares.COMMANDS)) {
             if (each.containsKey(name)) {
                 return each.get(name);
             }

@@ -1,0 +1,431 @@
+"""
+ShareFetch, ShareAcknowledge: members of share groups (KIP-932) acquire records, and say what became of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from typing import Any, Self
+from uuid import UUID
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+
+from logbus.config import keys
+from logbus.errors import ApiError, ErrorCode
+from logbus.handlers.authorization.access import Access, Authorization
+from logbus.handlers.broker_parts import BrokerParts
+from logbus.handlers.current_leaders import CurrentLeaders
+from logbus.handlers.request_router import serves, task
+from logbus.metrics import Registry, metric
+from logbus.net.lost_connections import LostConnections
+from logbus.net.request_context import RequestContext, quota_user
+from logbus.quotas.quota_managers import QuotaManagers
+from logbus.security.acl.acls import AclOperation, ResourceType
+from logbus.share.share_fetches import ShareFetcher, ShareFetchParams, SharePartitionResult
+from logbus.share.share_partition import AcknowledgementBatch, AcknowledgeType
+from logbus.share.share_partition_manager import SharePartitionManager
+from logbus.share.share_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    SessionKey,
+    SharedPartition,
+    ShareSession,
+    ShareSessionCache,
+)
+from logbus.wire.connection import Request
+from logbus.wire.messages.records import LeaderIdAndEpoch
+from logbus.wire.messages.share_fetches import (
+    AcknowledgedPartition,
+    AcquiredRecords,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    SharePartitionData,
+)
+
+SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
+RECORD_LIMIT = 1
+"""The acquire mode in which no more records are acquired than asked for (KIP-1206)."""
+NO_LEADER = LeaderIdAndEpoch()
+
+Acknowledgements = Mapping[SharedPartition, Sequence[AcknowledgementBatch]]
+Outcomes = dict[SharedPartition, ApiError | None]
+
+
+@define(eq=False)
+class ShareFetchTotals:
+    """Counts."""
+
+    acquired: int = metric("logbus_share_records_acquired_total", "Records that members of share groups acquired.")
+    bytes_sent: int = metric("logbus_share_fetched_bytes_total", "Bytes of batches sent to members of share groups.")
+    acknowledgements: int = metric(
+        "logbus_share_acknowledgements_total", "Requests of members of share groups that acknowledged records."
+    )
+
+
+@define(eq=False)
+class ShareFetchHandlers:
+    """
+    Serves members of share groups.
+
+    :ivar partitions: the share partitions that this broker leads; ``sessions``: of their members.
+    :param max_bytes: size limit of a response (``fetch.max.bytes``).
+    """
+
+    partitions: SharePartitionManager
+    _fetcher: ShareFetcher
+    sessions: ShareSessionCache
+    _leaders: CurrentLeaders
+    _lost: LostConnections
+    _max_bytes: int
+    _topic_name: Callable[[UUID], str]
+    _authorization: Authorization | None = None
+    _quotas: QuotaManagers = field(factory=QuotaManagers)
+    totals: ShareFetchTotals = field(factory=ShareFetchTotals, init=False)
+
+    @classmethod
+    def build(cls, broker: BrokerParts) -> Self:
+        def topic_name(topic_id: UUID) -> str:
+            topic = broker.metadata.topic_by_id(topic_id)
+            return "" if topic is None else topic.name
+
+        return cls(
+            broker.share_partitions,
+            broker.share_fetcher,
+            ShareSessionCache(lambda: broker.config.get(keys.GROUP_SHARE_MAX_SHARE_SESSIONS)),
+            CurrentLeaders(broker.metadata),
+            broker.lost_connections,
+            broker.config.get(keys.FETCH_MAX_BYTES),
+            topic_name,
+            broker.authorization,
+            broker.client_quotas,
+        )
+
+    def register_metrics(self, registry: Registry) -> None:
+        """Declare the metrics of share groups' members."""
+        registry.add_fields(self.totals)
+        registry.gauge("logbus_share_sessions", "Sessions of members of share groups.", read=lambda: len(self.sessions))
+        registry.gauge(
+            "logbus_share_partitions_led",
+            "Partitions that share groups read, of which this broker is the leader.",
+            read=lambda: len(self.partitions),
+        )
+        registry.gauge(
+            "logbus_share_records_in_flight",
+            "Records that members of share groups have acquired and not acknowledged.",
+            read=lambda: self.partitions.acquired_count,
+        )
+
+    # Requests.
+
+    @serves(SHARE_FETCH, 1, 2)
+    @task
+    async def fetch(self, context: RequestContext, request: Request) -> ShareFetchResponse:
+        message: ShareFetchRequest = request.message
+        try:
+            key = self._key(context, request)
+            acknowledgements = _acknowledgements(message.topics)
+            added = [partition for partition, _ in _partitions(message.topics)]
+            forgotten = [
+                SharedPartition(UUID(bytes=bytes(topic.topic_id)), partition)
+                for topic in message.forgotten_topics_data
+                for partition in topic.partitions
+            ]
+            _check(message, acknowledgements, is_fetch=True)
+            session = self._session(key, message.share_session_epoch, context, acknowledgements)
+        except ApiError as e:
+            return ShareFetchResponse(error_code=e.code, error_message=e.message)
+        is_last = message.share_session_epoch == FINAL_EPOCH
+        if not is_last:
+            session.update(added, forgotten)
+            for partition in forgotten:
+                self._leave(key, partition)
+        outcomes = self._acknowledge(context, request, key, acknowledgements)
+        results: list[SharePartitionResult] = []
+        response = ShareFetchResponse(acquisition_lock_timeout_ms=self._lock_ms(key.group_id))
+        if not is_last and not message.is_renew_ack and message.max_records > 0:
+            wait_ms = self._wait_ms(context)
+            if wait_ms:
+                response.throttle_time_ms = wait_ms
+            else:
+                results = await self._fetch(context, request, key, session)
+        outcomes_by_partition = {partition: await outcome for partition, outcome in outcomes.items()}
+        if is_last:
+            self._end(session)
+        self._fill(response, context, results, outcomes_by_partition)
+        return response
+
+    @serves(SHARE_ACKNOWLEDGE, 1, 2)
+    @task
+    async def acknowledge(self, context: RequestContext, request: Request) -> ShareAcknowledgeResponse:
+        message: ShareAcknowledgeRequest = request.message
+        try:
+            key = self._key(context, request)
+            acknowledgements = _acknowledgements(message.topics)
+            _check(message, acknowledgements, is_fetch=False)
+            session = self._session(key, message.share_session_epoch, context, acknowledgements, begins=False)
+        except ApiError as e:
+            return ShareAcknowledgeResponse(error_code=e.code, error_message=e.message)
+        pending = self._acknowledge(context, request, key, acknowledgements)
+        outcomes = {partition: await outcome for partition, outcome in pending.items()}
+        if message.share_session_epoch == FINAL_EPOCH:
+            self._end(session)
+        topics: dict[UUID, ShareAcknowledgeTopicResponse] = {}
+        hints = []
+        for partition, error in outcomes.items():
+            hint = self._hint(partition, error)
+            hints.append(hint)
+            topic = topics.setdefault(
+                partition.topic_id, ShareAcknowledgeTopicResponse(topic_id=partition.topic_id.bytes, partitions=[])
+            )
+            topic.partitions.append(
+                AcknowledgedPartition(
+                    partition_index=partition.partition,
+                    error_code=0 if error is None else error.code,
+                    error_message=None if error is None else error.message,
+                    current_leader=hint or NO_LEADER,
+                )
+            )
+        return ShareAcknowledgeResponse(
+            acquisition_lock_timeout_ms=self._lock_ms(key.group_id),
+            responses=list(topics.values()),
+            node_endpoints=self._leaders.endpoints(context.listener, hints),
+        )
+
+    def _key(self, context: RequestContext, request: Request) -> SessionKey:
+        """
+        Whose session a request is of.
+
+        :raise ApiError: INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED.
+        """
+        message = request.message
+        if not message.group_id or not message.member_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a request of a share group's member names the group and itself")
+        access = self._access(context, request)
+        if access is not None:
+            access.require(AclOperation.READ, ResourceType.GROUP, message.group_id)
+        return SessionKey(message.group_id, message.member_id)
+
+    def _access(self, context: RequestContext, request: Request) -> Access | None:
+        return None if self._authorization is None else self._authorization.access(context, request.api_key)
+
+    def _lock_ms(self, group_id: str) -> int:
+        return self.partitions.settings(group_id).record_lock_duration_ms
+
+    # Sessions.
+
+    def _session(
+        self,
+        key: SessionKey,
+        epoch: int,
+        context: RequestContext,
+        acknowledgements: Acknowledgements,
+        *,
+        begins: bool = True,
+    ) -> ShareSession:
+        """
+        The session of a request.
+
+        :raise ApiError: as :meth:`.ShareSessionCache.begin` and :meth:`.ShareSessionCache.resume`; INVALID_REQUEST.
+        """
+        if epoch != INITIAL_EPOCH:
+            return self.sessions.resume(key, epoch, context.connection_id)
+        if not begins:
+            raise ApiError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a share session begins with a ShareFetch")
+        if acknowledgements:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a share session cannot begin with acknowledgements")
+        before = self.sessions.find(key)
+        if before is not None:
+            self._end(before)
+        session = self.sessions.begin(key, context.connection_id)
+        self._lost.watch(context.connection_id, self._connection_lost)
+        return session
+
+    def _connection_lost(self, connection_id: int) -> None:
+        """What the members at the other end have acquired is released: others get it at once."""
+        for session in self.sessions.of_connection(connection_id):
+            self._end(session)
+
+    def _end(self, session: ShareSession) -> None:
+        self.sessions.end(session.key)
+        for partition in session.partitions:
+            self._leave(session.key, partition)
+
+    def _leave(self, key: SessionKey, partition: SharedPartition) -> None:
+        led = self.partitions.find(key.group_id, *partition)
+        if led is not None:
+            led.leave(key.member_id)
+
+    # Acknowledging.
+
+    def _acknowledge(
+        self, context: RequestContext, request: Request, key: SessionKey, acknowledgements: Acknowledgements
+    ) -> dict[SharedPartition, Deferred[ApiError | None]]:
+        """Take what a member says; its Deferreds fire with None or an error when that is kept, or refused."""
+        access = self._access(context, request)
+        if acknowledgements:
+            self.totals.acknowledgements += 1
+        return {
+            partition: Deferred.fromCoroutine(self._acknowledge_one(access, key, partition, batches))
+            for partition, batches in acknowledgements.items()
+        }
+
+    async def _acknowledge_one(
+        self,
+        access: Access | None,
+        key: SessionKey,
+        partition: SharedPartition,
+        batches: Sequence[AcknowledgementBatch],
+    ) -> ApiError | None:
+        try:
+            self._check_topic(access, partition)
+            led = await self.partitions.open(key.group_id, *partition)
+            await led.acknowledge(key.member_id, batches)
+        except ApiError as error:
+            return error.without_frames()
+        return None
+
+    def _check_topic(self, access: Access | None, partition: SharedPartition) -> None:
+        """
+        Check that a topic may be read.
+
+        :raise ApiError: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED.
+        """
+        name = self._topic_name(partition.topic_id)
+        if not name:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {partition.topic_id}")
+        if access is not None:
+            access.require(AclOperation.READ, ResourceType.TOPIC, name)
+
+    # Fetching.
+
+    async def _fetch(
+        self, context: RequestContext, request: Request, key: SessionKey, session: ShareSession
+    ) -> list[SharePartitionResult]:
+        message: ShareFetchRequest = request.message
+        access = self._access(context, request)
+        readable, results = [], []
+        for partition in session.partitions:
+            try:
+                self._check_topic(access, partition)
+                readable.append(partition)
+            except ApiError as error:
+                results.append(SharePartitionResult(partition, error.without_frames()))
+        session.rotate()
+        params = ShareFetchParams(
+            key.group_id,
+            key.member_id,
+            0 if results else message.max_wait_ms,
+            message.min_bytes,
+            max(1, min(message.max_bytes, self._max_bytes)),
+            message.max_records,
+            strict=message.share_acquire_mode == RECORD_LIMIT,
+        )
+        return results + await self._fetcher.fetch(readable, params)
+
+    def _wait_ms(self, context: RequestContext) -> int:
+        """For how long a client must wait before it gets anything."""
+        if not self._quotas.fetch.is_active:
+            return 0
+        return ceil(1000 * self._quotas.fetch.wait(quota_user(context.principal), context.client_id))
+
+    def _fill(
+        self,
+        response: ShareFetchResponse,
+        context: RequestContext,
+        results: Sequence[SharePartitionResult],
+        outcomes: Outcomes,
+    ) -> None:
+        """Put into a response what there is to say: records, errors, and what became of acknowledgements."""
+        topics: dict[UUID, ShareFetchableTopicResponse] = {}
+        hints = []
+        size = 0
+        by_partition = {result.partition: result for result in results}
+        for partition in dict.fromkeys([*by_partition, *outcomes]):
+            result = by_partition.get(partition) or SharePartitionResult(partition)
+            if not result.acquired and result.error is None and partition not in outcomes:
+                continue
+            refused = outcomes.get(partition)
+            hint = self._hint(partition, result.error or refused)
+            hints.append(hint)
+            data = SharePartitionData(
+                partition_index=partition.partition,
+                current_leader=hint or NO_LEADER,
+                records=b"" if result.records is None else result.records,
+                acquired_records=[
+                    AcquiredRecords(first_offset=one.first, last_offset=one.last, delivery_count=one.delivery_count)
+                    for one in result.acquired
+                ],
+            )
+            if result.error is not None:
+                data.error_code, data.error_message = result.error.code, result.error.message
+            if refused is not None:
+                data.acknowledge_error_code, data.acknowledge_error_message = refused.code, refused.message
+            if result.records is not None:
+                size += result.records.length
+            self.totals.acquired += sum(one.last - one.first + 1 for one in result.acquired)
+            topic = topics.setdefault(
+                partition.topic_id, ShareFetchableTopicResponse(topic_id=partition.topic_id.bytes, partitions=[])
+            )
+            topic.partitions.append(data)
+        self.totals.bytes_sent += size
+        response.responses = list(topics.values())
+        response.node_endpoints = self._leaders.endpoints(context.listener, hints)
+        if size and self._quotas.fetch.is_active:
+            user = quota_user(context.principal)
+            response.throttle_time_ms = ceil(1000 * self._quotas.fetch.record(user, context.client_id, size))
+
+    def _hint(self, partition: SharedPartition, error: ApiError | None) -> LeaderIdAndEpoch | None:
+        """The leader to go to, where that is the matter."""
+        if error is None:
+            return None
+        return self._leaders.hint(self._topic_name(partition.topic_id), partition.partition, error)
+
+
+def _partitions(topics: Sequence[Any]) -> list[tuple[SharedPartition, Any]]:
+    return [
+        (SharedPartition(UUID(bytes=bytes(topic.topic_id)), partition.partition_index), partition)
+        for topic in topics
+        for partition in topic.partitions
+    ]
+
+
+def _acknowledgements(topics: Sequence[Any]) -> Acknowledgements:
+    """
+    What a request says of records, by partition.
+
+    :raise ApiError: INVALID_REQUEST: it names a partition twice.
+    """
+    found: dict[SharedPartition, Sequence[AcknowledgementBatch]] = {}
+    for partition, data in _partitions(topics):
+        batches = [
+            AcknowledgementBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+            for batch in data.acknowledgement_batches
+        ]
+        if batches:
+            if partition in found:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the request acknowledges records of a partition twice")
+            found[partition] = batches
+    return found
+
+
+def _check(message: Any, acknowledgements: Acknowledgements, *, is_fetch: bool) -> None:
+    """
+    Check that a request that renews acquisitions says so, and fetches nothing (KIP-1222).
+
+    :raise ApiError: INVALID_REQUEST.
+    """
+    renews = any(AcknowledgeType.RENEW in batch.types for batches in acknowledgements.values() for batch in batches)
+    if renews and not message.is_renew_ack:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the request renews acquisitions, but does not say that it does")
+    if (
+        is_fetch
+        and message.is_renew_ack
+        and (message.max_bytes or message.min_bytes or message.max_records or message.max_wait_ms)
+    ):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "a request that renews acquisitions cannot fetch records")

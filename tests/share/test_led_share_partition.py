@@ -1,0 +1,147 @@
+"""A share partition on its leader: what the share coordinator is told, and when acquisitions end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from logbus.coordination.share.share_group_settings import ShareGroupSettings
+from logbus.coordination.share_state.share_state import ACKNOWLEDGED, AVAILABLE, SharePartitionKey, StateBatch
+from logbus.errors import ApiError, ErrorCode
+from logbus.share.led_share_partition import LedSharePartition
+from logbus.share.share_partition import (
+    AcknowledgementBatch,
+    AcknowledgeType,
+    AcquiredRecords,
+    SharePartition,
+)
+from logbus.timers import Timers
+
+KEY = SharePartitionKey("g", UUID(int=1), 0)
+
+
+@define
+class Coordinator:
+    """Answers writes when told to."""
+
+    writes: list[tuple[int, int, tuple[StateBatch, ...]]] = field(factory=list)
+    answers: list[Deferred[None]] = field(factory=list)
+
+    def write(
+        self, key: SharePartitionKey, state_epoch: int, epoch: int, start: int, done: int, batches: Sequence[StateBatch]
+    ) -> Deferred[None]:
+        assert (key, state_epoch, epoch) == (KEY, 3, 7)
+        self.writes.append((start, done, tuple(batches)))
+        self.answers.append(Deferred())
+        return self.answers[-1]
+
+
+@define(eq=False)
+class Watcher:
+    calls: int = 0
+
+    def available(self) -> None:
+        self.calls += 1
+
+
+class LedSharePartitionTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock, self.coordinator, self.watcher = Clock(), Coordinator(), Watcher()
+        self.given_up: list[LedSharePartition] = []
+        state = SharePartition(0, 3, lambda: ShareGroupSettings(partition_max_record_locks=20))
+        coordinator: Any = self.coordinator
+        replica: Any = None
+        self.led = LedSharePartition(
+            KEY,
+            replica,
+            7,
+            state,
+            coordinator,
+            Timers(self.clock),
+            self.given_up.append,
+        )
+        self.led.members |= {"a", "b"}
+        self.led.watchers[self.watcher] = None
+
+    def acquire(self, member: str, last: int) -> list[AcquiredRecords]:
+        first = self.led.state.next_fetch_offset
+        return self.led.acquire(member, first, [last], 100, strict=False, skipped=())
+
+    def say(self, member: str, first: int, last: int, kind: AcknowledgeType) -> Deferred[None]:
+        return self.led.acknowledge(member, [AcknowledgementBatch(first, last, [kind])])
+
+    def test_one_write_at_a_time(self) -> None:
+        """What is acknowledged during a write goes with the next one; each is told when its own is kept."""
+        self.acquire("a", 9)
+        self.assertEqual(self.coordinator.writes, [])
+        first = self.say("a", 5, 5, AcknowledgeType.ACCEPT)
+        second = self.say("a", 6, 6, AcknowledgeType.ACCEPT)
+        third = self.say("a", 0, 4, AcknowledgeType.ACCEPT)
+        self.assertEqual(self.coordinator.writes, [(0, 1, (StateBatch(5, 5, ACKNOWLEDGED, 1),))])
+        self.coordinator.answers[0].callback(None)
+        self.successResultOf(first)
+        self.assertNoResult(second)
+        self.assertEqual(self.coordinator.writes[1:], [(7, 0, ())])
+        self.coordinator.answers[1].callback(None)
+        self.successResultOf(second)
+        self.successResultOf(third)
+        self.assertEqual(len(self.coordinator.writes), 2)
+
+    def test_time(self) -> None:
+        """Acquisitions end in time, those that were renewed later; who waits is told, and so is the coordinator."""
+        self.acquire("a", 1)
+        self.clock.advance(20)
+        self.say("a", 1, 1, AcknowledgeType.RENEW)
+        self.coordinator.answers[0].callback(None)
+        self.clock.advance(10)
+        self.assertEqual(self.watcher.calls, 1)
+        self.assertEqual(self.coordinator.writes[1:], [(0, 0, (StateBatch(0, 0, AVAILABLE, 1),))])
+        self.assertEqual(self.led.state.acquired_count, 1)
+        self.clock.advance(20)
+        self.assertEqual((self.led.state.acquired_count, self.watcher.calls), (0, 2))
+
+    def test_a_full_partition(self) -> None:
+        """Who waits for room is told of it."""
+        self.acquire("a", 30)
+        self.assertTrue(self.led.state.is_full)
+        self.say("a", 1, 1, AcknowledgeType.ACCEPT)
+        self.assertEqual(self.watcher.calls, 0)
+        self.say("a", 0, 0, AcknowledgeType.ACCEPT)
+        self.assertEqual(self.watcher.calls, 1)
+
+    def test_a_write_that_fails(self) -> None:
+        """Nobody knows what is kept: all who wait are told, and the partition is given up."""
+        self.acquire("a", 9)
+        answers = [self.say("a", offset, offset, AcknowledgeType.ACCEPT) for offset in (0, 1)]
+        self.coordinator.answers[0].errback(ApiError(ErrorCode.NOT_COORDINATOR))
+        for answer in answers:
+            self.assertEqual(self.failureResultOf(answer, ApiError).value.code, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.assertEqual((self.given_up, self.watcher.calls), ([self.led], 1))
+        self.assertRaises(ApiError, self.say, "a", 2, 2, AcknowledgeType.ACCEPT)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_an_administrator_sets_offsets(self) -> None:
+        """The old state is fenced; members ask again, as after a change of leaders."""
+        self.acquire("a", 0)
+        answer = self.say("a", 0, 0, AcknowledgeType.ACCEPT)
+        self.coordinator.answers[0].errback(ApiError(ErrorCode.FENCED_STATE_EPOCH))
+        self.assertEqual(self.failureResultOf(answer, ApiError).value.code, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def test_members_go(self) -> None:
+        """What one had acquired others get; without members it is forgotten, once all is kept."""
+        self.acquire("a", 1)
+        self.led.leave("a")
+        self.assertEqual(self.watcher.calls, 1)
+        self.assertEqual(self.acquire("b", 1), [AcquiredRecords(0, 1, 2)])
+        self.led.leave("b")
+        self.assertEqual(self.given_up, [])
+        self.coordinator.answers[0].callback(None)
+        self.assertEqual(self.coordinator.writes[1:], [(0, 0, (StateBatch(0, 1, AVAILABLE, 2),))])
+        self.coordinator.answers[1].callback(None)
+        self.assertEqual(self.given_up, [self.led])
