@@ -22,6 +22,7 @@ from logbus.coordination.share_group_states import CALLS_AT_A_TIME, Results, Sha
 from logbus.coordination.share_state.share_state import SharePartitionKey, ShareState
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import NO_OFFSET, TopicPartition
+from logbus.net.request_context import RequestContext
 
 
 @frozen
@@ -134,11 +135,14 @@ class ShareGroupOffsets:
             lag = max(end - state.start_offset - state.delivery_complete_count, 0)
         return ShareStart(partition.partition, state.start_offset, state.leader_epoch, lag)
 
-    async def alter(self, group_id: str, offsets: Mapping[str, Mapping[int, int]]) -> list[TopicStarts]:
+    async def alter(
+        self, group_id: str, offsets: Mapping[str, Mapping[int, int]], client: RequestContext | None = None
+    ) -> list[TopicStarts]:
         """
         Set start offsets of a group without members; done when that is durable. The group is made, if there is none.
 
         :param offsets: the new start offset of each partition, by topic.
+        :param client: who sets them.
         :return: the result for each partition: an error of None, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST, or what
             the share coordinator says.
         :raise ApiError: nothing has changed: as :meth:`.GroupCoordinator.shard_of` and :meth:`.StateLog.append`;
@@ -146,7 +150,8 @@ class ShareGroupOffsets:
         """
         coordinator = self._coordinator
         shard = coordinator.shard_of(group_id)
-        if group_id not in shard.groups:
+        is_new = group_id not in shard.groups
+        if is_new:
             coordinator.manager.group_limit.check()
             shard.groups[group_id] = coordinator.manager.share(shard, group_id)
         group = existing(shard, group_id)
@@ -172,6 +177,8 @@ class ShareGroupOffsets:
                 if wanted:
                     names = {topic_id: name for name, topic_id in ids.items()}
                     results = await self._states.set_starts(shard, group, wanted, names)
+                    if is_new:
+                        coordinator.arrivals.add(client)
         finally:
             coordinator.manager.touched(shard, group)
         self._log_change(group_id, "set")

@@ -93,7 +93,7 @@ class ShareGroupOffsetHandlers:
         }
         try:
             _check_group_id(message.group_id)
-            altered = await self._offsets.alter(message.group_id, offsets)
+            altered = await self._offsets.alter(message.group_id, offsets, context)
         except ApiError as e:
             return AlterShareGroupOffsetsResponse(error_code=e.code, error_message=e.message)
         return AlterShareGroupOffsetsResponse(responses=[_altered(topic) for topic in altered])

@@ -445,7 +445,10 @@ class OffsetsTests(ShareGroupCase):
 
     def test_alter_a_new_group(self) -> None:
         """It is made, and begins there when members come."""
-        self.assertEqual(self.alter(t={0: 5}), {("t", 0): 0})
+        arrivals = self.server.broker.coordinators.groups.arrivals
+        for _ in range(2):
+            self.assertEqual(self.alter(t={0: 5}), {("t", 0): 0})
+            self.assertEqual(arrivals.since_start, 1)
         self.assertEqual(self.described().group_state, "Empty")
         self.assertEqual(self.offsets(), {("t", 0): (5, -1, 0)})
         self.restart()
