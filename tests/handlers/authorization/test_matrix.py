@@ -111,6 +111,12 @@ from logbus.wire.messages.records import (
     OffsetForLeaderTopic,
 )
 from logbus.wire.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from logbus.wire.messages.share_fetches import (
+    ShareAcknowledgeRequest,
+    ShareFetchPartition,
+    ShareFetchRequest,
+    ShareFetchTopic,
+)
 from logbus.wire.messages.share_groups import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -193,6 +199,23 @@ SHARE_STATE_CALLS = (
     Summarize(SHARED),
     Delete(SHARED),
 )
+
+
+def share_fetch(*topic_ids: bytes) -> ShareFetchRequest:
+    """A member's first fetch."""
+    partitions = [ShareFetchPartition(partition_index=0, acknowledgement_batches=[])]
+    return ShareFetchRequest(
+        group_id="g",
+        member_id="m",
+        share_session_epoch=0,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_records=1,
+        batch_size=1,
+        topics=[ShareFetchTopic(topic_id=topic_id, partitions=partitions) for topic_id in topic_ids],
+        forgotten_topics_data=[],
+    )
+
 
 ROWS = [
     Row(produce_request(a_batch(b"a")), 9, [right(Op.WRITE, TOPIC)]),
@@ -493,6 +516,12 @@ ROWS = [
         0,
         [right(Op.DELETE, GROUP), right(Op.READ, TOPIC)],
     ),
+    Row(share_fetch(), 2, [right(Op.READ, GROUP)]),
+    Row(
+        ShareAcknowledgeRequest(group_id="g", member_id="m", share_session_epoch=5, topics=[]),
+        2,
+        [right(Op.READ, GROUP)],
+    ),
     *(Row(request_of([call]), 0, [right(Op.CLUSTER_ACTION, CLUSTER)]) for call in SHARE_STATE_CALLS),
     Row(ListConfigResourcesRequest(), 1, [right(Op.DESCRIBE_CONFIGS, CLUSTER)]),
     Row(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0, [right(Op.DESCRIBE, TOPIC)]),
@@ -616,6 +645,15 @@ class MatrixTests(AuthorizedCase):
         here = {api_key_of(row.message) for row in ROWS}
         missing = sorted(key for key in served - here if key < 1000)
         self.assertEqual([api_name(key) for key in missing], [])
+
+    def test_topics_of_share_groups(self) -> None:
+        """A member gets an error for each topic that it may not read."""
+        self.server.create("u")
+        self.grant([right(Op.READ, GROUP), right(Op.READ, TOPIC)])
+        response = self.connect("User:a").ask(share_fetch(self.server.topic_id("t"), self.server.topic_id("u")), 2)
+        found = {bytes(topic.topic_id): topic.partitions[0].error_code for topic in response.responses}
+        self.assertEqual(found[self.server.topic_id("u")], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        self.assertNotIn(found.get(self.server.topic_id("t"), 0), FORBIDDEN)
 
     def test_tokens_of_others(self) -> None:
         """Who may see a token: those it concerns, and who has a right to it or to its owner's tokens."""
