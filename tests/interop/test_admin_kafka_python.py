@@ -201,7 +201,11 @@ def test_features(admin: KafkaAdminClient) -> None:
     """Features are told; they can be set to what they are, and to nothing else."""
     found = admin.describe_features()
     levels = {name: (feature["supported"], feature["finalized"]) for name, feature in found.items()}
-    assert levels == {"group.version": ((0, 1), (1, 1)), "transaction.version": ((0, 2), (2, 2))}
+    assert levels == {
+        "group.version": ((0, 1), (1, 1)),
+        "share.version": ((0, 1), (1, 1)),
+        "transaction.version": ((0, 2), (2, 2)),
+    }
     assert admin.update_features({"group.version": 1}) == {"group.version": "OK"}
     with pytest.raises(kafka_errors.InvalidUpdateVersionError):
         admin.update_features({"group.version": 2})
