@@ -19,7 +19,13 @@ SECONDS = 120
 
 
 class Member:
-    """A member of a share group: what it gets, and what it says of it."""
+    """
+    A member of a share group: what it gets, and what it says of it.
+
+    :ivar records: partition, offset and delivery count of what it got.
+    :ivar delivered: partition and offset, and when, by the clock of all members.
+    :ivar kept: when it was certain that a record was accepted.
+    """
 
     def __init__(self, java: Java, bootstrap: str, group_id: str, topic: str, *says: str, **settings: object) -> None:
         given: dict[str, object] = {
@@ -33,11 +39,16 @@ class Member:
         self._call: Call = java.start("share", spelled(given), topic, *(says or ("accept",)))
         self.records: list[tuple[int, int, int]] = []
         self.problems: list[str] = []
+        self.delivered: list[tuple[tuple[int, int], int]] = []
+        self.kept: dict[tuple[int, int], int] = {}
 
     def _take(self, words: Sequence[str]) -> None:
         if words[0] == "record":
-            partition, offset, _, count = words[1:]
+            partition, offset, _, count, when = words[1:]
             self.records.append((int(partition), int(offset), int(count)))
+            self.delivered.append(((int(partition), int(offset)), int(when)))
+        elif words[0] == "kept":
+            self.kept[int(words[1]), int(words[2])] = int(words[3])
         else:
             self.problems.append(words[1])
 
@@ -191,3 +202,7 @@ def test_a_leader_is_killed(cluster: LocalCluster, java: Java, topic: str) -> No
         total += 300
         wait_until(lambda: len(seen(some)) == total, "all records", SECONDS)
     assert set(seen_closed(some)) == everything(total, 3)
+    kept = {place: when for member in some for place, when in member.kept.items()}
+    assert set(kept) == everything(total, 3)
+    again = [place for member in some for place, when in member.delivered if when > kept[place]]
+    assert not again

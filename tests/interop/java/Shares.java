@@ -1,12 +1,16 @@
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.AcknowledgeType;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /** Members of share groups. */
@@ -29,7 +33,8 @@ final class Shares {
      * settings, topic, what is said of records: by turns of their values, "accept", "release" or "reject"; or "nothing", after
      * which it polls no more.
      *
-     * It says each record, with how often it was delivered, and commits after each poll.
+     * It says each record, with how often it was delivered, commits after each poll, and says which ones were
+     * accepted for certain.  All members of this process have one clock.
      */
     private static void share(Driver.Call call, String[] told) throws Exception {
         BlockingQueue<String> problems = new LinkedBlockingQueue<>();
@@ -44,14 +49,18 @@ final class Shares {
             int at = 0;
             boolean holds = false;
             while (!call.stopped) {
+                List<ConsumerRecord<byte[], byte[]>> accepted = new ArrayList<>();
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
                     call.say("record", record.partition(), record.offset(), Driver.text(record.value()),
-                        record.deliveryCount().orElse((short) 0));
+                        record.deliveryCount().orElse((short) 0), System.nanoTime());
                     String kind = told[2 + at++ % (told.length - 2)];
                     if (kind.equals("nothing")) {
                         holds = true;
                     } else {
                         consumer.acknowledge(record, AcknowledgeType.valueOf(kind.toUpperCase()));
+                        if (kind.equals("accept")) {
+                            accepted.add(record);
+                        }
                     }
                 }
                 if (holds) {
@@ -60,8 +69,16 @@ final class Shares {
                     }
                     break;
                 }
-                consumer.commitSync(Duration.ofSeconds(30)).forEach((partition, error) ->
-                    error.ifPresent(problem -> call.say("problem", problem)));
+                Map<TopicIdPartition, Optional<KafkaException>> kept = consumer.commitSync(Duration.ofSeconds(30));
+                long now = System.nanoTime();
+                kept.forEach((partition, error) -> {
+                    error.ifPresent(problem -> call.say("problem", problem));
+                    for (ConsumerRecord<byte[], byte[]> record : accepted) {
+                        if (error.isEmpty() && record.partition() == partition.partition()) {
+                            call.say("kept", record.partition(), record.offset(), now);
+                        }
+                    }
+                });
                 for (String problem = problems.poll(); problem != null; problem = problems.poll()) {
                     call.say("problem", problem);
                 }
