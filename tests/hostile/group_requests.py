@@ -34,6 +34,16 @@ from logbus.wire.messages.offsets import (
     OffsetFetchRequestTopics,
 )
 from logbus.wire.messages.partitions import TopicIdPartitions, TopicPartitionIndexes
+from logbus.wire.messages.share_fetches import (
+    AcknowledgementBatch,
+    ShareAcknowledgePartition,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeTopic,
+    ShareFetchPartition,
+    ShareFetchRequest,
+    ShareFetchTopic,
+    ShareForgottenTopic,
+)
 from logbus.wire.messages.share_groups import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -119,6 +129,45 @@ def share_group_requests() -> list[Any]:
             ),
         ]
     return requests
+
+
+def share_fetch_requests(topic_id: bytes) -> list[Any]:
+    """Requests of a member of a share group to a leader: its session begins, it reads, acknowledges, and ends."""
+    said = [AcknowledgementBatch(first_offset=0, last_offset=2, acknowledge_types=[1, 2, 3])]
+
+    def fetch(epoch: int, acknowledged: bool, **given: Any) -> ShareFetchRequest:
+        partitions = [
+            ShareFetchPartition(partition_index=n, acknowledgement_batches=said if acknowledged else [])
+            for n in range(2)
+        ]
+        terms: dict[str, Any] = {"min_bytes": 1, "max_records": 500, "forgotten_topics_data": []}
+        return ShareFetchRequest(
+            group_id="share",
+            member_id="m1",
+            share_session_epoch=epoch,
+            max_wait_ms=0,
+            batch_size=100,
+            topics=[ShareFetchTopic(topic_id=topic_id, partitions=partitions)],
+            **(terms | given),
+        )
+
+    return [
+        fetch(0, False),
+        fetch(1, True, forgotten_topics_data=[ShareForgottenTopic(topic_id=topic_id, partitions=[1])]),
+        fetch(2, False, is_renew_ack=True, min_bytes=0, max_bytes=0, max_records=0),
+        ShareAcknowledgeRequest(
+            group_id="share",
+            member_id="m1",
+            share_session_epoch=3,
+            topics=[
+                ShareAcknowledgeTopic(
+                    topic_id=topic_id,
+                    partitions=[ShareAcknowledgePartition(partition_index=0, acknowledgement_batches=said)],
+                )
+            ],
+        ),
+        fetch(-1, True),
+    ]
 
 
 def with_groups(server: MemoryBroker) -> list[str]:
@@ -240,4 +289,4 @@ def group_requests(server: MemoryBroker, made: list[str]) -> list[Any]:
                 ],
             ),
         ]
-    return requests + share_group_requests()
+    return requests + share_group_requests() + share_fetch_requests(server.topic_id())
