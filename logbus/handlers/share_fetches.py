@@ -234,7 +234,10 @@ class ShareFetchHandlers:
         :raise ApiError: as :meth:`.ShareSessionCache.begin` and :meth:`.ShareSessionCache.resume`; INVALID_REQUEST.
         """
         if epoch != INITIAL_EPOCH:
-            return self.sessions.resume(key, epoch, context.connection_id)
+            session = self.sessions.resume(key, epoch, context.connection_id)
+            # It may be another connection than before.
+            self._lost.watch(context.connection_id, self._connection_lost)
+            return session
         if not begins:
             raise ApiError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a share session begins with a ShareFetch")
         if acknowledgements:
@@ -252,6 +255,9 @@ class ShareFetchHandlers:
             self._end(session)
 
     def _end(self, session: ShareSession) -> None:
+        if self.sessions.find(session.key) is not session:
+            # It has ended already, and its member may have another one.
+            return
         self.sessions.end(session.key)
         for partition in session.partitions:
             self._leave(session.key, partition)

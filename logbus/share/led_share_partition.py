@@ -89,7 +89,7 @@ class LedSharePartition:
             raise self.problem
         was_full, before = self.state.is_full, self.state.next_fetch_offset
         self.state.acknowledge(member_id, batches, self._timers.clock.seconds())
-        kept: Deferred[None] = Deferred(lambda _: None)
+        kept: Deferred[None] = Deferred()
         self._save(kept)
         if (was_full and not self.state.is_full) or self.state.next_fetch_offset < before:
             self._notify()
@@ -105,8 +105,13 @@ class LedSharePartition:
                 self._notify()
             self._rest()
 
+    def opened(self) -> None:
+        """Those that it was opened for have it: they fetch from it by now, or have gone."""
+        self._was_left = True
+        self._rest()
+
     def _rest(self) -> None:
-        """Give it up if it is of no use any more: all have left, nothing is acquired, and all is kept."""
+        """Give it up if it is of no use any more: nobody fetches it, nothing is acquired, and all is kept."""
         if self._was_left and not (self.members or self._writing or self.state.is_dirty or self.state.acquired_count):
             self.give_up(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.key} was forgotten: nobody fetches it"))
 
@@ -158,7 +163,7 @@ class LedSharePartition:
 
     def keep(self) -> Deferred[None]:
         """Have the state kept as it is; fires when it is."""
-        kept: Deferred[None] = Deferred(lambda _: None)
+        kept: Deferred[None] = Deferred()
         self._save(kept)
         return kept
 

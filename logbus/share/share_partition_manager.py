@@ -88,7 +88,7 @@ class SharePartitionManager:
             if led.replica is replica and led.leader_epoch == replica.partition.leader_epoch:
                 return led
             led.give_up(_led_no_more(place))
-        waiting: Deferred[LedSharePartition] = Deferred(lambda _: None)
+        waiting: Deferred[LedSharePartition] = Deferred()
         others = self._opening.get((place, group_id))
         if others is None:
             others = self._opening[place, group_id] = [waiting]
@@ -102,6 +102,9 @@ class SharePartitionManager:
     def _opened(self, place: TopicPartition, group_id: str, result: object) -> None:
         for each in self._opening.pop((place, group_id)):
             each.callback(result)  # type: ignore[arg-type]
+        if isinstance(result, LedSharePartition):
+            # They have it by then.
+            self._timers.call_later(0, result.opened)
 
     async def _open(self, place: TopicPartition, key: SharePartitionKey, replica: Replica) -> LedSharePartition:
         epoch = replica.partition.leader_epoch

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from attrs import define
+from twisted.internet.defer import Deferred
 
+from logbus.coordination.share_state.persister import SharePersister
+from logbus.coordination.share_state.share_state import ShareState
 from logbus.errors import ErrorCode
 from logbus.handlers.share_fetches import ShareFetchHandlers
 from logbus.records.batch import decode_batch, iter_batches
@@ -237,6 +240,61 @@ class ShareFetchTests(HandlerCase):
         handlers = self.server.broker.kafka_server.router.find(ShareFetchHandlers)
         self.assertEqual(len(handlers.sessions), 1)
         self.assertEqual(self.server.watchers, 0)
+
+    def test_a_connection_is_lost_while_a_partition_is_opened(self) -> None:
+        """Others that wait for it get it; and when nobody is left, it is forgotten."""
+        handlers = self.server.broker.kafka_server.router.find(ShareFetchHandlers)
+        reads: list[Deferred[ShareState]] = []
+
+        def read(persister: object, key: object, leader_epoch: int) -> Deferred[ShareState]:
+            reads.append(Deferred())
+            return reads[-1]
+
+        for others in (True, False):
+            with self.subTest(others=others):
+                self.patch(SharePersister, "read", read)
+                gone = Member(self.server.connect(), "c")
+                gone.client.send(gone.request(), 2)
+                if others:
+                    self.client.send(self.member.request(), 2)
+                self.client.turn()
+                gone.client.transport.loseConnection()
+                self.client.turn()
+                reads[-1].callback(ShareState(0, 0, 0, (), 0))
+                self.client.turn()
+                if others:
+                    self.assertEqual([answer.error_code for answer in self.client.answers()], [0])
+                    self.assertEqual(len(handlers.partitions), 1)
+                    self.member.ask(epoch=-1)
+                    self.member.epoch = 0
+                self.client.turn()
+                self.assertEqual((len(handlers.sessions), len(handlers.partitions)), (0, 0))
+
+    def test_a_session_moves_to_another_connection(self) -> None:
+        """It ends with that one."""
+        self.member.fetch()
+        client = self.member.client = self.server.connect()
+        self.member.fetch()
+        client.transport.loseConnection()
+        self.client.turn()
+        handlers = self.server.broker.kafka_server.router.find(ShareFetchHandlers)
+        self.assertEqual(len(handlers.sessions), 0)
+
+    def test_the_next_session_begins_before_the_last_one_has_ended(self) -> None:
+        """It stays."""
+        self.client.produce(a_batch(b"0"))
+        self.member.fetch()
+        written: Deferred[None] = Deferred()
+        self.patch(SharePersister, "write", lambda *given: written)
+        self.client.send(self.member.request((0, 0, ACCEPT), epoch=-1), 2)
+        client = self.member.client = self.server.connect()
+        client.send(self.member.request(epoch=0), 2)
+        self.client.turn()
+        written.callback(None)
+        self.client.turn()
+        self.assertEqual([answer.error_code for each in (self.client, client) for answer in each.answers()], [0, 0])
+        self.member.epoch = 1
+        self.assertEqual(self.member.ask().error_code, 0)
 
     def test_the_session_ends(self) -> None:
         """With its last request a member says what became of records; it has the others no more."""

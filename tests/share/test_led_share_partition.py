@@ -126,6 +126,19 @@ class LedSharePartitionTests(SynchronousTestCase):
         self.assertRaises(ApiError, self.say, "a", 2, 2, AcknowledgeType.ACCEPT)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
+    def test_one_that_waits_is_gone(self) -> None:
+        """The others are told all the same, and what has changed meanwhile is written."""
+        self.acquire("a", 9)
+        first, second, third = [self.say("a", offset, offset, AcknowledgeType.ACCEPT) for offset in (0, 1, 2)]
+        first.cancel()
+        second.cancel()
+        self.failureResultOf(first)
+        self.failureResultOf(second)
+        self.coordinator.answers[0].callback(None)
+        self.assertEqual(len(self.coordinator.writes), 2)
+        self.coordinator.answers[1].callback(None)
+        self.successResultOf(third)
+
     def test_an_administrator_sets_offsets(self) -> None:
         """The old state is fenced; members ask again, as after a change of leaders."""
         self.acquire("a", 0)
