@@ -102,7 +102,11 @@ class _Waiting(DelayedOperation[None]):
 
 @frozen
 class _Found:
-    """What was read of a partition, and where its batches are."""
+    """
+    What was read of a partition, and where its batches are.
+
+    :ivar count: of records that a member can get.
+    """
 
     led: LedSharePartition
     result: SharePartitionResult
@@ -111,6 +115,7 @@ class _Found:
     positions: Sequence[int]
     ends: Sequence[int]
     skipped: Sequence[tuple[int, int]]
+    count: int
 
 
 @define(eq=False)
@@ -136,7 +141,10 @@ class ShareFetcher:
             results = [result for result, _ in opened]
             may_wait = self._clock.seconds() < deadline
             found = await self._read_all(opened, params)
-            enough = sum(one.data.length for one in found) >= min(params.min_bytes, params.max_bytes)
+            enough = (
+                sum(one.data.length for one in found) >= min(params.min_bytes, params.max_bytes)
+                or sum(one.count for one in found) >= params.max_records
+            )
             if enough or not may_wait:
                 self._take_all(found, params)
             if not may_wait or any(result.acquired or result.error is not None for result in results):
@@ -166,15 +174,16 @@ class ShareFetcher:
     async def _read_all(
         self, opened: Sequence[tuple[SharePartitionResult, LedSharePartition | None]], params: ShareFetchParams
     ) -> list[_Found]:
-        """Read of each partition what is next, as much as fits."""
+        """Read of each partition what is next, as much as fits, until there are as many records as are wanted."""
         found: list[_Found] = []
-        size = 0
+        size, left = 0, params.max_records
         for result, led in opened:
-            if led is not None and size < params.max_bytes:
-                one = await self._read(result, led, params, size)
+            if led is not None and size < params.max_bytes and left > 0:
+                one = await self._read(result, led, params, size, left)
                 if one is not None:
                     found.append(one)
                     size += one.data.length
+                    left -= one.count
         return found
 
     def _take_all(self, found: Sequence[_Found], params: ShareFetchParams) -> None:
@@ -185,7 +194,7 @@ class ShareFetcher:
                 left -= self._take(one, params, left)
 
     async def _read(
-        self, result: SharePartitionResult, led: LedSharePartition, params: ShareFetchParams, size: int
+        self, result: SharePartitionResult, led: LedSharePartition, params: ShareFetchParams, size: int, most: int
     ) -> _Found | None:
         """Read from where a group has not been in a partition; skips what nobody gets."""
         terms = _COMMITTED if self._manager.settings(params.group_id).read_committed else _UNCOMMITTED
@@ -208,7 +217,7 @@ class ShareFetcher:
                     continue
                 result.error = read.error
                 return None
-            return None if read.data is None else _found(led, result, read, read.data, at)
+            return None if read.data is None else _found(led, result, read, read.data, at, most)
         return None
 
     @staticmethod
@@ -240,23 +249,36 @@ class ShareFetcher:
 
 
 def _found(
-    led: LedSharePartition, result: SharePartitionResult, read: PartitionFetchResult, data: FileSlice, first: int
+    led: LedSharePartition,
+    result: SharePartitionResult,
+    read: PartitionFetchResult,
+    data: FileSlice,
+    first: int,
+    most: int,
 ) -> _Found | None:
-    """Look at the batches that were read: control batches, and those of aborted transactions, nobody gets."""
+    """
+    Look at the batches that were read: control batches, and those of aborted transactions, nobody gets.
+
+    :param most: records that are wanted; the batches behind them are left out.
+    """
     content = data.read()
     aborted = AbortedTransactionSet(read.aborted or ())
     positions, ends, skipped = [], [], []
-    position = 0
+    position = count = 0
     for position, header in iter_batches(content):
         positions.append(position)
         ends.append(header.last_offset)
         if header.control or aborted.of(header) is not None:
             skipped.append((header.base_offset, header.last_offset))
+        else:
+            count += led.state.acquirable_count(max(first, header.base_offset), header.last_offset)
         position += header.size
+        if count >= most:
+            break
     if not ends:
         return None
     positions.append(position)
-    return _Found(led, result, data, first, positions, ends, skipped)
+    return _Found(led, result, data, first, positions, ends, skipped, count)
 
 
 async def _later(clock: IReactorTime) -> None:

@@ -134,6 +134,15 @@ class SharePartition:
         """Records from the start offset on that are done with."""
         return sum(run.count for run in self._records.runs if run.state.is_done)
 
+    def acquirable_count(self, first: int, last: int) -> int:
+        """How many records from one offset to another a member would get, were all of them read."""
+        known = sum(
+            min(run.last, last) - max(run.first, first) + 1
+            for run in self._records.between(first, last)
+            if run.state is AVAILABLE
+        )
+        return known + max(0, min(last - max(first, self.end_offset) + 1, self._room()))
+
     def _room(self) -> int:
         return self._settings().partition_max_record_locks - (self.end_offset - self.start_offset)
 

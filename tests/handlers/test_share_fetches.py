@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attrs import define
@@ -13,6 +13,7 @@ from logbus.coordination.share_state.share_state import ShareState
 from logbus.errors import ErrorCode
 from logbus.handlers.share_fetches import ShareFetchHandlers
 from logbus.records.batch import decode_batch, iter_batches
+from logbus.share import share_fetches
 from logbus.wire.messages.configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
@@ -382,6 +383,26 @@ class ShareFetchTests(HandlerCase):
         self.client.ask(DeleteRecordsRequest(topics=[deleted], timeout_ms=1000), 2)
         self.assertEqual(self.other.fetch(), [(4, 5, 1)])
         self.assertEqual(self.member.fetch((0, 1, ACCEPT)), [])
+
+    def test_no_more_is_read_than_wanted(self) -> None:
+        """Neither of the first partition nor of the others; each has its turn."""
+        for partition in (0, 1):
+            for _ in range(30):
+                self.client.produce(a_batch(b"x"), partition=partition)
+        looked_at: list[int] = []
+
+        def counted(content: Any, pos: int = 0) -> Iterator[Any]:
+            for each in iter_batches(content, pos):
+                looked_at.append(each[1].base_offset)
+                yield each
+
+        self.patch(share_fetches, "iter_batches", counted)
+        self.member.partitions = 0, 1
+        self.assertEqual(self.member.fetch(max_records=3, min_bytes=10_000), [(0, 2, 1)])
+        self.assertEqual(looked_at, [0, 1, 2])
+        self.assertEqual(self.member.fetch(max_records=2), [])
+        self.assertEqual(self.member.fetch((0, 0, RELEASE), max_records=2), [(0, 0, 2), (3, 3, 1)])
+        self.assertEqual(looked_at[3:], [0, 1, 0, 1, 2, 3])
 
     def test_as_many_as_may_be(self) -> None:
         """No more records are under way than the group may have of a partition."""
