@@ -265,13 +265,16 @@ def _found(
     aborted = AbortedTransactionSet(read.aborted or ())
     positions, ends, skipped = [], [], []
     position = count = 0
+    # Asked for once: the group's settings are looked up for it.
+    room, end = led.state.room, led.state.end_offset
     for position, header in iter_batches(content):
         positions.append(position)
         ends.append(header.last_offset)
         if header.control or aborted.of(header) is not None:
             skipped.append((header.base_offset, header.last_offset))
         else:
-            count += led.state.acquirable_count(max(first, header.base_offset), header.last_offset)
+            count += led.state.acquirable_count(max(first, header.base_offset), header.last_offset, room)
+        room -= max(0, header.last_offset + 1 - max(header.base_offset, end))
         position += header.size
         if count >= most:
             break

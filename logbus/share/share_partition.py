@@ -122,7 +122,7 @@ class SharePartition:
     @property
     def is_full(self) -> bool:
         """Whether no record can be acquired now."""
-        return self.next_fetch_offset == self.end_offset and self._room() <= 0
+        return self.next_fetch_offset == self.end_offset and self.room <= 0
 
     @property
     def acquired_count(self) -> int:
@@ -134,16 +134,18 @@ class SharePartition:
         """Records from the start offset on that are done with."""
         return sum(run.count for run in self._records.runs if run.state.is_done)
 
-    def acquirable_count(self, first: int, last: int) -> int:
-        """How many records from one offset to another a member would get, were all of them read."""
+    def acquirable_count(self, first: int, last: int, room: int) -> int:
+        """How many records from one offset to another a member would get, with room for so many new ones."""
         known = sum(
             min(run.last, last) - max(run.first, first) + 1
             for run in self._records.between(first, last)
             if run.state is AVAILABLE
         )
-        return known + max(0, min(last - max(first, self.end_offset) + 1, self._room()))
+        return known + max(0, min(last - max(first, self.end_offset) + 1, room))
 
-    def _room(self) -> int:
+    @property
+    def room(self) -> int:
+        """How many records behind the end offset can be acquired now; negative if it has become less."""
         return self._settings().partition_max_record_locks - (self.end_offset - self.start_offset)
 
     # Acquiring.
