@@ -9,7 +9,15 @@ from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update import MetadataUpdate
 from logbus.coordination.share_state.recorded_state import StateChange
 from logbus.coordination.share_state.share_state import AVAILABLE, SharePartitionKey, StateBatch
-from logbus.coordination.share_state.share_state_calls import Delete, Initialize, Read, Summarize, Write, request_of
+from logbus.coordination.share_state.share_state_calls import (
+    Call,
+    Delete,
+    Initialize,
+    Read,
+    Summarize,
+    Write,
+    request_of,
+)
 from logbus.wire.messages.inter_broker import (
     AlterPartitionData,
     AlterPartitionsRequest,
@@ -29,14 +37,6 @@ from logbus.wire.messages.partitions import TopicPartitions
 from tests.cluster.encoded_updates import update_request
 
 _SHARED = SharePartitionKey("share", UUID(int=1), 0)
-
-SHARE_STATE_CALLS = (
-    Initialize(_SHARED, 1, -1),
-    Read(_SHARED, 0),
-    Write(_SHARED, StateChange(1, 0, 3, 0, (StateBatch(3, 4, AVAILABLE, 1),))),
-    Summarize(_SHARED),
-    Delete(_SHARED),
-)
 
 
 def broker_requests() -> list[Any]:
@@ -69,5 +69,16 @@ def broker_requests() -> list[Any]:
                 )
             ],
         ),
-        *(request_of([call]) for call in SHARE_STATE_CALLS),
     ]
+
+
+def share_state_requests() -> list[Any]:
+    """One of each API of the share coordinator, whose responses have errors of partitions only."""
+    calls: list[Call] = [
+        Initialize(_SHARED, 1, -1),
+        Read(_SHARED, 0),
+        Write(_SHARED, StateChange(1, 0, 3, 0, (StateBatch(3, 4, AVAILABLE, 1),))),
+        Summarize(_SHARED),
+        Delete(_SHARED),
+    ]
+    return [request_of([call]) for call in calls]

@@ -106,7 +106,7 @@ from logbus.wire.messages.user_scram_credentials import (
 from logbus.wire.schema import message_spec
 from tests.handlers.kit import Client, MemoryBroker, a_batch, content, fetch_request, produce_request
 from tests.hostile.group_requests import GROUPS, INSTANCES, MEMBERS, SUBSCRIPTION, group_requests, with_groups
-from tests.hostile.inter_broker_requests import broker_requests
+from tests.hostile.inter_broker_requests import broker_requests, share_state_requests
 from tests.hostile.transaction_requests import IDS, a_transactional_batch, transaction_requests, with_transactions
 from tests.wire.instances import messages
 
@@ -292,7 +292,7 @@ def corpus() -> dict[int, tuple[bytes, ...]]:
     frames: dict[int, list[bytes]] = {}
     of_groups = group_requests(server, with_groups(server))
     of_transactions = transaction_requests(with_transactions(server))
-    for message in [*valid_requests(server), *broker_requests(), *of_groups, *of_transactions]:
+    for message in [*valid_requests(server), *broker_requests(), *share_state_requests(), *of_groups, *of_transactions]:
         key = message_spec(type(message)).api_key
         assert key is not None
         first, last = server.broker.kafka_server.router.served[key]
