@@ -328,7 +328,7 @@ class ShareFetchHandlers:
             key.member_id,
             0 if results else message.max_wait_ms,
             message.min_bytes,
-            max(1, min(message.max_bytes, self._max_bytes)),
+            min(message.max_bytes, self._max_bytes),
             message.max_records,
             strict=message.share_acquire_mode == RECORD_LIMIT,
         )

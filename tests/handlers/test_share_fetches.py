@@ -195,6 +195,12 @@ class ShareFetchTests(HandlerCase):
         (partition,) = self.member.ask(max_records=1, share_acquire_mode=1).responses[0].partitions
         self.assertEqual((acquired(partition), offsets(partition)), ([(2, 2, 1)], [2, 3]))
 
+    def test_no_bytes(self) -> None:
+        """A member that wants no bytes gets no records, not even a first batch."""
+        self.client.produce(a_batch(b"x"))
+        self.assertEqual(self.member.fetch(max_bytes=0), [])
+        self.assertEqual(self.member.fetch(max_bytes=1), [(0, 0, 1)])
+
     def test_waiting(self) -> None:
         """A fetch waits for records, for what others release, and for what they let go of."""
         self.member.fetch()
