@@ -51,7 +51,8 @@ class StartAndStop(SynchronousTestCase):
             "listeners",
             "membership",
         ]
-        order += ["groups", "transactions", "controller", "tokens", "serving", "conditions", "leadership", "mirrors"]
+        order += ["groups", "transactions", "share states", "controller", "tokens", "serving", "conditions"]
+        order += ["leadership", "mirrors"]
         self.assertEqual(events, [f"start {name}" for name in order])
         self.assertEqual(server.broker.readiness.not_ready(), [])
         del events[:]
