@@ -87,7 +87,7 @@ class SharePartitionData:
     error_message: String | None = None
     acknowledge_error_code: Int16 = 0
     acknowledge_error_message: String | None = None
-    current_leader: LeaderIdAndEpoch
+    current_leader: LeaderIdAndEpoch = field(factory=LeaderIdAndEpoch)
     records: StoredRecords
     acquired_records: list[AcquiredRecords]
 
@@ -146,7 +146,7 @@ class AcknowledgedPartition:
     partition_index: Int32
     error_code: Int16 = 0
     error_message: String | None = None
-    current_leader: LeaderIdAndEpoch
+    current_leader: LeaderIdAndEpoch = field(factory=LeaderIdAndEpoch)
 
 
 @struct
