@@ -58,6 +58,7 @@ Groups:
 * ``consumer_groups``: ConsumerGroupHeartbeat, ConsumerGroupDescribe
 * ``share_groups``: ShareGroupHeartbeat, ShareGroupDescribe
 * ``share_fetches``: ShareFetch, ShareAcknowledge
+* ``share_acknowledgements``: what these say of records (pure)
 * ``share_group_offsets``: DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets
 * ``group_admin``: DescribeGroups, ListGroups, DeleteGroups
 * ``group_offsets``: OffsetCommit, OffsetFetch, OffsetDelete

@@ -21,7 +21,7 @@ from logbus.model import INTERNAL_TOPICS, NO_EPOCH, TimestampOffset
 from logbus.net.request_context import RequestContext
 from logbus.net.time_slices import TimeSlice
 from logbus.storage.log import Log
-from logbus.storage.offset_lookup import max_timestamp_offset, offset_for_timestamp, offsets_before
+from logbus.storage.offset_lookup import UNITS_PER_STEP, max_timestamp_offset, offset_for_timestamp, offsets_before
 from logbus.wire.connection import Request
 from logbus.wire.messages.records import (
     EpochEndOffset,
@@ -57,9 +57,6 @@ SPECIAL = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 """The first version of each special timestamp (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
-
-UNITS_PER_SEARCH_STEP = 4
-"""Cost of one step of a search by time, in units of a time slice: it takes some 20 microseconds."""
 
 READ_COMMITTED = 1
 #: The first version with OFFSET_NOT_AVAILABLE (KIP-207).
@@ -153,11 +150,11 @@ class LogOffsetHandlers:
             start = log.log_start_offset if timestamp == EARLIEST else log.local_start_offset
             return TimestampOffset(-1, start, log.epoch_at(start))
         if timestamp == MAX_TIMESTAMP:
-            found = await time_slice.finish(max_timestamp_offset(log), UNITS_PER_SEARCH_STEP)
+            found = await time_slice.finish(max_timestamp_offset(log), UNITS_PER_STEP)
         elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return _tiered_offset(log, timestamp)
         else:
-            found = await time_slice.finish(offset_for_timestamp(log, timestamp), UNITS_PER_SEARCH_STEP)
+            found = await time_slice.finish(offset_for_timestamp(log, timestamp), UNITS_PER_STEP)
         if found is not None and found.offset < end:
             return found
         if found is not None:

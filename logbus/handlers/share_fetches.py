@@ -4,9 +4,9 @@ ShareFetch, ShareAcknowledge: members of share groups (KIP-932) acquire records,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
-from typing import Any, Self
+from typing import Self
 from uuid import UUID
 
 from attrs import define, field
@@ -18,13 +18,19 @@ from logbus.handlers.authorization.access import Access, Authorization
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.request_router import serves, task
+from logbus.handlers.share_acknowledgements import (
+    Acknowledgements,
+    acknowledgements_of,
+    check_renewal,
+    partitions_of,
+)
 from logbus.metrics import Registry, metric
 from logbus.net.lost_connections import LostConnections
 from logbus.net.request_context import RequestContext, quota_user
 from logbus.quotas.quota_managers import QuotaManagers
 from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.share.share_fetches import ShareFetcher, ShareFetchParams, SharePartitionResult
-from logbus.share.share_partition import AcknowledgementBatch, AcknowledgeType
+from logbus.share.share_partition import AcknowledgementBatch
 from logbus.share.share_partition_manager import SharePartitionManager
 from logbus.share.share_sessions import (
     FINAL_EPOCH,
@@ -53,7 +59,6 @@ RECORD_LIMIT = 1
 """The acquire mode in which no more records are acquired than asked for (KIP-1206)."""
 NO_LEADER = LeaderIdAndEpoch()
 
-Acknowledgements = Mapping[SharedPartition, Sequence[AcknowledgementBatch]]
 Outcomes = dict[SharedPartition, ApiError | None]
 
 
@@ -129,14 +134,14 @@ class ShareFetchHandlers:
         message: ShareFetchRequest = request.message
         try:
             key = self._key(context, request)
-            acknowledgements = _acknowledgements(message.topics)
-            added = [partition for partition, _ in _partitions(message.topics)]
+            acknowledgements = acknowledgements_of(message.topics)
+            added = [partition for partition, _ in partitions_of(message.topics)]
             forgotten = [
                 SharedPartition(UUID(bytes=bytes(topic.topic_id)), partition)
                 for topic in message.forgotten_topics_data
                 for partition in topic.partitions
             ]
-            _check(message, acknowledgements, is_fetch=True)
+            check_renewal(message, acknowledgements, is_fetch=True)
             session = self._session(key, message.share_session_epoch, context, acknowledgements)
         except ApiError as e:
             return ShareFetchResponse(error_code=e.code, error_message=e.message)
@@ -166,8 +171,8 @@ class ShareFetchHandlers:
         message: ShareAcknowledgeRequest = request.message
         try:
             key = self._key(context, request)
-            acknowledgements = _acknowledgements(message.topics)
-            _check(message, acknowledgements, is_fetch=False)
+            acknowledgements = acknowledgements_of(message.topics)
+            check_renewal(message, acknowledgements, is_fetch=False)
             session = self._session(key, message.share_session_epoch, context, acknowledgements, begins=False)
         except ApiError as e:
             return ShareAcknowledgeResponse(error_code=e.code, error_message=e.message)
@@ -391,47 +396,3 @@ class ShareFetchHandlers:
         if error is None:
             return None
         return self._leaders.hint(self._topic_name(partition.topic_id), partition.partition, error)
-
-
-def _partitions(topics: Sequence[Any]) -> list[tuple[SharedPartition, Any]]:
-    return [
-        (SharedPartition(UUID(bytes=bytes(topic.topic_id)), partition.partition_index), partition)
-        for topic in topics
-        for partition in topic.partitions
-    ]
-
-
-def _acknowledgements(topics: Sequence[Any]) -> Acknowledgements:
-    """
-    What a request says of records, by partition.
-
-    :raise ApiError: INVALID_REQUEST: it names a partition twice.
-    """
-    found: dict[SharedPartition, Sequence[AcknowledgementBatch]] = {}
-    for partition, data in _partitions(topics):
-        batches = [
-            AcknowledgementBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
-            for batch in data.acknowledgement_batches
-        ]
-        if batches:
-            if partition in found:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the request acknowledges records of a partition twice")
-            found[partition] = batches
-    return found
-
-
-def _check(message: Any, acknowledgements: Acknowledgements, *, is_fetch: bool) -> None:
-    """
-    Check that a request that renews acquisitions says so, and fetches nothing (KIP-1222).
-
-    :raise ApiError: INVALID_REQUEST.
-    """
-    renews = any(AcknowledgeType.RENEW in batch.types for batches in acknowledgements.values() for batch in batches)
-    if renews and not message.is_renew_ack:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "the request renews acquisitions, but does not say that it does")
-    if (
-        is_fetch
-        and message.is_renew_ack
-        and (message.max_bytes or message.min_bytes or message.max_records or message.max_wait_ms)
-    ):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "a request that renews acquisitions cannot fetch records")

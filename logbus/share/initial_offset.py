@@ -7,10 +7,7 @@ from __future__ import annotations
 from logbus.cluster.replication.replica import Replica
 from logbus.config.offset_reset import EARLIEST, LATEST, OffsetReset
 from logbus.net.time_slices import TimeSlice
-from logbus.storage.offset_lookup import offset_for_timestamp
-
-UNITS_PER_SEARCH_STEP = 4
-"""Cost of one step of a search by time, in units of a time slice."""
+from logbus.storage.offset_lookup import UNITS_PER_STEP, offset_for_timestamp
 
 
 async def initial_offset(replica: Replica, reset: OffsetReset, now_ms: int, time_slice: TimeSlice) -> int:
@@ -24,7 +21,7 @@ async def initial_offset(replica: Replica, reset: OffsetReset, now_ms: int, time
     end = replica.high_watermark
     if reset.strategy != LATEST:
         search = offset_for_timestamp(replica.log, now_ms - reset.duration_ms)
-        found = await time_slice.finish(search, UNITS_PER_SEARCH_STEP)
+        found = await time_slice.finish(search, UNITS_PER_STEP)
         if found is not None and found.offset < end:
             return found.offset
     replica.partition.check_caught_up()

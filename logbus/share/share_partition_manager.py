@@ -50,7 +50,6 @@ class SharePartitionManager:
     _slices: SliceScheduler
     _led: dict[TopicPartition, dict[str, LedSharePartition]] = field(factory=dict, init=False)
     _opening: dict[tuple[TopicPartition, str], list[Deferred[LedSharePartition]]] = field(factory=dict, init=False)
-
     _stopped: bool = field(default=False, init=False)
 
     def __len__(self) -> int:

@@ -28,6 +28,9 @@ from logbus.storage.segments.segment import Segment
 Search = Generator[Deferred[None] | None, None, TimestampOffset | None]
 """A search for a record; yields what is to be waited for, or None; returns its offset and timestamp, or None."""
 
+UNITS_PER_STEP = 4
+"""Cost of the work between two yields, in units of a time slice: it takes some 20 microseconds."""
+
 RECORDS_PER_STEP = 16
 """Records of a batch that are read between two yields."""
 
