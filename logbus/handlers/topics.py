@@ -13,6 +13,7 @@ from attrs import define
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.controller.topic_admin import CreatedTopic, TopicAdmin
 from logbus.cluster.controller.topic_plan import NewPartitions, NewTopic
+from logbus.cluster.images import TopicImage
 from logbus.config import ConfigView, keys
 from logbus.config.describe_configs import describe_topic
 from logbus.errors import ApiError, ErrorCode
@@ -170,29 +171,46 @@ class TopicHandlers:
         time_slice = context.time_slice(request)
         quota = self._quota(context, request, 5)
         wanted = message.topics or [DeleteTopicState(name=name) async for name in time_slice.over(message.topic_names)]
-        answers = []
-        names: list[str] = []
-        found: list[DeletableTopicResult] = []
+        asked: list[tuple[DeletableTopicResult, TopicImage | None]] = []
         async for state in time_slice.over(wanted, 2):
             answer = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
-            answers.append(answer)
+            topic = None
             try:
                 if not self._delete_enabled():
                     raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-                name = self._name_of(state, answer)
-                if (topic := self._metadata.topic(name)) is not None:
+                topic = self._found(state, answer)
+            except ApiError as e:
+                refuse(answer, e)
+            asked.append((answer, topic))
+        duplicates = await time_slice.duplicates((answer.name, answer.topic_id) for answer, _ in asked)
+        places: list[str | UUID] = []
+        found: list[DeletableTopicResult] = []
+        async for state, (answer, topic) in time_slice.over(zip(wanted, asked, strict=True)):
+            if answer.error_code:
+                continue
+            try:
+                if (answer.name, answer.topic_id) in duplicates:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, f"the request names the topic {answer.name!r} twice")
+                if topic is not None:
                     quota.take(len(topic.partitions))
-                names.append(name)
+                # An id may be one that is gone when it is this request's turn, and the name then another topic's.
+                places.append(UUID(bytes=state.topic_id) if state.name is None else state.name)
                 found.append(answer)
             except ApiError as e:
                 refuse(answer, e)
-        results = await for_all(names, self._topics.delete_topics(names, timeout_ms=message.timeout_ms))
+        results = await for_all(places, self._topics.delete_topics(places, timeout_ms=message.timeout_ms))
         async for answer, result in time_slice.over(zip(found, results, strict=True)):
             if isinstance(result, ApiError):
                 refuse(answer, result)
+        answers = [answer async for answer, _ in time_slice.over(asked)]
         return DeleteTopicsResponse(throttle_time_ms=quota.throttle_time_ms, responses=answers)
 
-    def _name_of(self, state: DeleteTopicState, answer: DeletableTopicResult) -> str:
+    def _found(self, state: DeleteTopicState, answer: DeletableTopicResult) -> TopicImage | None:
+        """
+        The topic that is meant, whose name and id are in the answer then; None: there is none of that name.
+
+        :raise ApiError: there is none of that id, or the request is wrong.
+        """
         if state.topic_id != ZERO_UUID:
             if state.name is not None:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"{state.name}: name the topic or its id, not both")
@@ -200,13 +218,13 @@ class TopicHandlers:
             if topic is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {UUID(bytes=state.topic_id)}")
             answer.name = topic.name
-            return topic.name
+            return topic
         if state.name is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, "neither a topic name nor a topic id is given")
         topic = self._metadata.topic(state.name)
         if topic is not None:
             answer.topic_id = topic.topic_id.bytes
-        return state.name
+        return topic
 
     @serves(37, 0, 3, forwarded=True)
     @task

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
+
+from attrs import evolve
 
 from logbus.errors import ErrorCode
 from logbus.wire.messages.groups import FindCoordinatorRequest
@@ -109,6 +112,25 @@ class TopicTests(HandlerCase):
         answer = server.connect().ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=10), 5).responses[0]
         self.assertEqual(answer.error_code, ErrorCode.TOPIC_DELETION_DISABLED)
         self.assertIn("t", server.broker.plugin_services.topics())
+
+    def test_deleted_twice(self) -> None:
+        """A topic that is named twice, also once by its id, is refused, and not deleted (as in Kafka)."""
+        by_name, by_id = DeleteTopicState(name="t"), DeleteTopicState(topic_id=self.server.topic_id())
+        for topics in ([by_name, by_name], [by_id, by_id], [by_name, by_id]):
+            answer = self.client.ask(DeleteTopicsRequest(topics=topics, timeout_ms=10), 6)
+            codes = [each.error_code for each in answer.responses]
+            self.assertEqual(codes, [ErrorCode.INVALID_REQUEST] * 2)
+        self.assertIn("t", self.server.broker.plugin_services.topics())
+
+    def test_deleted_by_the_id_of_another(self) -> None:
+        """A topic is not deleted by the id of an earlier one of its name, which this broker takes for the topic yet."""
+        metadata = self.server.broker.member.metadata
+        earlier = evolve(metadata.topics["t"], topic_id=UUID(int=7))
+        self.patch(type(metadata), "topic_by_id", lambda metadata, topic_id: earlier)
+        state = DeleteTopicState(topic_id=earlier.topic_id.bytes)
+        (answer,) = self.client.ask(DeleteTopicsRequest(topics=[state], timeout_ms=10), 6).responses
+        self.assertEqual(answer.error_code, ErrorCode.UNKNOWN_TOPIC_ID)
+        self.assertIn("t", self.server.broker.plugin_services.topics())
 
     def grow(self, count: int, name: str = "t", times: int = 1) -> int:
         topics = [CreatePartitionsTopic(name=name, count=count, assignments=None)] * times
