@@ -91,7 +91,7 @@ class Coordinators:
 
     async def find(self, keys: Iterable[str]) -> dict[str, Node | ApiError]:
         """
-        The coordinator of each key, in one attempt.
+        The coordinator of each key, in one attempt; :meth:`.Cluster.channel` connects to it.
 
         :raise Unreachable: no broker answers.
         """
@@ -164,7 +164,8 @@ class Coordinators:
 
     def _node(self, key: str, answer: FindCoordinatorResponse | Coordinator) -> Node | ApiError:
         error = self.kind.error(answer.error_code, key, answer.error_message)
-        return error or Node(answer.node_id, answer.host, answer.port)
+        # It may have come back at another address, of which nothing else makes this client ask for metadata.
+        return error or self.cluster.update_address(answer.node_id, answer.host, answer.port)
 
     def _unavailable(self, key: str, why: str) -> ApiError:
         return ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.kind.noun} {key!r}: {why}")

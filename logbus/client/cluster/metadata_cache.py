@@ -47,6 +47,13 @@ class MetadataCache:
         self._topics[topic.name] = evolve(topic, partitions={**topic.partitions, known.index: changed})
         return True
 
+    def update_address(self, node_id: int, host: str, port: int) -> Node:
+        """Take over a broker's address from another response than one with metadata; its rack stays what it was."""
+        known = self.nodes.get(node_id)
+        node = Node(node_id, host, port, None if known is None else known.rack)
+        self.nodes = {**self.nodes, node_id: node}
+        return node
+
     def _update(self, response: MetadataResponse) -> dict[str, TopicMetadata]:
         """Take a response over; topics with an error in it are dropped. Returns the others, by name."""
         self.nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers}

@@ -46,11 +46,8 @@ class GroupCoordinatorClient:
             if isinstance(found, ApiError):
                 raise found
             self._node = found
-        node_id = self._node.node_id
         try:
-            if node_id not in self._cluster.nodes:
-                await self._cluster.refresh()
-            return await self._cluster.channel(node_id, lane)
+            return await self._cluster.channel(self._node.node_id, lane)
         except Unreachable:
             self.forget()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail
@@ -11,10 +12,15 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.admin.admin_client import AdminClient, NewTopic
 from logbus.client.cluster.cluster import Cluster, Node
+from logbus.client.cluster.coordinators import GROUPS, TRANSACTIONS, Coordinators
 from logbus.client.list_offsets import LATEST, list_offsets
-from logbus.client.retry import ClientClosed, Unreachable
+from logbus.client.membership.group_coordinator_client import GroupCoordinatorClient
+from logbus.client.producer.coordinator_requests import CoordinatorRequests
+from logbus.client.retry import Backoff, ClientClosed, Unreachable
 from logbus.errors import ApiError, ConfigError, ErrorCode
 from logbus.model import TopicPartition
+from logbus.net.channel import Channel
+from logbus.wire.messages.groups import Coordinator, FindCoordinatorResponse
 from logbus.wire.messages.topics import CreatableTopicResult, CreateTopicsResponse
 from tests.client.client_warnings import client_warnings
 from tests.client.memory_cluster import MemoryCluster
@@ -166,6 +172,35 @@ class ClusterTests(SynchronousTestCase):
         waiting = self.cluster().channel(7)
         self.brokers.settle()
         self.assertIn("broker 7 is not there; there are: 1", str(self.failureResultOf(waiting, Unreachable).value))
+
+    def test_coordinator_at_another_address(self) -> None:
+        """
+        A coordinator that came back at another address is found there by clients that ask for no metadata meanwhile,
+        since none of their partitions has an error.
+        """
+        self.brokers.served[10] = (0, 4)
+        self.brokers.nodes = {1, 2}
+        self.brokers.answers[10] = lambda node, message: FindCoordinatorResponse(
+            coordinators=[Coordinator(key=each, node_id=2, host="b3", port=9092) for each in message.coordinator_keys]
+        )
+        cluster = self.cluster(backoff=Backoff(0.1, 0.1))
+        self.done(cluster.refresh())
+        self.brokers.nodes = {1, 3}
+        found = self.done(Deferred.fromCoroutine(GroupCoordinatorClient(cluster, "g").channel()), 1)
+        self.assertEqual([each.node for each in self.brokers.connections], [1, 3])
+        for kind in (GROUPS, TRANSACTIONS):
+            cluster.nodes = {1: Node(1, "b1", 9092), 2: Node(2, "b2", 9092, "r")}
+            waiting = Deferred.fromCoroutine(CoordinatorRequests(cluster, kind).channel("k", 5.0))
+            self.assertIs(self.done(waiting, 1), found)
+            self.assertEqual(cluster.nodes[2], Node(2, "b3", 9092, "r"))
+        cluster.nodes = {1: Node(1, "b1", 9092)}
+
+        async def send(channel: Channel, node: Node, keys: Sequence[str]) -> dict[str, Channel]:
+            return dict.fromkeys(keys, channel)
+
+        asked = Deferred.fromCoroutine(Coordinators(cluster, 1.0).ask(["g"], send))
+        self.assertEqual(self.done(asked, 1), {"g": found})
+        self.assertEqual(len(self.brokers.requests("Metadata")), 1)
 
     def test_closing(self) -> None:
         """
