@@ -369,7 +369,7 @@ class LogDirectory:
         for count, log in enumerate(list(self.logs.values()), 1):
             await log.close()
             if count % _LOGS_PER_TURN == 0:
-                with suppress(StorageError):
+                with suppress(ApiError, StorageError):
                     await self._next_turn()
         await self.disk.close()
         if bug is not None:

@@ -23,3 +23,11 @@ def refusal(error: OSError, what: str) -> ApiError | None:
             ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {what}: {error.strerror}; raise the limit on open files (ulimit -n)"
         )
     return None
+
+
+def no_thread(error: Exception) -> ApiError:
+    """The ApiError for work that cannot begin, since the process has too many threads, or descriptors."""
+    return ApiError(
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        f"no thread for the disk: {error}; raise the limits on threads (pids.max, ulimit -u) and on open files",
+    )

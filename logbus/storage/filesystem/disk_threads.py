@@ -14,11 +14,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import Deferred, fail, gatherResults
 from twisted.internet.interfaces import IReactorFDSet, IReactorFromThreads
+from twisted.logger import Logger
 
 from logbus.records.checksum import Buffer
 from logbus.storage.filesystem import native_syncs, native_writes
+from logbus.storage.filesystem.disk_errors import no_thread
 from logbus.storage.filesystem.io_threads import IOThreads, Settle
 from logbus.storage.filesystem.native_syncs import NativeSyncs
 from logbus.storage.filesystem.native_writes import NativeWrite, NativeWrites
@@ -58,6 +60,8 @@ class DiskThreads:
     _pools: dict[IOPool, IOThreads] = field(factory=dict, init=False)
     _syncs: NativeSyncs | None = field(default=None, init=False)
     _writes: NativeWrites | None = field(default=None, init=False)
+    _lacks_threads: bool = field(default=False, init=False)
+    _log = Logger()
 
     def submit(self, pool: IOPool, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
         """Run ``op`` in an I/O thread."""
@@ -67,18 +71,35 @@ class DiskThreads:
             threads = self._pools[pool] = IOThreads(
                 name, self._reactor, self._settle, _THREADS[pool], _NICENESS.get(pool, 0)
             )
-        return threads.submit(op, *args)
+        try:
+            done = threads.submit(op, *args)
+        except RuntimeError as error:
+            return self._refused(error)
+        self._lacks_threads = False
+        return done
 
     def sync(self, files: Sequence[IFile]) -> Deferred[None]:
         """Sync files in threads that know no Python, if there are any, else in I/O threads."""
-        syncs = self._syncs
-        if syncs is None:
-            threads = native_syncs.THREADS
-            if threads is None or not IReactorFDSet.providedBy(self._reactor):
-                return self.submit(IOPool.SYNC, sync_each, files)
-            reactor = cast(IReactorFDSet, self._reactor)
-            syncs = self._syncs = NativeSyncs.start(threads, self._root, reactor, self._settle, SYNCS)
-        return syncs.sync(files)
+        threads = native_syncs.THREADS
+        if threads is None or not IReactorFDSet.providedBy(self._reactor):
+            return self.submit(IOPool.SYNC, sync_each, files)
+        try:
+            if self._syncs is None:
+                reactor = cast(IReactorFDSet, self._reactor)
+                self._syncs = NativeSyncs.start(threads, self._root, reactor, self._settle, SYNCS)
+            done = self._syncs.sync(files)
+        except (OSError, RuntimeError) as error:
+            return self._refused(error)
+        self._lacks_threads = False
+        return done
+
+    def _refused(self, error: Exception) -> Deferred[Any]:
+        """Fail work that cannot begin, as the process has too many threads or descriptors; one line says so."""
+        refused = no_thread(error)
+        if not self._lacks_threads:
+            self._lacks_threads = True
+            self._log.error("log directory {root}: {error}", root=self._root, error=refused.message)
+        return fail(refused)
 
     def write_ahead(self, file: IFile, position: int, data: Buffer) -> NativeWrite | None:
         """Begin to write in a thread that knows no Python; None: there is none."""

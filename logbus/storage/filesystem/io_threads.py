@@ -43,16 +43,33 @@ class IOThreads:
     _stopped: Deferred[None] | None = field(default=None, init=False)
 
     def submit(self, op: Callable[..., Any], *args: Any) -> Deferred[Any]:
-        """Queue ``op(*args)``; the Deferred fires on the reactor thread. Reactor thread only."""
+        """
+        Queue ``op(*args)``; the Deferred fires on the reactor thread. Reactor thread only.
+
+        :raises RuntimeError: there is no thread, and none can be started.
+        """
+        if len(self._threads) <= min(self._unfinished, self.most - 1):
+            try:
+                self._start()
+            except RuntimeError:
+                # Fewer threads than there should be do the work one after the other.
+                if not self._threads:
+                    raise
         self._unfinished += 1
-        if len(self._threads) < min(self._unfinished, self.most):
-            name = f"{self.name}-{len(self._threads)}" if self.most > 1 else self.name
-            thread = Thread(target=self._run, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
         done: Deferred[Any] = Deferred()
         self._queue.put((op, args, done))
         return done
+
+    def _start(self) -> None:
+        """:raises RuntimeError: the process has too many."""
+        name = f"{self.name}-{len(self._threads)}" if self.most > 1 else self.name
+        thread = Thread(target=self._run, name=name, daemon=True)
+        self._threads.append(thread)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._threads.remove(thread)
+            raise
 
     def stop(self) -> Deferred[None]:
         """Finish what is queued and end the threads."""

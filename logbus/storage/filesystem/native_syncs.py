@@ -100,9 +100,16 @@ class NativeSyncs:
         Threads for the files under ``root``.
 
         :param most: upper bound of threads.
+        :raises OSError: there are too many descriptors.
         """
         file_system = open_for_syncfs(root)
-        syncs = cls(root, reactor, settle, kind(most, file_system), file_system)
+        try:
+            threads = kind(most, file_system)
+        except OSError:
+            if file_system >= 0:
+                os.close(file_system)
+            raise
+        syncs = cls(root, reactor, settle, threads, file_system)
         reactor.addReader(syncs)
         return syncs
 
@@ -112,6 +119,8 @@ class NativeSyncs:
 
         While other callers wait, the sync begins at the end of the reactor's turn: what the turn asks for can be served
         together, and no thread takes the processor from the reactor for each file.
+
+        :raises RuntimeError: no thread can be started.
         """
         done: Deferred[None] = Deferred()
         ticket = next(self._tickets)

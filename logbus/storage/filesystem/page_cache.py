@@ -20,6 +20,8 @@ STRETCH = 256 * 1024
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _SEALS: int = getattr(fcntl, "F_GET_SEALS", 0)
+_NOWHERE = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+"""Open from the beginning: when it is needed, the process may have too many other files open."""
 _UNKNOWING = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
@@ -103,17 +105,16 @@ def make_resident(fd: int, position: int, length: int, beyond: int) -> None:
     else:
         length += beyond
     end = position + length
-    with open(os.devnull, "wb", buffering=0) as nowhere:
-        while position < end:
-            sent = _send(nowhere.fileno(), fd, position, end - position)
-            if not sent:
-                return
-            position += sent
+    while position < end:
+        sent = _send(fd, position, end - position)
+        if not sent:
+            return
+        position += sent
 
 
-def _send(nowhere: int, fd: int, position: int, length: int) -> int:
+def _send(fd: int, position: int, length: int) -> int:
     try:
-        return os.sendfile(nowhere, fd, position, length)
+        return os.sendfile(_NOWHERE, fd, position, length)
     except OSError as error:
         # On systems that send to sockets only (ENOTSOCK), or for files that cannot be sent: read it.
         if error.errno not in (*_UNKNOWING, errno.ENOTSOCK):

@@ -16,7 +16,7 @@ from attrs import define, field
 from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
 
-from logbus.errors import StorageError
+from logbus.errors import ApiError, StorageError
 from logbus.storage.istorage import IDisk, IFile, IOPool
 
 CHUNK = 1 << 20
@@ -108,6 +108,9 @@ class ReadAhead:
 
     def _ended(self, result: Failure | None, done: Deferred[None]) -> None:
         self.running -= 1
+        if result is not None and result.check(ApiError):
+            # There is no thread: who wants the bytes waits for the device.
+            result = None
         if not done.called:
             done.callback(result)
         self._start()

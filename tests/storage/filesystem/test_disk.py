@@ -14,10 +14,12 @@ import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
@@ -158,6 +160,28 @@ class DiskTests(SynchronousTestCase):
         gate.set()
         self.assertTrue(self.wait(slow))
         self.assertEqual(len({self.wait(behind), other, threading.get_ident()}), 3)
+
+    def test_no_thread_can_be_started(self) -> None:
+        """Work fails while there is no thread for it, and is done when there is; the directory stays in use."""
+
+        def refuse(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with patch.object(threading.Thread, "start", refuse), capturedLogs() as captured:
+            for pool in IOPool:
+                failed = self.failureResultOf(self.disk.submit(pool, threading.get_ident), ApiError)
+                self.assertIs(failed.value.code, ErrorCode.KAFKA_STORAGE_ERROR)
+        (line,) = map(formatEvent, captured)
+        self.assertIn(f"{self.root}: no thread for the disk: can't start new thread; raise the limits", line)
+        gate = threading.Event()
+        busy = self.disk.submit(IOPool.SYNC, gate.wait, 10)
+        with patch.object(threading.Thread, "start", refuse):
+            behind = self.disk.submit(IOPool.SYNC, threading.get_ident)
+        gate.set()
+        self.assertTrue(self.wait(busy))
+        self.assertTrue(self.wait(behind))
+        self.assertIsNone(self.disk.failure)
+        self.wait(self.disk.close())
 
     def test_syncs_of_several_logs(self) -> None:
         """Flushes run at a time, as many as there are threads for them; the next waits for one to end."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFDSet, IReadDescriptor
@@ -20,7 +21,7 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from logbus.errors import StorageError
+from logbus.errors import ApiError, StorageError
 from logbus.storage.filesystem import native_syncs
 from logbus.storage.filesystem.disk import Disk
 from logbus.storage.filesystem.native_syncs import NativeSyncs, SyncThreads
@@ -303,6 +304,23 @@ class SlowTests(SynchronousTestCase):
         for each in two, three:
             self.failureResultOf(each, MemoryError)
         self.assertIsNone(self.successResultOf(closed))
+
+    def test_no_thread_can_be_started(self) -> None:
+        """The sync fails, as one without space does: the directory stays in use, and the next one is tried."""
+
+        def refuse(wanted: Sequence[tuple[int, int]]) -> None:
+            raise RuntimeError("can't start new thread")
+
+        first = self.disk.sync(self.files)
+        self.end(0, 1, 2)
+        self.assertIsNone(self.successResultOf(first))
+        [reader] = self.reactor.readers
+        with patch.object(reader.threads, "submit", refuse):
+            failed = self.failureResultOf(self.disk.sync(self.files), ApiError)
+        self.assertIn("can't start new thread", failed.getErrorMessage())
+        synced = self.disk.sync(self.files[:1])
+        self.end(3)
+        self.assertIsNone(self.successResultOf(synced))
 
     def test_close_in_turn(self) -> None:
         """A disk that is closed in a turn still syncs what the turn asked for."""

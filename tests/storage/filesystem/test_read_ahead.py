@@ -6,8 +6,10 @@ import ctypes
 import errno
 import mmap
 import os
+import resource
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -382,6 +384,36 @@ class RealFileTests(SynchronousTestCase):
         assert done is not None
         self.failureResultOf(self.mailbox.run_until(done), StorageError)
         self.assertIn("bad sector", str(self.disk.failure))
+
+    def test_no_descriptor_is_left(self) -> None:
+        """Cold data is read while the process can open no more files: its directory stays in use."""
+        file = self.reopen()
+        self.patch(PageCache, "is_cold", lambda *args: True)
+        spare, limits = os.dup(self.fd), resource.getrlimit(resource.RLIMIT_NOFILE)
+        os.close(spare)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (spare, limits[1]))
+        try:
+            self.assertRaises(OSError, os.dup, self.fd)
+            done = file.read_ahead(0, CHUNK)
+            assert done is not None
+            self.successResultOf(self.mailbox.run_until(done))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        self.assertIsNone(self.disk.failure)
+
+    def test_no_thread_can_be_started(self) -> None:
+        """Without a thread cold data is not waited for, but sent as what is cached: it is no error of a connection."""
+
+        def refuse(thread: Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        file = self.reopen()
+        self.patch(PageCache, "is_cold", lambda *args: True)
+        self.patch(Thread, "start", refuse)
+        done = file.read_ahead(0, CHUNK)
+        assert done is not None
+        self.assertIsNone(self.successResultOf(done))
+        self.assertEqual(self.disk.reads.running, 0)
 
     def test_behind_the_end(self) -> None:
         """
