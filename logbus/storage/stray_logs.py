@@ -110,6 +110,7 @@ class StrayLogs:
         """
         Make a log that was set aside the partition's log again; None if there is none of this topic id.
 
+        :raises ApiError: there is no space; it can be tried again.
         :raises StorageError: the disk failed, and is offline.
         """
         if topic_id is None or (place := self._places.get((partition, topic_id))) is None:
@@ -120,10 +121,12 @@ class StrayLogs:
         if stray is None or not directory.is_online or self._is_expired(stray, self._now_ms()):
             return None
         disk, own = directory.disk, file_names.partition_directory(partition)
-        self._forget(directory, name)
         # Another log of the topic's name may have been here meanwhile.
         await directory.forget(partition)
-        if not await disk.submit(IOPool.BACKGROUND, _take_back, disk, name, own):
+        is_there = await disk.submit(IOPool.BACKGROUND, _take_back, disk, name, own)
+        # Not before: an attempt that fails for want of space must not be followed by an empty log.
+        self._forget(directory, name)
+        if not is_there:
             return None
         offsets = LogOffsets(stray.log_start_offset, stray.recovery_point, stray.high_watermark, 0)
         await directory.open_log(partition, own, offsets, Progress(self._seconds))
@@ -137,7 +140,7 @@ class StrayLogs:
         return 0 <= self.retention_ms <= now_ms - stray.since_ms
 
     def _forget(self, directory: LogDirectory, name: str) -> None:
-        stray = directory.strays.pop(name)
+        stray = directory.strays.pop(name, None)
         if stray is not None and stray.topic_id is not None:
             key = stray.partition, stray.topic_id
             if self._places.get(key) == (directory, name):

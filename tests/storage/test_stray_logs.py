@@ -199,6 +199,20 @@ class StrayLogTests(SynchronousTestCase):
         self.pass_time(2 * WEEK)
         self.assertEqual(len(manager.strays), 1)
 
+    def test_not_used_again_yet(self) -> None:
+        """A log that cannot be used again for want of space is used when there is space, instead of an empty one."""
+        manager = self.opened()
+        self.written(manager)
+        self.successResultOf(manager.set_aside(PARTITION))
+        other = self.successResultOf(manager.create(PARTITION, OTHER_ID))
+        append_as_leader(other, batch(b"other"), 1)
+        self.successResultOf(manager.directories[0].checkpoint_high_watermarks())
+        self.successResultOf(manager.delete(PARTITION))
+        self.disk.faults = lambda op, path: no_space() if op == "replace" else None
+        self.failureResultOf(manager.create(PARTITION, ID), ApiError)
+        self.disk.faults = lambda op, path: None
+        self.assertEqual(read_all(self.successResultOf(manager.create(PARTITION, ID))), VALUES)
+
     def test_where_space_is_short(self) -> None:
         """What is told of a full directory says that it keeps such logs."""
         manager = self.opened()
