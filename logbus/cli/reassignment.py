@@ -50,14 +50,19 @@ async def generate(admin: AdminClient, topics: Sequence[str] | None, brokers: Se
 
     :param topics: None: all.
     :param brokers: to use; None: all live ones.
-    :raise InvalidPlan: a broker is not there, or there are too few.
+    :raise InvalidPlan: a broker is not there, or there are too few; or partitions are being moved.
     """
     racks = {node.node_id: node.rack for node in (await admin.describe_cluster()).nodes}
     missing = sorted(set(brokers or ()) - set(racks))
     if missing:
         raise InvalidPlan(f"brokers {missing} are not there; there are: {sorted(racks)}")
     used = racks if brokers is None else {broker: racks[broker] for broker in brokers}
-    return spread_evenly(await current_replicas(admin, topics), used)
+    current = await current_replicas(admin, topics)
+    moving = await admin.list_reassignments(current)
+    if moving:
+        # Their replicas are the former ones and the new ones: a plan would keep as many.
+        raise InvalidPlan(f"partitions are being moved, such as {min(moving)}: wait for them (cluster reassign --list)")
+    return spread_evenly(current, used)
 
 
 async def execute(admin: AdminClient, target: Plan, throttle: int | None, rollback: Path | None) -> int:
@@ -84,8 +89,11 @@ async def execute(admin: AdminClient, target: Plan, throttle: int | None, rollba
 
 
 async def verify(admin: AdminClient, target: Plan, *, lifts_throttle: bool = True) -> dict[TopicPartition, str]:
-    """Return the state of each partition of a plan: under way, done or differs. Lifts the throttle at the end."""
-    under_way = await admin.list_reassignments(target)
+    """
+    Return the state of each partition of a plan: under way, done or differs. Lifts the throttle, which is of whole
+    brokers, when no partition is being moved any more, not even by other plans.
+    """
+    under_way = await admin.list_reassignments()
     current = await current_replicas(admin, {name.topic for name in target})
     if lifts_throttle and not under_way:
         await _lift_throttle(admin, {name.topic for name in target if name in current})

@@ -30,7 +30,7 @@ plan_file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=P
     "--verify",
     type=plan_file,
     metavar="FILE",
-    help="Show the progress of a plan; removes the throttle when it is complete.",
+    help="Show the progress of a plan; removes the throttle when no partition is being moved any more.",
 )
 @click.option("--cancel", type=plan_file, metavar="FILE", help="Cancel a plan: return to the assignment before.")
 @click.option("--list", "listed", is_flag=True, help="List ongoing reassignments.")

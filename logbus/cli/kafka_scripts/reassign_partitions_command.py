@@ -271,7 +271,7 @@ async def _verify(admin: AdminClient, plan: Plan, *, lifts: bool) -> None:
     states = await verify(admin, plan, lifts_throttle=lifts)
     current = await current_replicas(admin, {name.topic for name in plan})
     say("\n".join(verify_lines(plan, states, current)))
-    if lifts and "under way" not in states.values():
+    if lifts and not await admin.list_reassignments():
         await _say_cleared(admin, plan)
 
 
