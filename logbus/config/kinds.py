@@ -24,6 +24,7 @@ LONG_MAX = 2**63 - 1
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_REPLICA = re.compile(r"[0-9]+:[0-9]+")
 
 
 class ConfigType(IntEnum):
@@ -189,6 +190,20 @@ def listed(
     between = {",": "commas", ";": "semicolons"}[separator]
     accepts = f"{what} with {between} between, each once" + ("" if empty else ", at least one")
     return Kind(ConfigType.LIST, parse, separator.join, accepts)
+
+
+def throttled_replicas() -> Kind[tuple[str, ...]]:
+    """``*``, or a list of replicas (KIP-73; Kafka: ThrottledReplicaListValidator)."""
+    texts = listed()
+
+    def parse(text: str) -> tuple[str, ...]:
+        items = texts.parse(text)
+        if items != ("*",) and not all(_REPLICA.fullmatch(item) for item in items):
+            raise ValueError(text)
+        return items
+
+    accepts = "*, or replicas as PARTITION:BROKER with commas between, each once"
+    return Kind(ConfigType.LIST, parse, ",".join, accepts)
 
 
 def expressions() -> Kind[tuple[str, ...]]:

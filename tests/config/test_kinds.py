@@ -57,6 +57,12 @@ class KindsTests(SynchronousTestCase):
         self.refuses(kind, "", ",", "delete,delete", "remove", "Delete")
         self.assertEqual(kinds.listed(separator=";").parse("User:a,b;User:c"), ("User:a,b", "User:c"))
 
+    def test_throttled_replicas(self) -> None:
+        """All replicas, some, or none; a topic's name or a broker alone would throttle nothing."""
+        kind = kinds.throttled_replicas()
+        self.assertEqual([kind.parse(text) for text in ("*", "0:1, 2:30", "")], [("*",), ("0:1", "2:30"), ()])
+        self.refuses(kind, "foo", "1", "0:1:2", "-1:0", "orders-0:1", "*,0:1", "0:1,0:1", "*,*")
+
     def test_optional(self) -> None:
         """The empty text is None."""
         kind = kinds.optional(kinds.integer(ConfigType.INT))

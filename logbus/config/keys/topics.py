@@ -89,7 +89,7 @@ UNCLEAN_LEADER_ELECTION_ENABLE = boolean(
     dynamic=CLUSTER,
 )
 LEADER_REPLICATION_THROTTLED_REPLICAS = key(
-    kinds.listed(),
+    kinds.throttled_replicas(),
     "leader.replication.throttled.replicas",
     (),
     "Replicas, as ``partition:broker`` or ``*``, whose leader is throttled to ``leader.replication.throttled.rate``.",
@@ -98,7 +98,7 @@ LEADER_REPLICATION_THROTTLED_REPLICAS = key(
     dynamic=CLUSTER,
 )
 FOLLOWER_REPLICATION_THROTTLED_REPLICAS = key(
-    kinds.listed(),
+    kinds.throttled_replicas(),
     "follower.replication.throttled.replicas",
     (),
     "Replicas, as ``partition:broker`` or ``*``, whose fetches are throttled to "
