@@ -46,6 +46,7 @@ from logbus.storage.istorage import IDisk, IFile, IOPool
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def read_boot_id() -> str | None:
@@ -86,6 +87,7 @@ class Disk:
     _space_listeners: list[Callable[[ApiError], None]] = field(factory=list, init=False)
     _threads: DiskThreads = field(init=False)
     _lock_fd: int | None = field(default=None, init=False)
+    _root_fd: int | None = field(default=None, init=False)
     _log = Logger()
 
     def __attrs_post_init__(self) -> None:
@@ -300,7 +302,7 @@ class Disk:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be taken over: {error}") from error
         self.sync_directory("")
         try:
-            fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = os.open(os.path.dirname(path), _DIRECTORY)
             try:
                 sync(fd)
             finally:
@@ -321,28 +323,39 @@ class Disk:
 
     def sync_directory(self, path: str) -> None:
         """Sync a directory's entries."""
+        if not path and self._root_fd is not None:
+            self._sync_directory(self._root_fd, ".")
+            return
         # Without a descriptor nothing was lost: the caller tries again.
         with self._doing(f"sync directory {path or '.'}"):
-            fd = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = os.open(self._at(path), _DIRECTORY)
+        try:
+            self._sync_directory(fd, path)
+        finally:
+            os.close(fd)
+
+    def _sync_directory(self, fd: int, path: str) -> None:
         try:
             sync(fd)
         except OSError as error:
-            raise self.broken(error, f"sync directory {path or '.'}") from error
-        finally:
-            os.close(fd)
+            raise self.broken(error, f"sync directory {path}") from error
 
     def lock(self) -> None:
         """Lock the directory by its ``.lock`` file."""
         self._lock_fd = lock_directory(self.root)
+        # A log's directory that was renamed, and then not synced for want of a descriptor, would be in neither place.
+        with self._doing("open it"):
+            self._root_fd = os.open(self.root, _DIRECTORY)
 
     def close(self) -> Deferred[None]:
         """End the threads, then release the lock."""
         self.reads.close()
 
         def unlock(_: object) -> None:
-            if self._lock_fd is not None:
-                os.close(self._lock_fd)
-                self._lock_fd = None
+            for fd in (self._lock_fd, self._root_fd):
+                if fd is not None:
+                    os.close(fd)
+            self._lock_fd = self._root_fd = None
 
         return self._threads.stop().addCallback(unlock)
 

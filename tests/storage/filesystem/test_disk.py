@@ -32,6 +32,7 @@ from logbus.storage.filesystem import file as file_module
 from logbus.storage.filesystem.disk import Disk, disks_at
 from logbus.storage.filesystem.disk_threads import SYNCS
 from logbus.storage.istorage import IDisk, IFile, IOPool
+from logbus.storage.log_directory import rename_for_good
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from tests.storage.builders import a_log, batch, read_all
 
@@ -160,6 +161,26 @@ class DiskTests(SynchronousTestCase):
         gate.set()
         self.assertTrue(self.wait(slow))
         self.assertEqual(len({self.wait(behind), other, threading.get_ident()}), 3)
+
+    def test_renamed_without_a_descriptor(self) -> None:
+        """
+        A directory is renamed for good also while no more files can be opened: it would have its new name, and who
+        renamed it an error that says that it has not.
+        """
+        self.disk.lock()
+        self.disk.make_directory("old")
+        spare, (soft, hard) = os.dup(0), resource.getrlimit(resource.RLIMIT_NOFILE)
+        os.close(spare)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (spare, hard))
+        try:
+            self.assertRaises(OSError, os.dup, 0)
+            rename_for_good(self.disk, "old", "new")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        self.assertEqual(sorted(self.disk.names("")), [".lock", "new"])
+        before = len(os.listdir("/proc/self/fd"))
+        self.wait(self.disk.close())
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before - 2)
 
     def test_no_thread_can_be_started(self) -> None:
         """Work fails while there is no thread for it, and is done when there is; the directory stays in use."""
