@@ -7,8 +7,7 @@ from __future__ import annotations
 from logbus.broker.cluster_member import ClusterMember
 from logbus.broker.environment import Environment
 from logbus.broker.replication import Replication
-from logbus.cluster.metadata_update import NO_OVERRIDES
-from logbus.coordination.share.share_group_settings import ShareGroupSettings, share_group_settings
+from logbus.coordination.share.share_group_settings import ShareGroupSettingsCache
 from logbus.coordination.share_state.persister import SharePersister
 from logbus.share.share_fetches import ShareFetcher
 from logbus.share.share_partition_manager import SharePartitionManager
@@ -25,15 +24,11 @@ class SharePartitions:
         self, env: Environment, member: ClusterMember, replication: Replication, persister: SharePersister
     ) -> None:
         metadata = member.metadata
-
-        def settings(group_id: str) -> ShareGroupSettings:
-            return share_group_settings(env.config.get, metadata.group_configs.get(group_id, NO_OVERRIDES))
-
         self.manager = SharePartitionManager(
             replication.replicas,
             metadata,
             persister,
-            settings,
+            ShareGroupSettingsCache(env.config, metadata.group_configs).of,
             env.timers,
             env.wall_ms,
             env.slice_scheduler,

@@ -27,7 +27,7 @@ from logbus.coordination.member_ids import MemberIds
 from logbus.coordination.member_memory import MemberMemory
 from logbus.coordination.metadata_topics import MetadataTopics
 from logbus.coordination.share.share_group import ShareGroup
-from logbus.coordination.share.share_group_settings import share_group_settings
+from logbus.coordination.share.share_group_settings import ShareGroupSettingsCache
 from logbus.errors import ApiError, ErrorCode
 from logbus.net.arrivals import Arrivals
 from logbus.net.request_context import RequestContext
@@ -56,6 +56,7 @@ class GroupMetadataManager:
     member_memory: MemberMemory
     topics: MetadataTopics = field(init=False)
     _timers: Timers = field(init=False)
+    _share_settings: ShareGroupSettingsCache = field(init=False)
     _log = Logger()
 
     @topics.default
@@ -65,6 +66,10 @@ class GroupMetadataManager:
     @_timers.default
     def _one_timer(self) -> Timers:
         return Timers(self._clock)
+
+    @_share_settings.default
+    def _settings_of_share_groups(self) -> ShareGroupSettingsCache:
+        return ShareGroupSettingsCache(self._config, self._metadata.group_configs)
 
     def stop(self) -> None:
         """Stop the timers: the broker is stopping."""
@@ -103,7 +108,7 @@ class GroupMetadataManager:
         """A new share group (KIP-932); it is not in the shard yet."""
         return ShareGroup(
             group_id,
-            lambda: share_group_settings(self._config.get, self._metadata.group_configs.get(group_id, NO_OVERRIDES)),
+            partial(self._share_settings.of, group_id),
             self.topics,
             partial(self._append, shard, group_id),
             self.member_memory.admit,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import frozen
+from attrs import define, field, frozen
 
-from logbus.config import keys
+from logbus.config import ConfigView, keys
 from logbus.config.group_config import Values, group_value
+from logbus.config.key_table import BROKER_KEYS
 from logbus.config.offset_reset import LATEST, OffsetReset
 
 _LATEST = OffsetReset(LATEST)
@@ -62,3 +63,42 @@ def share_group_settings(get: Values, overrides: Mapping[str, str]) -> ShareGrou
         renew_acknowledge=group_value(get, overrides, keys.SHARE_RENEW_ACKNOWLEDGE_ENABLE),
         max_sessions=get(keys.GROUP_SHARE_MAX_SHARE_SESSIONS),
     )
+
+
+@define(eq=False)
+class ShareGroupSettingsCache:
+    """
+    The settings of share groups, made once: a fetch asks for them several times.
+
+    Groups without dynamic settings, of which clients can invent any number, share one object.
+
+    :param overrides: the groups' dynamic settings, by group id; after a change a group has another mapping.
+    """
+
+    _config: ConfigView
+    _overrides: Mapping[str, Mapping[str, str]]
+    _common: ShareGroupSettings = field(init=False)
+    _own: dict[str, tuple[Mapping[str, str], ShareGroupSettings]] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._follow(self._config)
+        self._config.subscribe(BROKER_KEYS.values(), self._follow)
+
+    def _follow(self, config: ConfigView) -> None:
+        self._common = share_group_settings(config.get, {})
+        self._own.clear()
+
+    def of(self, group_id: str) -> ShareGroupSettings:
+        """The present settings of a group."""
+        overrides = self._overrides.get(group_id)
+        if overrides is None:
+            return self._common
+        known = self._own.get(group_id)
+        if known is not None and known[0] is overrides:
+            return known[1]
+        if len(self._own) >= len(self._overrides):
+            # Some of them have no dynamic settings any more.
+            self._own.clear()
+        settings = share_group_settings(self._config.get, overrides)
+        self._own[group_id] = overrides, settings
+        return settings

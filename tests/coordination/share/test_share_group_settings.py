@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config import ConfigView
 from logbus.config.offset_reset import EARLIEST, OffsetReset
-from logbus.coordination.share.share_group_settings import ShareGroupSettings, share_group_settings
+from logbus.coordination.share.share_group_settings import (
+    ShareGroupSettings,
+    ShareGroupSettingsCache,
+    share_group_settings,
+)
 from logbus.errors import ConfigError
 
 
@@ -66,3 +73,45 @@ class ShareGroupSettingsTests(SynchronousTestCase):
             ("share.auto.offset.reset", "latest"),
         ):
             self.assertRaises(ConfigError, ConfigView.load, {name: value})
+
+
+class ShareGroupSettingsCacheTests(SynchronousTestCase):
+    """A broker on which groups have a session timeout of 50 s."""
+
+    def setUp(self) -> None:
+        self.view = ConfigView.load({"group.share.session.timeout.ms": "50000"})
+        self.overrides: dict[str, Mapping[str, str]] = {}
+        self.cache = ShareGroupSettingsCache(self.view, self.overrides)
+
+    def override(self, group_id: str, timeout_ms: int) -> None:
+        self.overrides[group_id] = MappingProxyType({"share.session.timeout.ms": str(timeout_ms)})
+
+    def test_made_once(self) -> None:
+        """One object for a group with settings of its own, and one for all others."""
+        self.override("own", 46_000)
+        self.assertIs(self.cache.of("own"), self.cache.of("own"))
+        self.assertEqual(self.cache.of("own").session_timeout_ms, 46_000)
+        self.assertIs(self.cache.of("a"), self.cache.of("b"))
+        self.assertEqual(self.cache.of("a").session_timeout_ms, 50_000)
+
+    def test_changes(self) -> None:
+        """A change of the group's settings counts at once; after one of the broker's they are made anew."""
+        self.override("own", 46_000)
+        self.cache.of("own")
+        self.override("own", 47_000)
+        own, common = self.cache.of("own"), self.cache.of("a")
+        self.assertEqual(own.session_timeout_ms, 47_000)
+        self.view.update(cluster={"log.retention.ms": "1000"})
+        self.assertIsNot(self.cache.of("own"), own)
+        self.assertIsNot(self.cache.of("a"), common)
+        del self.overrides["own"]
+        self.assertEqual(self.cache.of("own").session_timeout_ms, 50_000)
+
+    def test_memory(self) -> None:
+        """Nothing is kept of groups that are only named, and no more than there are of those with settings."""
+        for number in range(10):
+            self.override(f"own-{number}", 46_000 + number)
+            self.cache.of(f"own-{number}"), self.cache.of(f"invented-{number}")
+            if number > 1:
+                del self.overrides[f"own-{number}"]
+        self.assertLessEqual(len(self.cache._own), 3)
