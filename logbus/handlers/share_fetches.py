@@ -27,6 +27,7 @@ from logbus.handlers.share_acknowledgements import (
 from logbus.metrics import Registry, metric
 from logbus.net.lost_connections import LostConnections
 from logbus.net.request_context import RequestContext, quota_user
+from logbus.net.time_slices import TimeSlice
 from logbus.quotas.quota_managers import QuotaManagers
 from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.share.share_fetches import ShareFetcher, ShareFetchParams, SharePartitionResult
@@ -58,6 +59,9 @@ SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
 RECORD_LIMIT = 1
 """The acquire mode in which no more records are acquired than asked for (KIP-1206)."""
 NO_LEADER = LeaderIdAndEpoch()
+
+UNITS_TO_CHECK = 1
+"""Units of a time slice for looking at a partition, and for saying what there is of it."""
 
 Outcomes = dict[SharedPartition, ApiError | None]
 
@@ -150,6 +154,7 @@ class ShareFetchHandlers:
             session.update(added, forgotten)
             for partition in forgotten:
                 self._leave(key, partition)
+        time_slice = context.time_slice(request)
         outcomes = self._acknowledge(context, request, key, acknowledgements)
         results: list[SharePartitionResult] = []
         response = ShareFetchResponse(acquisition_lock_timeout_ms=self._lock_ms(key.group_id))
@@ -158,11 +163,11 @@ class ShareFetchHandlers:
             if wait_ms:
                 response.throttle_time_ms = wait_ms
             else:
-                results = await self._fetch(context, request, key, session)
+                results = await self._fetch(context, request, key, session, time_slice)
         outcomes_by_partition = {partition: await outcome for partition, outcome in outcomes.items()}
         if is_last:
             self._end(session)
-        self._fill(response, context, results, outcomes_by_partition)
+        await self._fill(response, context, results, outcomes_by_partition, time_slice)
         return response
 
     @serves(SHARE_ACKNOWLEDGE, 1, 2)
@@ -268,9 +273,7 @@ class ShareFetchHandlers:
             self._leave(session.key, partition)
 
     def _leave(self, key: SessionKey, partition: SharedPartition) -> None:
-        led = self.partitions.find(key.group_id, *partition)
-        if led is not None:
-            led.leave(key.member_id)
+        self.partitions.leave(key.group_id, *partition, key.member_id)
 
     # Acknowledging.
 
@@ -295,7 +298,8 @@ class ShareFetchHandlers:
     ) -> ApiError | None:
         try:
             self._check_topic(access, partition)
-            led = await self.partitions.open(key.group_id, *partition)
+            opened = self.partitions.open(key.group_id, *partition)
+            led = await opened if isinstance(opened, Deferred) else opened
             await led.acknowledge(key.member_id, batches)
         except ApiError as error:
             return error.without_frames()
@@ -316,12 +320,17 @@ class ShareFetchHandlers:
     # Fetching.
 
     async def _fetch(
-        self, context: RequestContext, request: Request, key: SessionKey, session: ShareSession
+        self,
+        context: RequestContext,
+        request: Request,
+        key: SessionKey,
+        session: ShareSession,
+        time_slice: TimeSlice,
     ) -> list[SharePartitionResult]:
         message: ShareFetchRequest = request.message
         access = self._access(context, request)
         readable, results = [], []
-        for partition in session.partitions:
+        async for partition in time_slice.over(list(session.partitions), UNITS_TO_CHECK):
             try:
                 self._check_topic(access, partition)
                 readable.append(partition)
@@ -337,7 +346,7 @@ class ShareFetchHandlers:
             message.max_records,
             strict=message.share_acquire_mode == RECORD_LIMIT,
         )
-        return results + await self._fetcher.fetch(readable, params)
+        return results + await self._fetcher.fetch(readable, params, time_slice)
 
     def _wait_ms(self, context: RequestContext) -> int:
         """For how long a client must wait before it gets anything."""
@@ -345,19 +354,20 @@ class ShareFetchHandlers:
             return 0
         return ceil(1000 * self._quotas.fetch.wait(quota_user(context.principal), context.client_id))
 
-    def _fill(
+    async def _fill(
         self,
         response: ShareFetchResponse,
         context: RequestContext,
         results: Sequence[SharePartitionResult],
         outcomes: Outcomes,
+        time_slice: TimeSlice,
     ) -> None:
         """Put into a response what there is to say: records, errors, and what became of acknowledgements."""
         topics: dict[UUID, ShareFetchableTopicResponse] = {}
         hints = []
         size = 0
         by_partition = {result.partition: result for result in results}
-        for partition in dict.fromkeys([*by_partition, *outcomes]):
+        async for partition in time_slice.over(dict.fromkeys([*by_partition, *outcomes]), UNITS_TO_CHECK):
             result = by_partition.get(partition) or SharePartitionResult(partition)
             if not result.acquired and result.error is None and partition not in outcomes:
                 continue

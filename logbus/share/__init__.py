@@ -9,6 +9,7 @@ it; it acknowledges them, or its time is over. What has become of records is kep
 * ``share_sessions``: the sessions of members, with their partitions (pure)
 * ``led_share_partition``: a share partition on its leader: kept by its coordinator, with a timer
 * ``share_partition_manager``: the share partitions that this broker leads
+* ``delayed_share_fetch``: a fetch among those that wait for the same records
 * ``initial_offset``: where a group begins
 * ``share_fetches``: reads and acquires records for members, and waits for them
 """

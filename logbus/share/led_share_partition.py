@@ -27,10 +27,10 @@ _FENCED = frozenset({ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH
 
 
 class AvailabilityWatcher(Protocol):
-    """Is called when records may have become available."""
+    """A fetch that waits for records."""
 
     def available(self) -> None:
-        """Look again."""
+        """Records may have become available: look again, and say so by :meth:`LedSharePartition.looked`."""
 
 
 @define(eq=False)
@@ -40,7 +40,9 @@ class LedSharePartition:
 
     :ivar replica: whose records its members get, led in ``leader_epoch``.
     :ivar members: those that fetch from it; when none is left it is forgotten.
-    :ivar watchers: called when records have become available, or it was given up.
+    :ivar watchers: the fetches that wait for its records, those that have not looked for the longest time first, with
+        the number of events by then.
+    :ivar is_loading: what is next is being loaded from a device or remote storage; nobody gets records meanwhile.
     :ivar problem: why it was given up; None: it was not.
     """
 
@@ -52,8 +54,12 @@ class LedSharePartition:
     _timers: Timers
     _given_up: Callable[[LedSharePartition], object]
     members: set[str] = field(factory=set, init=False)
-    watchers: dict[AvailabilityWatcher, None] = field(factory=dict, init=False)
+    watchers: dict[AvailabilityWatcher, int] = field(factory=dict, init=False)
+    is_loading: bool = field(default=False, init=False)
     problem: ApiError | None = field(default=None, init=False)
+    _events: int = field(default=0, init=False)
+    # Was told to look, and has not done so yet.
+    _told: AvailabilityWatcher | None = field(default=None, init=False)
     _was_left: bool = field(default=False, init=False)
     _writing: bool = field(default=False, init=False)
     _waiting: list[Deferred[None]] = field(factory=list, init=False)
@@ -87,11 +93,11 @@ class LedSharePartition:
         """
         if self.problem is not None:
             raise self.problem
-        was_full, before = self.state.is_full, self.state.next_fetch_offset
+        had_room, before = self.state.room > 0, self.state.next_fetch_offset
         self.state.acknowledge(member_id, batches, self._timers.clock.seconds())
         kept: Deferred[None] = Deferred()
         self._save(kept)
-        if (was_full and not self.state.is_full) or self.state.next_fetch_offset < before:
+        if (not had_room and self.state.room > 0) or self.state.next_fetch_offset < before:
             self._notify()
         return kept
 
@@ -143,7 +149,68 @@ class LedSharePartition:
                 self._notify()
             self._rest()
 
+    # Waiting for records. One fetch is told of them at a time: when it has taken what it wants, the next one gets the
+    # rest. So a record does not have all members look for it.
+
+    def watch(self, watcher: AvailabilityWatcher) -> None:
+        """A fetch is about to look: from now on, have it look again when records may have become available."""
+        if not self.watchers:
+            self.replica.watchers[self] = None
+        self.watchers.pop(watcher, None)
+        self.watchers[watcher] = self._events
+
+    def looked(self, watcher: AvailabilityWatcher) -> None:
+        """A fetch has looked, and taken what it wants."""
+        if self._told is watcher:
+            self._told = None
+            if self._has_more:
+                self._tell()
+
+    def unwatch(self, watcher: AvailabilityWatcher) -> None:
+        """A fetch is over."""
+        self.watchers.pop(watcher, None)
+        if not self.watchers:
+            self.replica.watchers.pop(self, None)
+        self.looked(watcher)
+
+    def moved(self, replica: Replica, size: int) -> None:
+        """There are new records."""
+        if self.state.room > 0:
+            self._notify()
+
+    def load(self, loading: Deferred[None]) -> None:
+        """Wait until data is loaded; if it cannot be, the next one who reads it gets the error."""
+        self.is_loading = True
+        loading.addBoth(self._loaded)
+
+    def _loaded(self, _: object) -> None:
+        self.is_loading = False
+        self._notify()
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether there may be records that somebody can get."""
+        state = self.state
+        return (state.room > 0 and state.end_offset < self.replica.high_watermark) or (
+            state.next_fetch_offset < state.end_offset
+        )
+
     def _notify(self) -> None:
+        self._events += 1
+        if self._told is None:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Have one look that has not done so since the last event."""
+        if self.is_loading:
+            return
+        for watcher, events in self.watchers.items():
+            if events < self._events:
+                self._told = watcher
+                watcher.available()
+            return
+
+    def _tell_all(self) -> None:
         for watcher in list(self.watchers):
             watcher.available()
 
@@ -208,7 +275,7 @@ class LedSharePartition:
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             each.errback(problem)
-        self._notify()
+        self._tell_all()
 
 
 def error_of_state(failure: Failure) -> ApiError:

@@ -6,30 +6,37 @@ nothing waits (Kafka: DelayedShareFetch).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from math import ceil
+from collections.abc import Callable, Sequence
+from typing import cast
 
 from attrs import define, field, frozen
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
 
 from logbus.cluster.replication.partition_fetch import FetchParams, PartitionFetch, PartitionFetchResult
-from logbus.cluster.replication.purgatory import DelayedOperation, Purgatory
-from logbus.cluster.replication.replica import Replica
-from logbus.cluster.replication.replica_reader import ReplicaReader
+from logbus.cluster.replication.purgatory import Purgatory
+from logbus.cluster.replication.replica_reader import UNITS_TO_READ, ReplicaReader
 from logbus.errors import ApiError, ErrorCode
+from logbus.net.time_slices import TimeSlice
 from logbus.records.file_slice import FileSlice
 from logbus.records.header import iter_batches
-from logbus.share.led_share_partition import LedSharePartition
+from logbus.share.delayed_share_fetch import DelayedShareFetch, later
+from logbus.share.led_share_partition import LedSharePartition, error_of_state
 from logbus.share.share_partition import AcquiredRecords
 from logbus.share.share_partition_manager import SharePartitionManager
 from logbus.share.share_sessions import SharedPartition
-from logbus.storage.filesystem.cached_only import MOST_LOADS
 from logbus.storage.istorage import NotCached
 from logbus.storage.segments.transaction_index import AbortedTransactionSet
 
 PARTITION_BYTES = 1 << 20
 """Bytes that are read of a partition at a time, but for its first batch: they are looked at to find its batches."""
+
+UNITS_TO_OPEN = 1
+"""Units of a time slice for looking up a partition."""
+
+PREPARATION_SECONDS = 1.0
+"""How long a fetch waits for partitions that are being opened or loaded, if it does not wait longer for records."""
 
 _UNCOMMITTED, _COMMITTED = FetchParams(), FetchParams(committed=True)
 
@@ -66,40 +73,6 @@ class SharePartitionResult:
     acquired: list[AcquiredRecords] = field(factory=list)
 
 
-class _Waiting(DelayedOperation[None]):
-    """A fetch that waits for records to come, or to be given back."""
-
-    __slots__ = ("_led", "_woken")
-
-    def __init__(self, purgatory: Purgatory, led: Sequence[LedSharePartition]) -> None:
-        super().__init__(purgatory)
-        self._led = led
-        self._woken = False
-        for each in led:
-            each.watchers[self] = None
-            each.replica.watchers[self] = None
-
-    def moved(self, replica: Replica, size: int) -> None:
-        """There are new records."""
-        self.available()
-
-    def available(self) -> None:
-        """See :class:`.AvailabilityWatcher`."""
-        self._woken = True
-        self.purgatory.wake(self)
-
-    def is_ready(self) -> bool:
-        return self._woken
-
-    def answer(self) -> None:
-        return None
-
-    def leave(self) -> None:
-        for each in self._led:
-            each.watchers.pop(self, None)
-            each.replica.watchers.pop(self, None)
-
-
 @frozen
 class _Found:
     """
@@ -128,62 +101,124 @@ class ShareFetcher:
     _clock: IReactorTime
 
     async def fetch(
-        self, partitions: Sequence[SharedPartition], params: ShareFetchParams
+        self, partitions: Sequence[SharedPartition], params: ShareFetchParams, time_slice: TimeSlice
     ) -> list[SharePartitionResult]:
         """
         Acquire records of some partitions, the first ones first; waits for them if there are none.
 
+        Partitions that are being opened or loaded hold up no others.
+
         :return: a result for each partition.
         """
-        deadline = self._clock.seconds() + params.max_wait_ms / 1000
-        while True:
-            opened = await self._open(partitions, params)
-            results = [result for result, _ in opened]
-            may_wait = self._clock.seconds() < deadline
-            found = await self._read_all(opened, params)
-            enough = (
-                sum(one.data.length for one in found) >= min(params.min_bytes, params.max_bytes)
-                or sum(one.count for one in found) >= params.max_records
-            )
-            if enough or not may_wait:
-                self._take_all(found, params)
-            if not may_wait or any(result.acquired or result.error is not None for result in results):
-                return results
-            if found and enough:
-                # All that was read nobody is to get, or somebody else was faster.
-                await _later(self._clock)
-                continue
-            waiting = _Waiting(self._purgatory, [each for _, each in opened if each is not None])
-            await self._purgatory.wait(waiting, max(1, ceil(1000 * (deadline - self._clock.seconds()))))
+        began = self._clock.seconds()
+        deadline = began + params.max_wait_ms / 1000
+        watcher = DelayedShareFetch(self._purgatory)
+        opening: dict[SharedPartition, ApiError | None] = {}
+        try:
+            while True:
+                watcher.begin()
+                opened = await self._open(partitions, params, opening, watcher, time_slice)
+                results = [result for result, _ in opened]
+                led = [each for _, each in opened if each is not None]
+                watcher.watch(led)
+                is_late = self._clock.seconds() >= deadline
+                found = await self._read_all(opened, params, time_slice)
+                enough = (
+                    sum(one.data.length for one in found) >= min(params.min_bytes, params.max_bytes)
+                    or sum(one.count for one in found) >= params.max_records
+                )
+                if enough or is_late:
+                    self._take_all(found, params)
+                if any(result.acquired or result.error is not None for result in results):
+                    return results
+                patience = deadline
+                if None in opening.values() or any(each.is_loading for each in led):
+                    patience = max(deadline, began + PREPARATION_SECONDS)
+                if self._clock.seconds() >= patience:
+                    return results
+                watcher.looked()
+                if found and (enough or is_late):
+                    # All that was read nobody is to get, or somebody else was faster.
+                    await later(self._clock)
+                else:
+                    await watcher.wait(self._clock, patience - self._clock.seconds())
+        finally:
+            watcher.leave()
 
     async def _open(
-        self, partitions: Sequence[SharedPartition], params: ShareFetchParams
+        self,
+        partitions: Sequence[SharedPartition],
+        params: ShareFetchParams,
+        opening: dict[SharedPartition, ApiError | None],
+        watcher: DelayedShareFetch,
+        time_slice: TimeSlice,
     ) -> list[tuple[SharePartitionResult, LedSharePartition | None]]:
+        """
+        The partitions that are open; begins to open the others.
+
+        :param opening: those that are not open: None, or why they could not be opened.
+        """
+
         opened: list[tuple[SharePartitionResult, LedSharePartition | None]] = []
-        for partition in partitions:
+        async for partition in time_slice.over(partitions, UNITS_TO_OPEN):
             result = SharePartitionResult(partition)
             led = None
             try:
-                led = await self._manager.open(params.group_id, *partition)
-                led.members.add(params.member_id)
+                led = self._open_one(partition, params, opening, watcher)
             except ApiError as error:
-                result.error = error
+                result.error = error.without_frames()
             opened.append((result, led))
         return opened
 
+    def _open_one(
+        self,
+        partition: SharedPartition,
+        params: ShareFetchParams,
+        opening: dict[SharedPartition, ApiError | None],
+        watcher: DelayedShareFetch,
+    ) -> LedSharePartition | None:
+        def done(result: LedSharePartition | Failure) -> LedSharePartition | None:
+            watcher.available()
+            if isinstance(result, Failure):
+                opening[partition] = error_of_state(result)
+                return None
+            del opening[partition]
+            return result
+
+        if partition not in opening:
+            found = self._manager.open(params.group_id, *partition, params.member_id)
+            if isinstance(found, LedSharePartition):
+                return found
+            opening[partition] = None
+            found.addBoth(done)
+            if partition not in opening:
+                # It took no time.
+                return cast(LedSharePartition, found.result)
+        error = opening[partition]
+        if error is not None:
+            raise error
+        return None
+
     async def _read_all(
-        self, opened: Sequence[tuple[SharePartitionResult, LedSharePartition | None]], params: ShareFetchParams
+        self,
+        opened: Sequence[tuple[SharePartitionResult, LedSharePartition | None]],
+        params: ShareFetchParams,
+        time_slice: TimeSlice,
     ) -> list[_Found]:
         """Read of each partition what is next, as much as fits, until there are as many records as are wanted."""
         found: list[_Found] = []
         size, left = 0, params.max_records
         for result, led in opened:
-            if led is not None and size < params.max_bytes and left > 0:
-                one = await self._read(result, led, params, size, left)
+            if size >= params.max_bytes or left <= 0:
+                break
+            if led is not None:
+                one = self._read(result, led, params, size, left)
                 if one is not None:
                     found.append(one)
                     size += one.data.length
                     left -= one.count
+                if time_slice.used(UNITS_TO_READ):
+                    await time_slice.next()
         return found
 
     def _take_all(self, found: Sequence[_Found], params: ShareFetchParams) -> None:
@@ -193,16 +228,18 @@ class ShareFetcher:
             if left > 0:
                 left -= self._take(one, params, left)
 
-    async def _read(
+    def _read(
         self, result: SharePartitionResult, led: LedSharePartition, params: ShareFetchParams, size: int, most: int
     ) -> _Found | None:
         """Read from where a group has not been in a partition; skips what nobody gets."""
+        if led.is_loading:
+            return None
         terms = _COMMITTED if self._manager.settings(params.group_id).read_committed else _UNCOMMITTED
-        for _ in range(MOST_LOADS):
+        place = led.replica.topic_partition
+        for _ in range(2):
             if led.problem is not None or led.state.is_full:
                 result.error = led.problem
                 return None
-            place = led.replica.topic_partition
             at = led.state.next_fetch_offset
             fetch = PartitionFetch(
                 place.topic, place.partition, at, PARTITION_BYTES, led.leader_epoch, topic_id=led.key.topic_id
@@ -210,15 +247,28 @@ class ShareFetcher:
             cold: list[NotCached] = []
             (read,), _, _ = self._reader.read([fetch], params.max_bytes, terms, size, cold)
             if cold:
-                await DeferredList([each.load() for each in cold], consumeErrors=True)
-                continue
-            if read.error is not None:
-                if read.error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self._follows_log(led, at):
-                    continue
+                led.load(cold[0].load())
+                return None
+            if read.error is None:
+                if read.data is None or self._is_cold(led, read.data):
+                    return None
+                return _found(led, result, read, read.data, at, most)
+            if read.error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or not self._follows_log(led, at):
                 result.error = read.error
                 return None
-            return None if read.data is None else _found(led, result, read, read.data, at, most)
         return None
+
+    @staticmethod
+    def _is_cold(led: LedSharePartition, data: FileSlice) -> bool:
+        """Whether data are known not to be in memory: then they are loaded."""
+        # Others than files of log directories and windows are in memory.
+        is_cold: Callable[[int, int], bool | None] | None = getattr(data.file, "is_cold", None)
+        if is_cold is None or data.data is not None or not is_cold(data.position, data.length):
+            return False
+        loading: Deferred[None] | None = data.file.read_ahead(data.position, data.length)  # type: ignore[attr-defined]
+        if loading is not None:
+            led.load(loading)
+        return led.is_loading
 
     @staticmethod
     def _follows_log(led: LedSharePartition, offset: int) -> bool:
@@ -276,16 +326,9 @@ def _found(
             count += led.state.acquirable_count(max(first, header.base_offset), header.last_offset, room)
         room -= max(0, header.last_offset + 1 - max(header.base_offset, end))
         position += header.size
-        if count >= most:
+        if count >= most or (room <= 0 and header.last_offset + 1 >= end):
             break
     if not ends:
         return None
     positions.append(position)
     return _Found(led, result, data, first, positions, ends, skipped, count)
-
-
-async def _later(clock: IReactorTime) -> None:
-    """Let others have a turn."""
-    turn: Deferred[None] = Deferred()
-    clock.callLater(0, turn.callback, None)
-    await turn

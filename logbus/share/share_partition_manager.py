@@ -30,6 +30,18 @@ from logbus.share.share_partition import SharePartition
 from logbus.timers import Timers
 
 
+@define(eq=False)
+class _Opening:
+    """
+    A partition whose state is being read.
+
+    :ivar members: those that are going to fetch from it.
+    """
+
+    waiting: list[Deferred[LedSharePartition]] = field(factory=list)
+    members: set[str] = field(factory=set)
+
+
 @implementer(ILeadershipListener)
 @define(eq=False)
 class SharePartitionManager:
@@ -49,7 +61,7 @@ class SharePartitionManager:
     _wall_ms: Callable[[], int]
     _slices: SliceScheduler
     _led: dict[TopicPartition, dict[str, LedSharePartition]] = field(factory=dict, init=False)
-    _opening: dict[tuple[TopicPartition, str], list[Deferred[LedSharePartition]]] = field(factory=dict, init=False)
+    _opening: dict[tuple[TopicPartition, str], _Opening] = field(factory=dict, init=False)
     _stopped: bool = field(default=False, init=False)
 
     def __len__(self) -> int:
@@ -60,20 +72,28 @@ class SharePartitionManager:
         """Records that members have acquired."""
         return sum(each.state.acquired_count for led in self._led.values() for each in led.values())
 
-    def find(self, group_id: str, topic_id: UUID, partition: int) -> LedSharePartition | None:
-        """A partition of a group, if it is open."""
+    def leave(self, group_id: str, topic_id: UUID, partition: int, member_id: str) -> None:
+        """A member fetches from a partition no more."""
         topic = self._metadata.topic_by_id(topic_id)
         if topic is None:
-            return None
-        led = self._led.get(TopicPartition(topic.name, partition), {}).get(group_id)
-        return led if led is not None and led.key.topic_id == topic_id else None
+            return
+        place = TopicPartition(topic.name, partition)
+        opening = self._opening.get((place, group_id))
+        if opening is not None:
+            opening.members.discard(member_id)
+        led = self._led.get(place, {}).get(group_id)
+        if led is not None and led.key.topic_id == topic_id:
+            led.leave(member_id)
 
-    async def open(self, group_id: str, topic_id: UUID, partition: int) -> LedSharePartition:
+    def open(
+        self, group_id: str, topic_id: UUID, partition: int, member_id: str | None = None
+    ) -> LedSharePartition | Deferred[LedSharePartition]:
         """
-        A partition of a group.
+        A partition of a group; a Deferred, if its state must be read first.
 
+        :param member_id: of a member that fetches from it, until :meth:`leave`.
         :raise ApiError: UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER and others of :meth:`.ReplicaManager.leader`;
-            COORDINATOR_NOT_AVAILABLE and others, if its state cannot be read.
+            as failures COORDINATOR_NOT_AVAILABLE and others, if its state cannot be read.
         """
         topic = self._metadata.topic_by_id(topic_id)
         if topic is None:
@@ -85,25 +105,32 @@ class SharePartitionManager:
         led = self._led.get(place, {}).get(group_id)
         if led is not None:
             if led.replica is replica and led.leader_epoch == replica.partition.leader_epoch:
+                if member_id is not None:
+                    led.members.add(member_id)
                 return led
             led.give_up(_led_no_more(place))
+        opening = self._opening.get((place, group_id))
+        is_new = opening is None
+        if opening is None:
+            opening = self._opening[place, group_id] = _Opening()
+        if member_id is not None:
+            opening.members.add(member_id)
         waiting: Deferred[LedSharePartition] = Deferred()
-        others = self._opening.get((place, group_id))
-        if others is None:
-            others = self._opening[place, group_id] = [waiting]
+        opening.waiting.append(waiting)
+        if is_new:
             key = SharePartitionKey(group_id, topic_id, partition)
-            opening = Deferred.fromCoroutine(self._open(place, key, replica))
-            opening.addBoth(lambda result: self._opened(place, group_id, result))
-        else:
-            others.append(waiting)
-        return await waiting
+            reading = Deferred.fromCoroutine(self._open(place, key, replica))
+            reading.addBoth(lambda result: self._opened(place, group_id, result))
+        return waiting
 
     def _opened(self, place: TopicPartition, group_id: str, result: object) -> None:
-        for each in self._opening.pop((place, group_id)):
-            each.callback(result)  # type: ignore[arg-type]
+        opening = self._opening.pop((place, group_id))
         if isinstance(result, LedSharePartition):
-            # They have it by then.
+            result.members |= opening.members
+            # Those that do not fetch, but acknowledge, have done so by then.
             self._timers.call_later(0, result.opened)
+        for each in opening.waiting:
+            each.callback(result)  # type: ignore[arg-type]
 
     async def _open(self, place: TopicPartition, key: SharePartitionKey, replica: Replica) -> LedSharePartition:
         epoch = replica.partition.leader_epoch

@@ -44,19 +44,37 @@ class Coordinator:
 
 @define(eq=False)
 class Watcher:
+    """A fetch that looks when it is told to, unless it is ``slow``, and takes nothing."""
+
+    led: LedSharePartition
+    slow: bool = False
     calls: int = 0
 
     def available(self) -> None:
         self.calls += 1
+        if not self.slow:
+            self.look()
+
+    def look(self) -> None:
+        self.led.watch(self)
+        self.led.looked(self)
+
+
+@define(eq=False)
+class Leader:
+    """A replica with 100 records."""
+
+    high_watermark: int = 100
+    watchers: dict[Any, None] = field(factory=dict)
 
 
 class LedSharePartitionTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.clock, self.coordinator, self.watcher = Clock(), Coordinator(), Watcher()
+        self.clock, self.coordinator, self.leader = Clock(), Coordinator(), Leader()
         self.given_up: list[LedSharePartition] = []
         state = SharePartition(0, 3, lambda: ShareGroupSettings(partition_max_record_locks=20))
         coordinator: Any = self.coordinator
-        replica: Any = None
+        replica: Any = self.leader
         self.led = LedSharePartition(
             KEY,
             replica,
@@ -67,7 +85,8 @@ class LedSharePartitionTests(SynchronousTestCase):
             self.given_up.append,
         )
         self.led.members |= {"a", "b"}
-        self.led.watchers[self.watcher] = None
+        self.watcher = Watcher(self.led)
+        self.led.watch(self.watcher)
 
     def acquire(self, member: str, last: int) -> list[AcquiredRecords]:
         first = self.led.state.next_fetch_offset
@@ -158,3 +177,52 @@ class LedSharePartitionTests(SynchronousTestCase):
         self.assertEqual(self.coordinator.writes[1:], [(0, 0, (StateBatch(0, 1, AVAILABLE, 2),))])
         self.coordinator.answers[1].callback(None)
         self.assertEqual(self.given_up, [self.led])
+
+    def test_one_is_told_at_a_time(self) -> None:
+        """The one that has waited longest; when it has looked, and records are left, the next one, and each once."""
+        first, second, third = self.watchers()
+        self.led.moved(self.led.replica, 1)
+        self.led.moved(self.led.replica, 1)
+        self.assertEqual(self.calls(), [1, 0, 0])
+        first.look()
+        self.assertEqual(self.calls(), [1, 1, 0])
+        self.acquire("b", 19)
+        second.look()
+        self.assertEqual(self.calls(), [1, 1, 0])
+        self.led.acknowledge("b", [AcknowledgementBatch(0, 0, [AcknowledgeType.RELEASE])])
+        self.assertEqual(self.calls(), [1, 1, 1])
+        third.look()
+        self.assertEqual(self.calls(), [2, 1, 1])
+        first.look()
+        second.look()
+        self.assertEqual(self.calls(), [2, 2, 1])
+
+    def test_one_that_was_told_is_gone(self) -> None:
+        """The next one is told instead of it; when nobody is left, the replica is not watched."""
+        first, second, third = self.watchers()
+        self.led.moved(self.led.replica, 1)
+        self.led.unwatch(first)
+        self.led.unwatch(second)
+        self.assertEqual(self.calls(), [1, 1, 1])
+        self.led.unwatch(third)
+        self.assertEqual(self.leader.watchers, {})
+
+    def watchers(self) -> list[Watcher]:
+        self.led.unwatch(self.watcher)
+        self.slow = [Watcher(self.led, slow=True) for _ in range(3)]
+        for each in self.slow:
+            self.led.watch(each)
+        return self.slow
+
+    def calls(self) -> list[int]:
+        return [each.calls for each in self.slow]
+
+    def test_loading(self) -> None:
+        """While what is next is loaded nobody is told of records behind it; then it is like records that have come."""
+        loading: Deferred[None] = Deferred()
+        self.watchers()
+        self.led.load(loading)
+        self.led.moved(self.led.replica, 1)
+        self.assertEqual(self.calls(), [0, 0, 0])
+        loading.errback(ValueError("it cannot be read"))
+        self.assertEqual(self.calls(), [1, 0, 0])
