@@ -59,6 +59,7 @@ Groups:
 * ``share_groups``: ShareGroupHeartbeat, ShareGroupDescribe
 * ``share_fetches``: ShareFetch, ShareAcknowledge
 * ``share_acknowledgements``: what these say of records (pure)
+* ``share_responses``: the responses to these
 * ``share_group_offsets``: DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets
 * ``group_admin``: DescribeGroups, ListGroups, DeleteGroups
 * ``group_offsets``: OffsetCommit, OffsetFetch, OffsetDelete

@@ -16,31 +16,35 @@ Acknowledgements = Mapping[SharedPartition, Sequence[AcknowledgementBatch]]
 """What is said of the records of partitions."""
 
 
-def partitions_of(topics: Sequence[Any]) -> list[tuple[SharedPartition, Any]]:
-    """The partitions that a request names, each with what it says of it."""
-    return [
-        (SharedPartition(UUID(bytes=bytes(topic.topic_id)), partition.partition_index), partition)
-        for topic in topics
-        for partition in topic.partitions
-    ]
+Named = Sequence[tuple[SharedPartition, Any]]
+"""The partitions that a request names, each with what it says of it."""
 
 
-def acknowledgements_of(topics: Sequence[Any]) -> Acknowledgements:
+def partitions_of(topics: Sequence[Any]) -> Named:
+    """The partitions that the topics of a request name."""
+    found: list[tuple[SharedPartition, Any]] = []
+    for topic in topics:
+        topic_id = UUID(bytes=bytes(topic.topic_id))
+        found += [(SharedPartition(topic_id, each.partition_index), each) for each in topic.partitions]
+    return found
+
+
+def acknowledgements_of(named: Named) -> Acknowledgements:
     """
     What a request says of records, by partition.
 
     :raise ApiError: INVALID_REQUEST: it names a partition twice.
     """
     found: dict[SharedPartition, Sequence[AcknowledgementBatch]] = {}
-    for partition, data in partitions_of(topics):
-        batches = [
+    for partition, data in named:
+        if not data.acknowledgement_batches:
+            continue
+        if partition in found:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "the request acknowledges records of a partition twice")
+        found[partition] = [
             AcknowledgementBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
             for batch in data.acknowledgement_batches
         ]
-        if batches:
-            if partition in found:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the request acknowledges records of a partition twice")
-            found[partition] = batches
     return found
 
 

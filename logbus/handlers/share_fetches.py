@@ -24,6 +24,7 @@ from logbus.handlers.share_acknowledgements import (
     check_renewal,
     partitions_of,
 )
+from logbus.handlers.share_responses import Outcomes, ShareResponses
 from logbus.metrics import Registry, metric
 from logbus.net.lost_connections import LostConnections
 from logbus.net.request_context import RequestContext, quota_user
@@ -42,28 +43,19 @@ from logbus.share.share_sessions import (
     ShareSessionCache,
 )
 from logbus.wire.connection import Request
-from logbus.wire.messages.records import LeaderIdAndEpoch
 from logbus.wire.messages.share_fetches import (
-    AcknowledgedPartition,
-    AcquiredRecords,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
-    ShareAcknowledgeTopicResponse,
-    ShareFetchableTopicResponse,
     ShareFetchRequest,
     ShareFetchResponse,
-    SharePartitionData,
 )
 
 SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
 RECORD_LIMIT = 1
 """The acquire mode in which no more records are acquired than asked for (KIP-1206)."""
-NO_LEADER = LeaderIdAndEpoch()
 
 UNITS_TO_CHECK = 1
-"""Units of a time slice for looking at a partition, and for saying what there is of it."""
-
-Outcomes = dict[SharedPartition, ApiError | None]
+"""Units of a time slice for checking the right to read a partition."""
 
 
 @define(eq=False)
@@ -89,7 +81,7 @@ class ShareFetchHandlers:
     partitions: SharePartitionManager
     _fetcher: ShareFetcher
     sessions: ShareSessionCache
-    _leaders: CurrentLeaders
+    _responses: ShareResponses
     _lost: LostConnections
     _max_bytes: int
     _topic_name: Callable[[UUID], str]
@@ -106,8 +98,11 @@ class ShareFetchHandlers:
         return cls(
             broker.share_partitions,
             broker.share_fetcher,
-            ShareSessionCache(lambda: broker.config.get(keys.GROUP_SHARE_MAX_SHARE_SESSIONS)),
-            CurrentLeaders(broker.metadata),
+            ShareSessionCache(
+                broker.config.get(keys.GROUP_SHARE_MAX_SHARE_SESSIONS),
+                broker.config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_PARTITIONS),
+            ),
+            ShareResponses(CurrentLeaders(broker.metadata), topic_name),
             broker.lost_connections,
             broker.config.get(keys.FETCH_MAX_BYTES),
             topic_name,
@@ -119,6 +114,11 @@ class ShareFetchHandlers:
         """Declare the metrics of share groups' members."""
         registry.add_fields(self.totals)
         registry.gauge("logbus_share_sessions", "Sessions of members of share groups.", read=lambda: len(self.sessions))
+        registry.gauge(
+            "logbus_share_session_partitions",
+            "Partitions in the sessions of members of share groups.",
+            read=lambda: self.sessions.partitions,
+        )
         registry.gauge(
             "logbus_share_partitions_led",
             "Partitions that share groups read, of which this broker is the leader.",
@@ -138,8 +138,8 @@ class ShareFetchHandlers:
         message: ShareFetchRequest = request.message
         try:
             key = self._key(context, request)
-            acknowledgements = acknowledgements_of(message.topics)
-            added = [partition for partition, _ in partitions_of(message.topics)]
+            named = partitions_of(message.topics)
+            acknowledgements = acknowledgements_of(named)
             forgotten = [
                 SharedPartition(UUID(bytes=bytes(topic.topic_id)), partition)
                 for topic in message.forgotten_topics_data
@@ -147,13 +147,11 @@ class ShareFetchHandlers:
             ]
             check_renewal(message, acknowledgements, is_fetch=True)
             session = self._session(key, message.share_session_epoch, context, acknowledgements)
+            is_last = message.share_session_epoch == FINAL_EPOCH
+            if not is_last:
+                self._update(session, [partition for partition, _ in named], forgotten)
         except ApiError as e:
             return ShareFetchResponse(error_code=e.code, error_message=e.message)
-        is_last = message.share_session_epoch == FINAL_EPOCH
-        if not is_last:
-            session.update(added, forgotten)
-            for partition in forgotten:
-                self._leave(key, partition)
         time_slice = context.time_slice(request)
         outcomes = self._acknowledge(context, request, key, acknowledgements)
         results: list[SharePartitionResult] = []
@@ -167,7 +165,7 @@ class ShareFetchHandlers:
         outcomes_by_partition = {partition: await outcome for partition, outcome in outcomes.items()}
         if is_last:
             self._end(session)
-        await self._fill(response, context, results, outcomes_by_partition, time_slice)
+        await self._answer(response, context, results, outcomes_by_partition, time_slice)
         return response
 
     @serves(SHARE_ACKNOWLEDGE, 1, 2)
@@ -176,7 +174,7 @@ class ShareFetchHandlers:
         message: ShareAcknowledgeRequest = request.message
         try:
             key = self._key(context, request)
-            acknowledgements = acknowledgements_of(message.topics)
+            acknowledgements = acknowledgements_of(partitions_of(message.topics))
             check_renewal(message, acknowledgements, is_fetch=False)
             session = self._session(key, message.share_session_epoch, context, acknowledgements, begins=False)
         except ApiError as e:
@@ -185,26 +183,8 @@ class ShareFetchHandlers:
         outcomes = {partition: await outcome for partition, outcome in pending.items()}
         if message.share_session_epoch == FINAL_EPOCH:
             self._end(session)
-        topics: dict[UUID, ShareAcknowledgeTopicResponse] = {}
-        hints = []
-        for partition, error in outcomes.items():
-            hint = self._hint(partition, error)
-            hints.append(hint)
-            topic = topics.setdefault(
-                partition.topic_id, ShareAcknowledgeTopicResponse(topic_id=partition.topic_id.bytes, partitions=[])
-            )
-            topic.partitions.append(
-                AcknowledgedPartition(
-                    partition_index=partition.partition,
-                    error_code=0 if error is None else error.code,
-                    error_message=None if error is None else error.message,
-                    current_leader=hint or NO_LEADER,
-                )
-            )
-        return ShareAcknowledgeResponse(
-            acquisition_lock_timeout_ms=self._lock_ms(key.group_id),
-            responses=list(topics.values()),
-            node_endpoints=self._leaders.endpoints(context.listener, hints),
+        return await self._responses.acknowledged(
+            self._lock_ms(key.group_id), outcomes, context.listener, context.time_slice(request)
         )
 
     def _key(self, context: RequestContext, request: Request) -> SessionKey:
@@ -258,6 +238,22 @@ class ShareFetchHandlers:
         session = self.sessions.begin(key, context.connection_id)
         self._lost.watch(context.connection_id, self._connection_lost)
         return session
+
+    def _update(
+        self, session: ShareSession, added: Sequence[SharedPartition], forgotten: Sequence[SharedPartition]
+    ) -> None:
+        """
+        Add and remove partitions of a session.
+
+        :raise ApiError: as :meth:`.ShareSessionCache.update`; then it has ended, and its member begins another one.
+        """
+        try:
+            self.sessions.update(session, added, forgotten)
+        except ApiError:
+            self._end(session)
+            raise
+        for partition in forgotten:
+            self._leave(session.key, partition)
 
     def _connection_lost(self, connection_id: int) -> None:
         """What the members at the other end have acquired is released: others get it at once."""
@@ -354,7 +350,7 @@ class ShareFetchHandlers:
             return 0
         return ceil(1000 * self._quotas.fetch.wait(quota_user(context.principal), context.client_id))
 
-    async def _fill(
+    async def _answer(
         self,
         response: ShareFetchResponse,
         context: RequestContext,
@@ -362,47 +358,14 @@ class ShareFetchHandlers:
         outcomes: Outcomes,
         time_slice: TimeSlice,
     ) -> None:
-        """Put into a response what there is to say: records, errors, and what became of acknowledgements."""
-        topics: dict[UUID, ShareFetchableTopicResponse] = {}
-        hints = []
+        """Put into a response what there is to say, and count it."""
+        await self._responses.fill(response, results, outcomes, context.listener, time_slice)
         size = 0
-        by_partition = {result.partition: result for result in results}
-        async for partition in time_slice.over(dict.fromkeys([*by_partition, *outcomes]), UNITS_TO_CHECK):
-            result = by_partition.get(partition) or SharePartitionResult(partition)
-            if not result.acquired and result.error is None and partition not in outcomes:
-                continue
-            refused = outcomes.get(partition)
-            hint = self._hint(partition, result.error or refused)
-            hints.append(hint)
-            data = SharePartitionData(
-                partition_index=partition.partition,
-                current_leader=hint or NO_LEADER,
-                records=b"" if result.records is None else result.records,
-                acquired_records=[
-                    AcquiredRecords(first_offset=one.first, last_offset=one.last, delivery_count=one.delivery_count)
-                    for one in result.acquired
-                ],
-            )
-            if result.error is not None:
-                data.error_code, data.error_message = result.error.code, result.error.message
-            if refused is not None:
-                data.acknowledge_error_code, data.acknowledge_error_message = refused.code, refused.message
+        for result in results:
             if result.records is not None:
                 size += result.records.length
-            self.totals.acquired += sum(one.last - one.first + 1 for one in result.acquired)
-            topic = topics.setdefault(
-                partition.topic_id, ShareFetchableTopicResponse(topic_id=partition.topic_id.bytes, partitions=[])
-            )
-            topic.partitions.append(data)
+                self.totals.acquired += sum(one.last - one.first + 1 for one in result.acquired)
         self.totals.bytes_sent += size
-        response.responses = list(topics.values())
-        response.node_endpoints = self._leaders.endpoints(context.listener, hints)
         if size and self._quotas.fetch.is_active:
             user = quota_user(context.principal)
             response.throttle_time_ms = ceil(1000 * self._quotas.fetch.record(user, context.client_id, size))
-
-    def _hint(self, partition: SharedPartition, error: ApiError | None) -> LeaderIdAndEpoch | None:
-        """The leader to go to, where that is the matter."""
-        if error is None:
-            return None
-        return self._leaders.hint(self._topic_name(partition.topic_id), partition.partition, error)

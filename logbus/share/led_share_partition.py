@@ -61,7 +61,8 @@ class LedSharePartition:
     # Was told to look, and has not done so yet.
     _told: AvailabilityWatcher | None = field(default=None, init=False)
     _was_left: bool = field(default=False, init=False)
-    _writing: bool = field(default=False, init=False)
+    # Those who are told when the present write is kept; None: nothing is being written.
+    _writing: list[Deferred[None]] | None = field(default=None, init=False)
     _waiting: list[Deferred[None]] = field(factory=list, init=False)
     _timer: Timer | None = field(default=None, init=False)
     _timer_at: float = field(default=0.0, init=False)
@@ -118,7 +119,9 @@ class LedSharePartition:
 
     def _rest(self) -> None:
         """Give it up if it is of no use any more: nobody fetches it, nothing is acquired, and all is kept."""
-        if self._was_left and not (self.members or self._writing or self.state.is_dirty or self.state.acquired_count):
+        if self._was_left and not (
+            self.members or self._writing is not None or self.state.is_dirty or self.state.acquired_count
+        ):
             self.give_up(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.key} was forgotten: nobody fetches it"))
 
     def log_starts(self, offset: int) -> None:
@@ -220,25 +223,32 @@ class LedSharePartition:
         """
         After a change: set the timer, and have the coordinator keep it.
 
-        :param kept: fires when it does.
+        :param kept: fires when it does; at once, if there is nothing to keep, as after a renewal.
         """
         self._set_timer()
-        if kept is not None:
-            self._waiting.append(kept)
-        if self.state.is_dirty or self._waiting:
+        if self.state.is_dirty:
+            if kept is not None:
+                self._waiting.append(kept)
             self._write()
+        elif kept is not None:
+            if self._writing is None:
+                kept.callback(None)
+            else:
+                # What was said may repeat what is being written.
+                self._writing.append(kept)
 
     def keep(self) -> Deferred[None]:
         """Have the state kept as it is; fires when it is."""
         kept: Deferred[None] = Deferred()
-        self._save(kept)
+        self._waiting.append(kept)
+        self._write()
         return kept
 
     def _write(self) -> None:
-        if self._writing or self.problem is not None:
+        if self._writing is not None or self.problem is not None:
             return
-        self._writing = True
-        waiting, self._waiting = self._waiting, []
+        waiting = self._writing = self._waiting
+        self._waiting = []
         state = self.state
         batches = state.changes()
         self._persister.write(
@@ -251,7 +261,7 @@ class LedSharePartition:
         ).addCallbacks(lambda _: self._written(waiting), lambda failure: self._not_written(failure, waiting))
 
     def _written(self, waiting: Sequence[Deferred[None]]) -> None:
-        self._writing = False
+        self._writing = None
         for each in waiting:
             each.callback(None)
         if self._waiting or self.state.is_dirty:
@@ -260,7 +270,7 @@ class LedSharePartition:
             self._rest()
 
     def _not_written(self, failure: Failure, waiting: list[Deferred[None]]) -> None:
-        self._writing = False
+        self._writing = None
         self._waiting = waiting + self._waiting
         self.give_up(error_of_state(failure))
 

@@ -233,10 +233,28 @@ class SharePartition:
         :raise ApiError: INVALID_REQUEST; INVALID_RECORD_STATE: it has not acquired some, or not any more.
         """
         self._check(member_id, batches)
-        for batch in batches:
-            for first, last, kind in batch.parts():
-                if last >= self.start_offset:
-                    self._settle(max(first, self.start_offset), last, AcknowledgeType(kind), now)
+        start, settings = self.start_offset, self._settings()
+        deadline = now + settings.record_lock_duration_ms / 1000
+
+        def settle(run: InFlightRun, kind: int) -> None:
+            if kind == AcknowledgeType.RENEW:
+                run.deadline = deadline
+            elif kind == AcknowledgeType.ACCEPT:
+                self._end(run, RecordState.ACKNOWLEDGED)
+            elif kind == AcknowledgeType.RELEASE:
+                self._release(run, settings.delivery_count_limit)
+            else:
+                self._end(run, RecordState.ARCHIVED)
+
+        self._records.change(
+            (
+                (max(first, start), last, kind)
+                for batch in batches
+                for first, last, kind in batch.parts()
+                if last >= start
+            ),
+            settle,
+        )
         self._advance()
 
     def _check(self, member_id: str, batches: Sequence[AcknowledgementBatch]) -> None:
@@ -259,37 +277,34 @@ class SharePartition:
                 if kind == AcknowledgeType.RENEW and not renews:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "the group does not let acquisitions be renewed")
             before = batch.last
-            if batch.last < self.start_offset:
-                continue
             if batch.last >= self.end_offset:
                 raise ApiError(
                     ErrorCode.INVALID_REQUEST,
                     f"records up to {batch.last} are acknowledged, but those from {self.end_offset} on were not "
                     "delivered",
                 )
-            for run in self._records.between(max(batch.first, self.start_offset), batch.last):
+        self._check_acquired(member_id, batches)
+
+    def _check_acquired(self, member_id: str, batches: Sequence[AcknowledgementBatch]) -> None:
+        """Check batches that are in order, and before the end; those before the start are past."""
+        runs = iter(self._records.runs)
+        run = next(runs, None)
+        for batch in batches:
+            while run is not None and run.last < batch.first:
+                run = next(runs, None)
+            while run is not None and run.first <= batch.last:
                 if run.state is not RecordState.ACQUIRED or run.member_id != member_id:
                     raise ApiError(
                         ErrorCode.INVALID_RECORD_STATE,
                         f"the member {member_id} has not acquired the record at {max(batch.first, run.first)}, "
                         "or not any more",
                     )
+                if run.last > batch.last:
+                    break
+                run = next(runs, None)
 
-    def _settle(self, first: int, last: int, kind: AcknowledgeType, now: float) -> None:
-        settings = self._settings()
-        for run in self._records.cut(first, last):
-            if kind is AcknowledgeType.RENEW:
-                run.deadline = now + settings.record_lock_duration_ms / 1000
-            elif kind is AcknowledgeType.ACCEPT:
-                self._end(run, RecordState.ACKNOWLEDGED)
-            elif kind is AcknowledgeType.RELEASE:
-                self._release(run)
-            else:
-                self._end(run, RecordState.ARCHIVED)
-
-    def _release(self, run: InFlightRun) -> None:
-        spent = run.delivery_count >= self._settings().delivery_count_limit
-        self._end(run, RecordState.ARCHIVED if spent else AVAILABLE)
+    def _release(self, run: InFlightRun, most_deliveries: int) -> None:
+        self._end(run, RecordState.ARCHIVED if run.delivery_count >= most_deliveries else AVAILABLE)
 
     @staticmethod
     def _end(run: InFlightRun, state: RecordState) -> None:
@@ -305,9 +320,10 @@ class SharePartition:
 
     def _release_all(self, applies: Callable[[InFlightRun], bool]) -> bool:
         found = [run for run in self._records.runs if run.state is RecordState.ACQUIRED and applies(run)]
-        for run in found:
-            self._release(run)
         if found:
+            most = self._settings().delivery_count_limit
+            for run in found:
+                self._release(run, most)
             self._advance()
         return bool(found)
 

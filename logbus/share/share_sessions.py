@@ -7,7 +7,7 @@ that one that was lost, or is repeated, is noticed. A member has one session wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -18,6 +18,9 @@ from logbus.errors import ApiError, ErrorCode
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _MOST_EPOCH = 2**31 - 1
+
+ONE_OF = 10
+"""One session may have so much of the partitions that all may have."""
 
 
 class SharedPartition(NamedTuple):
@@ -67,12 +70,16 @@ class ShareSession:
 @define(eq=False)
 class ShareSessionCache:
     """
-    The sessions of this broker.
+    The sessions of this broker, with limits.
 
     :param most: how many there may be.
+    :param most_partitions: limit of the partitions of all sessions; one may have a tenth of that, as fetch sessions.
+    :ivar partitions: number of partitions of all sessions.
     """
 
-    _most: Callable[[], int]
+    _most: int
+    _most_partitions: int
+    partitions: int = field(default=0, init=False)
     _sessions: dict[SessionKey, ShareSession] = field(factory=dict, init=False)
     _of_connections: dict[int, dict[SessionKey, None]] = field(factory=dict, init=False)
 
@@ -89,7 +96,7 @@ class ShareSessionCache:
 
         :raise ApiError: SHARE_SESSION_LIMIT_REACHED.
         """
-        if len(self._sessions) >= self._most():
+        if len(self._sessions) >= self._most:
             raise ApiError(
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,
                 f"this broker has {len(self._sessions)} share sessions, as many as it may "
@@ -98,6 +105,26 @@ class ShareSessionCache:
         session = self._sessions[key] = ShareSession(key, INITIAL_EPOCH + 1, connection_id)
         self._of_connections.setdefault(connection_id, {})[key] = None
         return session
+
+    def update(
+        self, session: ShareSession, added: Iterable[SharedPartition], forgotten: Iterable[SharedPartition]
+    ) -> None:
+        """
+        Add and remove partitions of a session.
+
+        :raise ApiError: SHARE_SESSION_LIMIT_REACHED: it has too many now: end it.
+        """
+        before = len(session.partitions)
+        session.update(added, forgotten)
+        count = len(session.partitions)
+        self.partitions += count - before
+        most = max(1, self._most_partitions // ONE_OF)
+        if count > before and (count > most or self.partitions > self._most_partitions):
+            raise ApiError(
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+                f"the share session would have {count} partitions, and all of this broker {self.partitions}: one may "
+                f"have {most}, and all {self._most_partitions} (max.incremental.fetch.session.cache.partitions)",
+            )
 
     def resume(self, key: SessionKey, epoch: int, connection_id: int) -> ShareSession:
         """
@@ -125,6 +152,7 @@ class ShareSessionCache:
         """End a session, if there is one."""
         session = self._sessions.pop(key, None)
         if session is not None:
+            self.partitions -= len(session.partitions)
             self._leave_connection(session)
 
     def of_connection(self, connection_id: int) -> list[ShareSession]:

@@ -149,7 +149,10 @@ def offsets(partition: Any) -> list[int]:
 class ShareFetchTests(HandlerCase):
     """A topic of two partitions, which members read from the beginning."""
 
-    config = {"group.share.partition.max.record.locks": "100"}
+    config = {
+        "group.share.partition.max.record.locks": "100",
+        "max.incremental.fetch.session.cache.partitions": "200",
+    }
 
     def setUp(self) -> None:
         super().setUp()
@@ -317,6 +320,19 @@ class ShareFetchTests(HandlerCase):
             self.client.turn()
         handlers = self.server.broker.kafka_server.router.find(ShareFetchHandlers)
         self.assertEqual((len(handlers.sessions), len(handlers.partitions)), (0, 0))
+
+    def test_too_many_partitions(self) -> None:
+        """The session ends, and others get what its member had; it begins another one."""
+        self.client.produce(a_batch(b"0"))
+        self.member.fetch()
+        handlers = self.server.broker.kafka_server.router.find(ShareFetchHandlers)
+        self.member.partitions = range(30)
+        self.assertEqual(self.member.ask().error_code, ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        self.assertEqual((len(handlers.sessions), handlers.sessions.partitions), (0, 0))
+        self.assertEqual(self.other.fetch(), [(0, 0, 2)])
+        self.member.partitions, self.member.epoch = (0, 1), 0
+        self.assertEqual(self.member.ask().error_code, 0)
+        self.assertEqual(handlers.sessions.partitions, 3)
 
     def test_sessions_that_are_wrong(self) -> None:
         self.assertEqual(self.member.ask(epoch=1).error_code, ErrorCode.SHARE_SESSION_NOT_FOUND)

@@ -116,14 +116,29 @@ class LedSharePartitionTests(SynchronousTestCase):
         """Acquisitions end in time, those that were renewed later; who waits is told, and so is the coordinator."""
         self.acquire("a", 1)
         self.clock.advance(20)
-        self.say("a", 1, 1, AcknowledgeType.RENEW)
-        self.coordinator.answers[0].callback(None)
+        self.successResultOf(self.say("a", 1, 1, AcknowledgeType.RENEW))
         self.clock.advance(10)
         self.assertEqual(self.watcher.calls, 1)
-        self.assertEqual(self.coordinator.writes[1:], [(0, 0, (StateBatch(0, 0, AVAILABLE, 1),))])
+        self.assertEqual(self.coordinator.writes, [(0, 0, (StateBatch(0, 0, AVAILABLE, 1),))])
         self.assertEqual(self.led.state.acquired_count, 1)
         self.clock.advance(20)
         self.assertEqual((self.led.state.acquired_count, self.watcher.calls), (0, 2))
+
+    def test_nothing_to_keep(self) -> None:
+        """What is renewed is not written; but what is said again is not confirmed before it is kept."""
+        self.acquire("a", 9)
+        accepted = self.say("a", 0, 4, AcknowledgeType.ACCEPT)
+        again = self.say("a", 0, 4, AcknowledgeType.ACCEPT)
+        renewed = self.say("a", 5, 9, AcknowledgeType.RENEW)
+        self.assertNoResult(again)
+        self.coordinator.answers[0].callback(None)
+        for each in (accepted, again, renewed):
+            self.successResultOf(each)
+        self.assertEqual(self.coordinator.writes, [(5, 0, ())])
+        answers = [self.say("a", 5, 5, AcknowledgeType.ACCEPT) for _ in range(2)]
+        self.coordinator.answers[1].errback(ApiError(ErrorCode.NOT_COORDINATOR))
+        for each in answers:
+            self.failureResultOf(each, ApiError)
 
     def test_a_full_partition(self) -> None:
         """Who waits for room is told of it."""

@@ -14,7 +14,7 @@ A, B = SessionKey("g", "a"), SessionKey("g", "b")
 
 class ShareSessionTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.sessions = ShareSessionCache(lambda: 2)
+        self.sessions = ShareSessionCache(2, 50)
 
     def refused(self, code: ErrorCode, key: SessionKey, epoch: int) -> None:
         error = self.assertRaises(ApiError, self.sessions.resume, key, epoch, 1)
@@ -46,6 +46,29 @@ class ShareSessionTests(SynchronousTestCase):
         self.assertEqual(error.code, ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         self.sessions.end(A)
         self.sessions.begin(SessionKey("g", "c"), 1)
+
+    def test_how_many_partitions(self) -> None:
+        """A session may have a tenth of those of all; who gives some back may have others."""
+        numbers = [SharedPartition(UUID(int=1), number) for number in range(7)]
+        one, other = self.sessions.begin(A, 1), self.sessions.begin(B, 1)
+        self.sessions.update(one, numbers[:5], ())
+        self.sessions.update(one, numbers[:5], ())
+        self.sessions.update(one, numbers[5:6], numbers[:1])
+        error = self.assertRaises(ApiError, self.sessions.update, one, numbers, ())
+        self.assertEqual(error.code, ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        self.sessions.update(other, numbers[:1], ())
+        self.sessions.end(A)
+        self.sessions.end(A)
+        self.assertEqual(self.sessions.partitions, 1)
+
+    def test_how_many_partitions_in_all(self) -> None:
+        sessions = ShareSessionCache(20, 50)
+        for at in range(10):
+            session = sessions.begin(SessionKey("g", str(at)), 1)
+            sessions.update(session, [SharedPartition(UUID(int=1), number) for number in range(5)], ())
+        last = sessions.begin(A, 1)
+        error = self.assertRaises(ApiError, sessions.update, last, [SharedPartition(UUID(int=1), 0)], ())
+        self.assertEqual(error.code, ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
     def test_connections(self) -> None:
         """A session belongs to the connection that its last request came by."""

@@ -128,8 +128,9 @@ MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = int32(
 MAX_INCREMENTAL_FETCH_SESSION_CACHE_PARTITIONS = int32(
     "max.incremental.fetch.session.cache.partitions",
     100_000,
-    "Maximum number of partitions in all fetch sessions; a consumer's session may have a tenth. Each takes up to "
-    "600 bytes of memory. A client with more partitions fetches without a session.",
+    "Maximum number of partitions in all fetch sessions, and in all sessions of members of share groups; a consumer's "
+    "session may have a tenth. Each takes up to 600 bytes of memory. A client with more partitions fetches without a "
+    "session; a member of a share group is refused.",
     at_least=0,
 )
 MAX_REQUEST_PARTITION_SIZE_LIMIT = int32(
