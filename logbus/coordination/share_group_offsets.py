@@ -5,11 +5,10 @@ Describes, sets and deletes the start offsets of share groups (Kafka: DescribeSh
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 from uuid import UUID
 
 from attrs import define, frozen
-from twisted.internet.defer import DeferredList
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from logbus.coordination.consumer.partition_sets import TopicId
@@ -18,7 +17,7 @@ from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_lags import GroupLags
 from logbus.coordination.share.share_group import ShareGroup
 from logbus.coordination.share_group_service import existing
-from logbus.coordination.share_group_states import CALLS_AT_A_TIME, Results, ShareGroupStates, error_of
+from logbus.coordination.share_group_states import Results, ShareGroupStates
 from logbus.coordination.share_state.share_state import SharePartitionKey, ShareState
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import NO_OFFSET, TopicPartition
@@ -112,21 +111,18 @@ class ShareGroupOffsets:
     async def _summaries(
         self, group_id: str, wanted: Sequence[tuple[str, TopicId, int]]
     ) -> dict[tuple[TopicId, int], ShareStart]:
-        found = {}
-        for first in range(0, len(wanted), CALLS_AT_A_TIME):
-            some = wanted[first : first + CALLS_AT_A_TIME]
-            calls = [
-                self._states.persister.summary(SharePartitionKey(group_id, UUID(bytes=topic_id), number))
-                for _, topic_id, number in some
-            ]
-            outcomes: Any = await DeferredList(calls, consumeErrors=True)
-            for (name, topic_id, number), (succeeded, outcome) in zip(some, outcomes, strict=True):
-                found[topic_id, number] = (
-                    self._start(TopicPartition(name, number), outcome)
-                    if succeeded
-                    else ShareStart(number, error=error_of(outcome))
-                )
-        return found
+        def summary(asked: tuple[str, TopicId, int]) -> Deferred[ShareState]:
+            _, topic_id, number = asked
+            return self._states.persister.summary(SharePartitionKey(group_id, UUID(bytes=topic_id), number))
+
+        return {
+            (topic_id, number): ShareStart(number, error=outcome)
+            if isinstance(outcome, ApiError)
+            else self._start(TopicPartition(name, number), outcome)
+            for (name, topic_id, number), outcome in zip(
+                wanted, await self._states.call_each(wanted, summary), strict=True
+            )
+        }
 
     def _start(self, partition: TopicPartition, state: ShareState) -> ShareStart:
         lag = -1

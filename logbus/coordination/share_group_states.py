@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -30,9 +30,15 @@ from logbus.coordination.share_state.share_state import SharePartitionKey
 from logbus.coroutines import shield, sleep
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import NO_OFFSET
+from logbus.net.time_slices import TimeSlice
 
 CALLS_AT_A_TIME = 200
 """Number of states that are asked for at a time."""
+
+UNITS_A_CALL = 30
+"""Cost of a call, in units of a time slice."""
+
+T = TypeVar("T")
 
 Results = Mapping[tuple[TopicId, int], ApiError | None]
 """What came of the calls for each partition; None: done."""
@@ -222,13 +228,23 @@ class ShareGroupStates:
     async def _each(
         self, group: ShareGroup, partitions: Partitions, call: Callable[[SharePartitionKey], Deferred[None]]
     ) -> Results:
-        results: dict[tuple[TopicId, int], ApiError | None] = {}
-        every = iter(sorted(pairs(partitions)))
+        asked = sorted(pairs(partitions))
+        outcomes = await self.call_each(asked, lambda partition: call(_key(group, *partition)))
+        return {
+            partition: outcome if isinstance(outcome, ApiError) else None
+            for partition, outcome in zip(asked, outcomes, strict=True)
+        }
+
+    async def call_each(self, asked: Sequence[T], call: Callable[[T], Deferred[Any]]) -> list[Any]:
+        """Call the share coordinator for each partition, for some at a time; the results, or ApiErrors, in order."""
+        # A coordinator on this broker may answer at once.
+        time_slice = TimeSlice(self._coordinator.slices)
+        results: list[Any] = []
+        every = iter(asked)
         while some := list(islice(every, CALLS_AT_A_TIME)):
-            calls = [call(_key(group, *each)) for each in some]
+            calls = [call(each) async for each in time_slice.over(some, UNITS_A_CALL)]
             outcomes: Any = await DeferredList(calls, consumeErrors=True)
-            for partition, (succeeded, outcome) in zip(some, outcomes, strict=True):
-                results[partition] = None if succeeded else error_of(outcome)
+            results += [outcome if succeeded else _error_of(outcome) for succeeded, outcome in outcomes]
         return results
 
 
@@ -236,7 +252,7 @@ def _key(group: ShareGroup, topic_id: TopicId, number: int) -> SharePartitionKey
     return SharePartitionKey(group.group_id, UUID(bytes=topic_id), number)
 
 
-def error_of(failure: Failure) -> ApiError:
+def _error_of(failure: Failure) -> ApiError:
     """The error of a call that has failed."""
     if isinstance(failure.value, ApiError):
         return failure.value

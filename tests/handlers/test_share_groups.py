@@ -151,6 +151,21 @@ class ShareGroupCase(GroupCase):
 class HeartbeatTests(ShareGroupCase):
     """Members come, stay and go."""
 
+    def test_many_partitions(self) -> None:
+        """Their states are made some at a time, also where the share coordinator answers at once."""
+        self.client.ask(
+            CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name="t", count=500, assignments=None)], timeout_ms=1000
+            ),
+            2,
+        )
+        coordinator = self.server.broker.coordinators.groups
+        before = coordinator.slices.slices
+        consumer = self.consumer()
+        consumer.beat()
+        self.assertEqual(len(consumer.assigned or ()), 500)
+        self.assertGreaterEqual(coordinator.slices.slices - before, 3)
+
     def test_join(self) -> None:
         """Who joins has its partitions at once, whose states are there then."""
         one = self.consumer()
