@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mypy import api
 
 from tests.docs.page_examples import examples_of
+from tests.strict_mypy import strict_mypy
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = ("howto/twisted-client.rst", "howto/asyncio-client.rst", "howto/serializers.rst")
@@ -26,14 +26,8 @@ def test_examples_are_typed(tmp_path: Path) -> None:
                 programs.append(str(program))
     assert len(programs) > 10
     programs.append(str(ROOT / "tests" / "client" / "typed_programs.py"))
-    said, problems, status = api.run(
-        [
-            "--strict",
-            "--no-incremental",
-            "--follow-imports=silent",
-            f"--config-file={ROOT / 'pyproject.toml'}",
-            *programs,
-        ]
+    checked = strict_mypy(
+        "--no-incremental", "--follow-imports=silent", f"--config-file={ROOT / 'pyproject.toml'}", *programs
     )
-    if status:
-        pytest.fail(said + problems)
+    if checked.returncode:
+        pytest.fail(checked.stdout + checked.stderr)

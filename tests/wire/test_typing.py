@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import SkipTest
 
 from twisted.trial.unittest import SynchronousTestCase
+
+from tests.strict_mypy import strict_mypy
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,23 +68,20 @@ class TypingTests(SynchronousTestCase):
 
     def test_strict(self) -> None:
         """Fields have their Python types, constructors their keywords, and misuse is found where it stands."""
-        try:
-            from mypy import api
-        except ImportError:
-            raise SkipTest("mypy is not installed") from None
+        if find_spec("mypy") is None:
+            raise SkipTest("mypy is not installed")
         lines = [*USE.splitlines(), *MISUSE, *DECLARED.splitlines()]
         folder = TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         source = Path(folder.name) / "use.py"
         source.write_text("\n".join(lines) + "\n")
-        options = ["--strict", "--no-error-summary", "--hide-error-context", "--no-pretty", "--python-version", "3.11"]
+        options = ["--no-error-summary", "--hide-error-context", "--no-pretty", "--python-version", "3.11"]
         cache = ["--cache-dir", str(ROOT / ".mypy_cache" / "tests"), "--config-file", ""]
-        self.patch(os, "environ", {**os.environ, "MYPYPATH": str(ROOT)})
-        out, err, _ = api.run([*options, *cache, str(source)])
-        self.assertEqual(err, "")
+        checked = strict_mypy(*options, *cache, str(source), env={**os.environ, "MYPYPATH": str(ROOT)})
+        self.assertEqual(checked.stderr, "")
         revealed = []
         said: dict[str, str] = {}
-        for line in out.splitlines():
+        for line in checked.stdout.splitlines():
             _, number, kind, words = line.split(":", 3)
             if kind == " error":
                 place = lines[int(number) - 1].strip()
@@ -92,4 +92,4 @@ class TypingTests(SynchronousTestCase):
         for line, word in MISUSE.items():
             self.assertIn(word, said.pop(line, ""), line)
         wrong = [line.strip() for line in DECLARED.splitlines()[3:]]
-        self.assertEqual(sorted(said), sorted(wrong), out)
+        self.assertEqual(sorted(said), sorted(wrong), checked.stdout)
