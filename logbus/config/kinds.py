@@ -202,7 +202,7 @@ def throttled_replicas() -> Kind[tuple[str, ...]]:
             raise ValueError(text)
         return items
 
-    accepts = "*, or replicas as PARTITION:BROKER with commas between, each once"
+    accepts = "'*', or replicas as PARTITION:BROKER with commas between, each once"
     return Kind(ConfigType.LIST, parse, ",".join, accepts)
 
 
