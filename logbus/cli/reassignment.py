@@ -6,8 +6,10 @@ Moves replicas by plans for ``cluster reassign``, with a throttle: rates of brok
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+
+from attrs import frozen
 
 from logbus.cli.new_file import write_new_file
 from logbus.cli.reassignment_plan import (
@@ -88,19 +90,34 @@ async def execute(admin: AdminClient, target: Plan, throttle: int | None, rollba
     return len(wanted)
 
 
-async def verify(admin: AdminClient, target: Plan, *, lifts_throttle: bool = True) -> dict[TopicPartition, str]:
+@frozen
+class Verified:
     """
-    Return the state of each partition of a plan: under way, done or differs. Lifts the throttle, which is of whole
-    brokers, when no partition is being moved any more, not even by other plans.
+    What has become of a plan.
+
+    :ivar states: of its partitions: under way, done or differs.
+    :ivar is_lifted: whether the throttle was lifted.
+    """
+
+    states: Mapping[TopicPartition, str]
+    is_lifted: bool
+
+
+async def verify(admin: AdminClient, target: Plan, *, lifts_throttle: bool = True) -> Verified:
+    """
+    Look at each partition of a plan. Lifts the throttle, which is of whole brokers, when no partition is being moved
+    any more, not even by other plans.
     """
     under_way = await admin.list_reassignments()
     current = await current_replicas(admin, {name.topic for name in target})
-    if lifts_throttle and not under_way:
+    is_lifted = lifts_throttle and not under_way
+    if is_lifted:
         await _lift_throttle(admin, {name.topic for name in target if name in current})
-    return {
+    states = {
         name: "under way" if name in under_way else "done" if current.get(name) == replicas else "differs"
         for name, replicas in target.items()
     }
+    return Verified(states, is_lifted)
 
 
 async def cancel(admin: AdminClient, target: Plan, *, lifts_throttle: bool = True) -> int:

@@ -67,10 +67,10 @@ class ReassignmentTests(SynchronousTestCase):
 
     def test_throttle_of_another_plan(self) -> None:
         """What is done with one plan does not take the throttle from what is still moved by another one."""
-        states = self.successResultOf(verify(self.admin, {A: (0, 1)}))
+        states = self.successResultOf(verify(self.admin, {A: (0, 1)})).states
         self.assertEqual((states, self.cluster.removed), ({A: "done"}, []))
         self.cluster.moving.clear()
-        self.successResultOf(verify(self.admin, {A: (0, 1)}))
+        self.assertTrue(self.successResultOf(verify(self.admin, {A: (0, 1)})).is_lifted)
         self.assertEqual(self.cluster.removed, [RATES[0]])
 
     def test_plan_of_what_is_moved(self) -> None:

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from logbus.testing import Broker
 from logbus.testing.local_cluster import LocalCluster
 from logbus.testing.waiting import wait_until
+from tests.interop.conftest import QUICK_GROUPS, WORKERS
 from tests.interop.java_client import Call, Java, JavaFailed, spelled
 
 SECONDS = 120
@@ -66,6 +68,13 @@ class Member:
         self._call.stop()
         for words in self._call.rest(SECONDS):
             self._take(words)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    """Groups get settings, which other tests of all of a broker's settings would find."""
+    with Broker({**QUICK_GROUPS, "workers": WORKERS}) as broker:
+        yield broker
 
 
 def admin(bootstrap: str) -> AdminClient:

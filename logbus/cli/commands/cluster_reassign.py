@@ -84,7 +84,8 @@ def reassign(
         click.echo(f"moving {counted(moving, 'partition')}; see how far: logbus cluster reassign {follow}")
     elif verify is not None:
         target = reassignment.read_file(verify)
-        _print_states(with_admin(bootstrap, timeout, lambda admin: reassignment.verify(admin, target)), as_json)
+        verified = with_admin(bootstrap, timeout, lambda admin: reassignment.verify(admin, target))
+        _print_states(verified.states, as_json)
     elif cancel is not None:
         target = reassignment.read_file(cancel)
         cancelled = with_admin(bootstrap, timeout, lambda admin: reassignment.cancel(admin, target))

@@ -268,10 +268,10 @@ async def _execute(admin: AdminClient, plan: Plan, log_dirs: LogDirs, options: P
 
 
 async def _verify(admin: AdminClient, plan: Plan, *, lifts: bool) -> None:
-    states = await verify(admin, plan, lifts_throttle=lifts)
+    verified = await verify(admin, plan, lifts_throttle=lifts)
     current = await current_replicas(admin, {name.topic for name in plan})
-    say("\n".join(verify_lines(plan, states, current)))
-    if lifts and not await admin.list_reassignments():
+    say("\n".join(verify_lines(plan, verified.states, current)))
+    if verified.is_lifted:
         await _say_cleared(admin, plan)
 
 

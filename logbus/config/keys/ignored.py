@@ -123,7 +123,6 @@ IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
     "broker.session.": _KRAFT,
     "controller.quorum.": _KRAFT,
     "group.streams.": "streams groups are not offered",
-    "share.coordinator.": "share groups are not offered",
     "kafka.metrics.": _METRICS,
     "metadata.": _KRAFT,
     "rlmm.config.": "the metadata of remote segments have keys of their own: remote.log.metadata.topic.*",

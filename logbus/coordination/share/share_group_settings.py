@@ -28,7 +28,6 @@ class ShareGroupSettings:
     :ivar auto_offset_reset: where it begins to read a partition.
     :ivar read_committed: whether it reads only records of transactions that are committed.
     :ivar renew_acknowledge: whether members may renew the locks of records that they have.
-    :ivar max_sessions: maximum number of share sessions of a broker, of all groups together.
     """
 
     session_timeout_ms: int = 45_000
@@ -40,7 +39,6 @@ class ShareGroupSettings:
     auto_offset_reset: OffsetReset = _LATEST
     read_committed: bool = False
     renew_acknowledge: bool = True
-    max_sessions: int = 2000
 
 
 def share_group_settings(get: Values, overrides: Mapping[str, str]) -> ShareGroupSettings:
@@ -61,7 +59,6 @@ def share_group_settings(get: Values, overrides: Mapping[str, str]) -> ShareGrou
         auto_offset_reset=group_value(get, overrides, keys.SHARE_AUTO_OFFSET_RESET),
         read_committed=group_value(get, overrides, keys.SHARE_ISOLATION_LEVEL) == "read_committed",
         renew_acknowledge=group_value(get, overrides, keys.SHARE_RENEW_ACKNOWLEDGE_ENABLE),
-        max_sessions=get(keys.GROUP_SHARE_MAX_SHARE_SESSIONS),
     )
 
 

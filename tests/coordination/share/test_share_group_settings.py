@@ -54,7 +54,6 @@ class ShareGroupSettingsTests(SynchronousTestCase):
             OffsetReset(EARLIEST),
             read_committed=True,
             renew_acknowledge=False,
-            max_sessions=8,
         )
         self.assertEqual(share_group_settings(view.get, overrides), expected)
 
