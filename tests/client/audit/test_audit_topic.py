@@ -141,6 +141,16 @@ class CodingTests(RegistryCase):
         self.assertEqual(self.reader(encode_event(value)), value)
         self.assertEqual(self.reader(encode_avro(value)), value)
 
+    def test_lengths_like_white_space(self) -> None:
+        """An id of Avro may begin as JSON does after a line break or a space; JSON may begin so, too."""
+        for length in (5, 16):
+            value = MonitoringEvent("{" + "0" * (length - 1), "shop", "h", "producer", 0, 1000, {})
+            self.assertIn(encode_avro(value)[:1], (b"\n", b" "))
+            self.assertEqual(self.reader(encode_avro(value)), value)
+            self.assertEqual(self.reader(b"\n " + encode_event(value)), value)
+        for data in (b"\n{", b"\n{0000", b' {"id": 1}'):
+            self.assertRaises(SerializationError, self.reader, data)
+
     @given(st.binary(max_size=60))
     def test_invalid_events(self, data: bytes) -> None:
         """They are counted as unreadable, and raise no other errors."""
