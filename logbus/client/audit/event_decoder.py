@@ -1,9 +1,8 @@
 """
 Decodes monitoring events in JSON, plain Avro, or Avro framed with a schema id.
 
-The first byte tells the format. A JSON object begins with a brace. A framed value begins with a byte 0. In plain Avro
-an event begins with the length of its id, which is never 0. Some lengths are white space in JSON, and the id may begin
-with a brace: then it is JSON if it can be read as that.
+A framed value begins with a byte 0, which neither of the others does: plain Avro begins with the length of the event's
+id, which is never 0.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from logbus.client.audit.monitoring_event import (
     AVRO_SCHEMA,
     MonitoringEvent,
     as_fields,
-    decode_event,
+    decode_unframed,
     event_of,
 )
 from logbus.client.schema.registry_http import RegistryError
@@ -74,12 +73,8 @@ class EventDecoder:
         :raise RegistryUnreachable: (in the Deferred) the registry does not answer.
         :raise RegistryError: (in the Deferred) it refuses the request.
         """
-        if not data or data[:1] == b"{":
-            return decode_event(data)
-        if data.lstrip()[:1] == b"{":
-            return _json_or_avro(data)
-        if data[0] != _FRAMED:
-            return event_of(_avro().read(AUDIT_TOPIC, data))
+        if not data or data[0] != _FRAMED:
+            return decode_unframed(data, lambda avro: _avro().read(AUDIT_TOPIC, avro))
         schema_id, _ = unframe(AUDIT_TOPIC, data)
         if self._registry is None:
             raise SerializationError(
@@ -101,16 +96,6 @@ class EventDecoder:
             if e.status != _NOT_FOUND:
                 raise
             raise SerializationError(f"the registry has no schema {schema_id}: {e}") from e
-
-
-def _json_or_avro(data: bytes) -> MonitoringEvent:
-    try:
-        return decode_event(data)
-    except SerializationError as e:
-        try:
-            return event_of(_avro().read(AUDIT_TOPIC, data))
-        except SerializationError:
-            raise e from None
 
 
 @cache

@@ -8,7 +8,7 @@ however much later it is read. Windows begin at multiples of their length since 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import asdict, field, frozen
@@ -87,6 +87,29 @@ def decode_event(data: bytes | None) -> MonitoringEvent:
     :raise SerializationError: it is not a valid event; the message says what is wrong.
     """
     return event_of(JsonDeserializer()(AUDIT_TOPIC, data))
+
+
+def decode_unframed(data: bytes | None, read_avro: Callable[[bytes], Any]) -> MonitoringEvent:
+    """
+    Decode an event from JSON or from Avro.
+
+    JSON begins with a brace, perhaps after white space. Avro begins with the length of the id: some lengths are white
+    space, too, and the id may begin with a brace. Then it is JSON if it can be read as that.
+
+    :param read_avro: gives the fields of an event in Avro.
+    :raise SerializationError: it is not a valid event; the message says what is wrong.
+    """
+    if not data or data[:1] == b"{":
+        return decode_event(data)
+    if data.lstrip()[:1] != b"{":
+        return event_of(read_avro(data))
+    try:
+        return decode_event(data)
+    except SerializationError as e:
+        try:
+            return event_of(read_avro(data))
+        except SerializationError:
+            raise e from None
 
 
 def event_of(fields: Any) -> MonitoringEvent:

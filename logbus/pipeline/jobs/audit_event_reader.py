@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import define, field
 
-from logbus.client.audit.monitoring_event import AVRO_SCHEMA, MonitoringEvent, decode_event, event_of
+from logbus.client.audit.monitoring_event import AVRO_SCHEMA, MonitoringEvent, decode_unframed, event_of
 from logbus.client.serializers import SerializationError
 from logbus.extras import install_hint
 from logbus.pipeline.blocking.schema_registry import NoSuchSchema, RegistryClient
@@ -37,10 +37,8 @@ class AuditEventReader:
         :raise SerializationError: it is not a monitoring event.
         :raise RegistryFailed: the registry does not answer.
         """
-        if not value or value.lstrip()[:1] == b"{":
-            return decode_event(value)
-        if value[0] != _FRAMED:
-            return event_of(_avro(value, _parsed(), None))
+        if not value or value[0] != _FRAMED:
+            return decode_unframed(value, lambda avro: _avro(avro, _parsed(), None))
         if len(value) < _FRAME:
             raise SerializationError(f"{len(value)} bytes are no framed value")
         return event_of(_avro(value[_FRAME:], self._schema(int.from_bytes(value[1:_FRAME])), _parsed()))
