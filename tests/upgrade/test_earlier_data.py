@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from logbus.cli.commands.verify import verify
 from logbus.testing import Broker
+from tests.tar_archives import unpack
 from tests.upgrade.make_data import CODECS, KEYS, ORDERS, SECONDS, START_MS, wait_for
 
 ARCHIVES = sorted((Path(__file__).parent / "golden").glob("*.tar.xz"))
@@ -26,8 +26,7 @@ CONFIG = {
 
 
 def unpacked(archive: Path, where: Path) -> Path:
-    with tarfile.open(archive) as opened:
-        opened.extractall(where, filter="data")
+    unpack(archive, where)
     return where
 
 

@@ -12,12 +12,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+
+from tests.tar_archives import unpack
 
 CACHE = Path(os.environ.get("LOGBUS_CLIENT_SUITES", "~/.cache/logbus-client-suites")).expanduser()
 SECONDS = 120
@@ -73,8 +74,7 @@ def kafka_python() -> Path:
         problem = _problem(sys.executable, "-m", "pip", "download", "-q", *wanted)
         if problem is None:
             (archive,) = fresh.glob("*.tar.gz")
-            with tarfile.open(archive) as opened:
-                opened.extractall(fresh, filter="data")
+            unpack(archive, fresh)
             (unpacked,) = fresh.glob("kafka_python-*/")
             shutil.move(unpacked / "test", fresh / "test")
             shutil.rmtree(unpacked)
