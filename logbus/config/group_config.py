@@ -1,9 +1,9 @@
 """
 The configuration of a group: overrides by operators, within the brokers' bounds (Kafka: GroupConfig).
 
-Groups of the consumer protocol (KIP-848) and share groups (KIP-932) have one (config resource ``GROUP``, type 32);
-members of the classic protocol choose their own timeouts. A group has the keys of both: it is not known beforehand of
-which type it will be.
+Groups of the consumer protocol (KIP-848), share groups (KIP-932) and streams groups (KIP-1071) have one (config
+resource ``GROUP``, type 32); members of the classic protocol choose their own timeouts. A group has the keys of all of
+them: it is not known beforehand of which type it will be.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from logbus.config.config_key import ConfigKey
 from logbus.config.key_table import GROUP_KEYS, unknown_group_key
 from logbus.errors import ConfigError
 
-BOUNDS: Mapping[ConfigKey[Any], tuple[ConfigKey[int], ConfigKey[int]]] = {
+BOUNDS: Mapping[ConfigKey[Any], tuple[ConfigKey[int] | None, ConfigKey[int]]] = {
     keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS: (
         keys.GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS,
         keys.GROUP_CONSUMER_MAX_SESSION_TIMEOUT_MS,
@@ -47,12 +47,22 @@ BOUNDS: Mapping[ConfigKey[Any], tuple[ConfigKey[int], ConfigKey[int]]] = {
         keys.GROUP_SHARE_MIN_PARTITION_MAX_RECORD_LOCKS,
         keys.GROUP_SHARE_MAX_PARTITION_MAX_RECORD_LOCKS,
     ),
+    keys.GROUP_STREAMS_SESSION_TIMEOUT_MS: (
+        keys.GROUP_STREAMS_MIN_SESSION_TIMEOUT_MS,
+        keys.GROUP_STREAMS_MAX_SESSION_TIMEOUT_MS,
+    ),
+    keys.GROUP_STREAMS_HEARTBEAT_INTERVAL_MS: (
+        keys.GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS,
+        keys.GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS,
+    ),
+    keys.GROUP_STREAMS_NUM_STANDBY_REPLICAS: (None, keys.GROUP_STREAMS_MAX_STANDBY_REPLICAS),
 }
-"""The broker keys with the inclusive bounds of a group's value."""
+"""The broker keys with the inclusive bounds of a group's value; None: the key's own bound."""
 
 TIMEOUTS = (
     (keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS, keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS),
     (keys.GROUP_SHARE_SESSION_TIMEOUT_MS, keys.GROUP_SHARE_HEARTBEAT_INTERVAL_MS),
+    (keys.GROUP_STREAMS_SESSION_TIMEOUT_MS, keys.GROUP_STREAMS_HEARTBEAT_INTERVAL_MS),
 )
 """The keys of session timeouts, and of the heartbeat intervals that must be shorter."""
 
@@ -92,7 +102,9 @@ def group_value(get: Values, overrides: Mapping[str, str], key: ConfigKey[T]) ->
         return value
     if key in BOUNDS:
         low, high = BOUNDS[key]
-        value = max(get(low), min(value, get(high)))
+        value = min(value, get(high))
+        if low is not None:
+            value = max(get(low), value)
     return value
 
 
@@ -121,10 +133,9 @@ def check_group_overrides(get: Values, overrides: Mapping[str, str | None]) -> N
         if key not in BOUNDS:
             continue
         low, high = BOUNDS[key]
-        if not get(low) <= chosen[key] <= get(high):
-            raise ConfigError(
-                f"{name}: {text.strip()} is not between {low.name}={get(low)} and {high.name}={get(high)}"
-            )
+        if chosen[key] > get(high) or (low is not None and chosen[key] < get(low)):
+            least = "0" if low is None else f"{low.name}={get(low)}"
+            raise ConfigError(f"{name}: {text.strip()} is not between {least} and {high.name}={get(high)}")
     for session_key, heartbeat_key in TIMEOUTS:
         session: int = chosen[session_key] if session_key in chosen else get(session_key)
         heartbeat: int = chosen[heartbeat_key] if heartbeat_key in chosen else get(heartbeat_key)

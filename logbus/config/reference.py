@@ -22,6 +22,7 @@ from logbus.config.keys import (
     share_coordinator,
     share_groups,
     storage,
+    streams_groups,
     topics,
     transactions,
 )
@@ -36,6 +37,7 @@ _CHAPTERS: tuple[tuple[str, ModuleType], ...] = (
     ("Tiered storage", remote_log),
     ("Groups", groups),
     ("Share groups", share_groups),
+    ("Streams groups", streams_groups),
     ("Transactions", transactions),
     ("Share coordinator", share_coordinator),
     ("Replication", replication),

@@ -78,7 +78,7 @@ def check_broker(get: Values) -> Findings:
     _check_listeners(values, findings)
     values.in_order(findings, keys.GROUP_MIN_SESSION_TIMEOUT_MS, keys.GROUP_MAX_SESSION_TIMEOUT_MS)
     for key, (low, high) in BOUNDS.items():
-        values.in_order(findings, low, key, high)
+        values.in_order(findings, *(each for each in (low, key, high) if each is not None))
     for session, heartbeat in TIMEOUTS:
         values.in_order(findings, heartbeat, session)
     values.in_order(findings, keys.REPLICA_FETCH_WAIT_MAX_MS, keys.REPLICA_SOCKET_TIMEOUT_MS)

@@ -6,10 +6,11 @@ that of one release, and never more than is served. It leaves out APIs between K
 52–56, 58–59, 62–64, 67, 70, 73, 80–87), which are not supported, and the consumer group protocol of KIP-848 (68, 69)
 before 4.0, where it was an early access feature, listed but off.
 
-Three features go with the versions. ``group.version`` 1: the consumer group protocol is on. ``share.version`` 1: share
-groups are on (KIP-932). ``transaction.version`` 2: each transaction has an epoch of its own (KIP-890), and clients omit
-AddPartitionsToTxn and rely on Produce, EndTxn and TxnOffsetCommit instead. Clients fail if they find these versions
-without the feature, so both are advertised together or not at all.
+Four features go with the versions. ``group.version`` 1: the consumer group protocol is on. ``share.version`` 1: share
+groups are on (KIP-932). ``streams.version`` 1: streams groups are on (KIP-1071). ``transaction.version`` 2: each
+transaction has an epoch of its own (KIP-890), and clients omit AddPartitionsToTxn and rely on Produce, EndTxn and
+TxnOffsetCommit instead. Clients fail if they find these versions without the feature, so both are advertised together
+or not at all.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ DEFAULT_RELEASE = "4.3"
 
 GROUP_VERSION = "group.version"
 SHARE_VERSION = "share.version"
+STREAMS_VERSION = "streams.version"
 TRANSACTION_VERSION = "transaction.version"
 
 CONSUMER_GROUP_APIS = (68, 69)
@@ -35,6 +37,9 @@ CONSUMER_GROUP_APIS = (68, 69)
 
 SHARE_GROUP_APIS = (76, 77, 78, 79)
 """The APIs that members of share groups use (KIP-932)."""
+
+STREAMS_GROUP_APIS = (88, 89)
+"""The APIs of KIP-1071."""
 
 _PRODUCE = 0
 
@@ -193,6 +198,8 @@ def finalized_features(advertised: Mapping[int, VersionRange]) -> Mapping[str, i
         features[GROUP_VERSION] = 1
     if all(key in advertised for key in SHARE_GROUP_APIS):
         features[SHARE_VERSION] = 1
+    if all(key in advertised for key in STREAMS_GROUP_APIS):
+        features[STREAMS_VERSION] = 1
     if _has_transactions_2(advertised):
         features[TRANSACTION_VERSION] = 2
     return features

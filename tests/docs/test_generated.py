@@ -88,6 +88,7 @@ CLIENT_KEYS = {
     "group.id",
     "group.version",
     "share.version",
+    "streams.version",
     "transaction.version",
     "group.instance.id",
     "consumer.override.isolation.level",

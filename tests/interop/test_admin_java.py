@@ -28,9 +28,11 @@ def test_features(broker: Broker, java: Java) -> None:
     assert sorted(found) == [
         ["finalized", "group.version", "1"],
         ["finalized", "share.version", "1"],
+        ["finalized", "streams.version", "1"],
         ["finalized", "transaction.version", "2"],
         ["supported", "group.version", "0", "1"],
         ["supported", "share.version", "0", "1"],
+        ["supported", "streams.version", "0", "1"],
         ["supported", "transaction.version", "0", "2"],
     ]
     java.run("finalize", broker.bootstrap, "group.version", 1)

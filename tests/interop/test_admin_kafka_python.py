@@ -204,6 +204,7 @@ def test_features(admin: KafkaAdminClient) -> None:
     assert levels == {
         "group.version": ((0, 1), (1, 1)),
         "share.version": ((0, 1), (1, 1)),
+        "streams.version": ((0, 1), (1, 1)),
         "transaction.version": ((0, 2), (2, 2)),
     }
     assert admin.update_features({"group.version": 1}) == {"group.version": "OK"}

@@ -76,11 +76,11 @@ class AdvertisedTests(SynchronousTestCase):
     def test_features(self) -> None:
         """Clients that get a feature's versions are told that it is on; a table of Kafka 3.9 has none."""
         both = {"group.version": 1, "transaction.version": 2}
-        every = {**both, "share.version": 1}
+        every = {**both, "share.version": 1, "streams.version": 1}
         for release, expected in ((None, every), ("3.9", {}), ("4.0", both), ("4.3", every)):
             self.assertEqual(finalized_features(advertised_table(release, ALL)), expected, release)
         classic = {key: versions for key, versions in ALL.items() if key not in CONSUMER_GROUP_APIS}
-        others = {"share.version": 1, "transaction.version": 2}
+        others = {name: level for name, level in every.items() if name != "group.version"}
         self.assertEqual(finalized_features(advertised_table(None, classic)), others)
 
     def test_transactions_2_need_feature_and_version(self) -> None:
@@ -91,7 +91,7 @@ class AdvertisedTests(SynchronousTestCase):
         for missing, highest in ((0, 11), (26, 4), (28, 4)):
             told = advertised_table(None, {**ALL, missing: (ALL[missing].min, highest)})
             self.assertEqual([tuple(told[key]) for key in (0, 26, 28)], [(0, 11), (0, 4), (0, 4)])
-            self.assertEqual(finalized_features(told), {"group.version": 1, "share.version": 1})
+            self.assertEqual(finalized_features(told), {"group.version": 1, "share.version": 1, "streams.version": 1})
             without = advertised_table(None, {key: versions for key, versions in ALL.items() if key != missing})
             highest_told = {key: without[key].max for key in (0, 26, 28) if key != missing}
             self.assertEqual(highest_told, {key: most for key, most in {0: 11, 26: 4, 28: 4}.items() if key != missing})

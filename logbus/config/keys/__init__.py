@@ -11,6 +11,7 @@ The declarations of all configuration keys; their constants are also attributes 
 * ``replication``: followers
 * ``groups``: consumer groups
 * ``share_groups``: share groups
+* ``streams_groups``: streams groups
 * ``transactions``: idempotent producers, transactions
 * ``share_coordinator``: the share coordinator
 * ``quotas``: quotas
@@ -36,5 +37,6 @@ from logbus.config.keys.security import *  # noqa: F403
 from logbus.config.keys.share_coordinator import *  # noqa: F403
 from logbus.config.keys.share_groups import *  # noqa: F403
 from logbus.config.keys.storage import *  # noqa: F403
+from logbus.config.keys.streams_groups import *  # noqa: F403
 from logbus.config.keys.topics import *  # noqa: F403
 from logbus.config.keys.transactions import *  # noqa: F403

@@ -47,8 +47,8 @@ GROUP_COORDINATOR_REBALANCE_PROTOCOLS = texts(
     "group.coordinator.rebalance.protocols",
     ("classic", "consumer"),
     "Enabled group protocols; ``consumer`` is that of KIP-848. The classic protocol is always enabled, and so are "
-    "share groups, for which Kafka 4.0 and 4.1 had ``share``.",
-    choices=("classic", "consumer", "share"),
+    "share groups and streams groups, for which Kafka had ``share`` and ``streams``.",
+    choices=("classic", "consumer", "share", "streams"),
     empty=False,
 )
 GROUP_CONSUMER_SESSION_TIMEOUT_MS = int32(

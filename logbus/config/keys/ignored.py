@@ -18,7 +18,8 @@ _REMOTE_RETRIES = "what failed is tried again at the next run, at most a minute 
 _FORMAT = "records are always stored as version 2 batches, and never converted for readers"
 _WAITING = "waiting requests are dropped when they end, not purged"
 _GROWING = "segment files grow as they are written"
-_AT_ONCE = "partitions are assigned at once"
+_AT_ONCE = "partitions and tasks are assigned at once"
+_NO_WINDOW = "limits of remote storage need no window"
 _METRICS = "metrics are at /metrics of the admin listener"
 
 IGNORED_BROKER_KEYS: Mapping[str, str] = {
@@ -29,6 +30,7 @@ IGNORED_BROKER_KEYS: Mapping[str, str] = {
     "num.replica.alter.log.dirs.threads": _THREADS,
     "num.replica.fetchers": _THREADS,
     "group.coordinator.threads": _THREADS,
+    "group.coordinator.background.threads": _THREADS,
     "share.coordinator.threads": _THREADS,
     "log.cleaner.io.buffer.size": "the cleaner sizes its buffers itself",
     "log.cleaner.io.buffer.load.factor": "the cleaner sizes its buffers itself",
@@ -52,11 +54,21 @@ IGNORED_BROKER_KEYS: Mapping[str, str] = {
     "client.quota.callback.class": _JVM,
     "principal.builder.class": _JVM,
     "security.providers": _JVM,
+    "group.consumer.regex.refresh.interval.ms": "new topics are matched as soon as they are known",
     "group.consumer.assignors": "members choose between uniform and range, and there are no others",
     "group.share.assignors": "there is no assignor but simple",
+    "group.consumer.assignment.interval.ms": _AT_ONCE,
+    "group.consumer.min.assignment.interval.ms": _AT_ONCE,
+    "group.consumer.max.assignment.interval.ms": _AT_ONCE,
+    "group.consumer.assignor.offload.enable": _THREADS,
     "group.share.assignment.interval.ms": _AT_ONCE,
     "group.share.min.assignment.interval.ms": _AT_ONCE,
     "group.share.max.assignment.interval.ms": _AT_ONCE,
+    "group.share.assignor.offload.enable": _THREADS,
+    "group.streams.assignment.interval.ms": _AT_ONCE,
+    "group.streams.min.assignment.interval.ms": _AT_ONCE,
+    "group.streams.max.assignment.interval.ms": _AT_ONCE,
+    "group.streams.assignor.offload.enable": _THREADS,
     "share.fetch.purgatory.purge.interval.requests": _WAITING,
     "broker.id.generation.enable": "a broker's number is always given",
     "reserved.broker.max.id": "a broker's number is always given",
@@ -71,9 +83,17 @@ IGNORED_BROKER_KEYS: Mapping[str, str] = {
     "group.coordinator.new.enable": "there is one group coordinator for all protocols",
     "group.coordinator.append.linger.ms": "commits are written at once",
     "share.coordinator.append.linger.ms": "states of share partitions are written at once",
+    "group.coordinator.cached.buffer.max.bytes": "no buffers are kept",
+    "group.share.persister.class.name": _JVM,
     "share.coordinator.cached.buffer.max.bytes": "no buffers are kept",
     "log.dir.failure.timeout.ms": _KRAFT,
+    "remote.log.index.file.cache.ttl.ms": "indexes of remote segments are few, and kept in memory",
     "remote.log.index.file.cache.total.size.bytes": "indexes of remote segments are few, and kept in memory",
+    "remote.log.manager.copy.quota.window.num": _NO_WINDOW,
+    "remote.log.manager.copy.quota.window.size.seconds": _NO_WINDOW,
+    "remote.log.manager.fetch.max.bytes.per.second": "fetches from remote storage are limited by connections",
+    "remote.log.manager.fetch.quota.window.num": _NO_WINDOW,
+    "remote.log.manager.fetch.quota.window.size.seconds": _NO_WINDOW,
     "remote.log.manager.copier.thread.pool.size": "remote.log.manager.thread.pool.size is for all of it",
     "remote.log.manager.expiration.thread.pool.size": "remote.log.manager.thread.pool.size is for all of it",
     "remote.log.manager.follower.thread.pool.size": "followers only read metadata",
@@ -114,6 +134,9 @@ IGNORED_BROKER_KEYS: Mapping[str, str] = {
     "sasl.login.class": _JVM,
     "sasl.server.callback.handler.class": _JVM,
     "sasl.mechanism.controller.protocol": _KRAFT,
+    "server.max.startup.time.ms": "a start takes as long as its logs need",
+    "transaction.two.phase.commit.enable": "two-phase commit is not offered",
+    "unclean.leader.election.interval.ms": "leaders are elected at once",
     "eligible.leader.replicas.enable": "replicas fit to lead are always kept beside the in-sync set",
 }
 """The reason for ignoring each key, to follow "ignored:"."""
@@ -121,8 +144,9 @@ IGNORED_BROKER_KEYS: Mapping[str, str] = {
 IGNORED_BROKER_PREFIXES: Mapping[str, str] = {
     "broker.heartbeat.": _KRAFT,
     "broker.session.": _KRAFT,
+    "controller.performance.": _KRAFT,
     "controller.quorum.": _KRAFT,
-    "group.streams.": "streams groups are not offered",
+    "internal.metadata.": _KRAFT,
     "kafka.metrics.": _METRICS,
     "metadata.": _KRAFT,
     "rlmm.config.": "the metadata of remote segments have keys of their own: remote.log.metadata.topic.*",
@@ -145,6 +169,8 @@ FOREIGN_TOPIC_KEYS: Mapping[str, str] = {
 
 ONLY_VALUES: Mapping[str, frozenset[str]] = {
     "message.timestamp.difference.max.ms": frozenset({str(LONG_MAX)}),
+    "remote.log.manager.fetch.max.bytes.per.second": frozenset({str(LONG_MAX)}),
+    "transaction.two.phase.commit.enable": frozenset({"false"}),
     "zookeeper.metadata.migration.enable": frozenset({"false"}),
     "zookeeper.ssl.crl.enable": frozenset({"false"}),
     "zookeeper.ssl.ocsp.enable": frozenset({"false"}),
