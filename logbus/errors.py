@@ -175,6 +175,9 @@ class ErrorCode(IntEnum):
     VOTER_NOT_FOUND = (127, False, "The voter is not in the set.")
     INVALID_REGULAR_EXPRESSION = (128, False, "The regular expression is not valid.")
     REBOOTSTRAP_REQUIRED = (129, False, "The client's metadata is stale; it should bootstrap again.")
+    STREAMS_INVALID_TOPOLOGY = (130, False, "The topology of the streams application is not valid.")
+    STREAMS_INVALID_TOPOLOGY_EPOCH = (131, False, "The topology epoch is not valid.")
+    STREAMS_TOPOLOGY_FENCED = (132, False, "The topology epoch is older than that of the group.")
     SHARE_SESSION_LIMIT_REACHED = (133, True, "The broker has as many share sessions as it may.")
 
 
