@@ -18,6 +18,7 @@ The messages, one family per module, and the register of APIs by number.
 * ``groups``: coordinators, and groups of the classic protocol
 * ``consumer_groups``: groups of the consumer protocol (KIP-848)
 * ``share_groups``: share groups and their offsets (KIP-932)
+* ``streams_groups``: streams groups (KIP-1071)
 * ``offsets``: committed offsets of groups
 * ``share_fetches``: consuming in share groups (KIP-932)
 * ``share_state``: states of share partitions (KIP-932), between brokers
@@ -28,6 +29,7 @@ Without an API of their own:
 * ``partitions``: structs of several families
 * ``consumer_protocol``: subscriptions and assignments in JoinGroup and SyncGroup
 * ``group_log``: records of ``__consumer_offsets``
+* ``streams_group_log``: records of streams groups in it
 * ``transaction_log``: records of ``__transaction_state``
 * ``share_state_log``: records of ``__share_group_state``
 * ``remote_log``: records of ``__remote_log_metadata``

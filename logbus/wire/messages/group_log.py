@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from logbus.wire.messages.partitions import TopicIdPartitions
-from logbus.wire.schema import Bytes, Int8, Int32, Int64, String, Uuid, field, message, struct
+from logbus.wire.messages.streams_group_log import STREAMS_GROUP_VALUES
+from logbus.wire.schema import Bytes, Int8, Int32, Int64, String, Uuid, field, message, message_spec, struct
 
 # Committed offsets.
 
@@ -362,6 +363,7 @@ VALUES: Mapping[type[Any], type[Any]] = {
     ShareGroupTargetAssignmentMemberKey: ShareGroupTargetAssignmentMemberValue,
     ShareGroupCurrentMemberAssignmentKey: ShareGroupCurrentMemberAssignmentValue,
     ShareGroupStatePartitionMetadataKey: ShareGroupStatePartitionMetadataValue,
+    **STREAMS_GROUP_VALUES,
 }
 """The value class for each key class."""
 
@@ -382,6 +384,7 @@ KEYS: Mapping[int, type[Any]] = {
     14: ShareGroupCurrentMemberAssignmentKey,
     15: ShareGroupStatePartitionMetadataKey,
     16: ConsumerGroupRegularExpressionKey,
+    **{message_spec(key).versions.min: key for key in STREAMS_GROUP_VALUES},
 }
 """The key class by its version."""
 
