@@ -32,8 +32,11 @@ from logbus.security.acl.acls import AclOperation, ResourceType
 GROUP_ID = string("Id of a group; any text, percent-encoded in a path.", minLength=1, maxLength=32_767)
 _SUMMARY: dict[str, Any] = {
     "id": GROUP_ID,
-    "type": string("The protocol of its members.", enum=["classic", "consumer", "share"]),
-    "protocol_type": string("'consumer' for consumers, 'share' for share consumers; empty if it never had members."),
+    "type": string("The protocol of its members.", enum=["classic", "consumer", "share", "streams"]),
+    "protocol_type": string(
+        "'consumer' for consumers, 'share' for share consumers, 'streams' for members of streams groups; empty if it "
+        "never had members."
+    ),
     "state": string("Its state, such as 'Stable' or 'Empty'."),
     "members": integer("Number of members."),
     "partitions": integer("Number of partitions with a committed offset."),

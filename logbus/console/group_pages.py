@@ -40,7 +40,16 @@ PLOTTED_PARTITIONS = 3
 ROWS, PARTITION_ROWS, MEMBER_ROWS = 50, 200, 100
 LONGEST_LINK = 2000
 """A path must be shorter than 8192 bytes, of which each character may take twelve."""
-STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Dead")
+STATES = (
+    "Stable",
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "NotReady",
+    "Assigning",
+    "Reconciling",
+    "Dead",
+)
 KINDS = {"Stable": "good", "Empty": "", "Dead": "bad"}
 
 

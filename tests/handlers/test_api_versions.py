@@ -37,7 +37,12 @@ class FeatureTests(SynchronousTestCase):
         for version in (3, 4):
             answer = self.ask(WHO, version)
             levels = {each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features}
-            on = {"group.version": (1, 1), "share.version": (1, 1), "streams.version": (1, 1), "transaction.version": (2, 2)}
+            on = {
+                "group.version": (1, 1),
+                "share.version": (1, 1),
+                "streams.version": (1, 1),
+                "transaction.version": (2, 2),
+            }
             self.assertEqual(levels, on)
             possible = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
             every = {name: (0, most) for name, (_, most) in on.items()}

@@ -57,14 +57,26 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.fixture
 def own_broker() -> Iterator[Broker]:
     """The application's topics have names that are fixed."""
-    with Broker({"group.min.session.timeout.ms": "500", "group.initial.rebalance.delay.ms": "0"}) as broker:
+    settings = {
+        "group.min.session.timeout.ms": "500",
+        "group.initial.rebalance.delay.ms": "0",
+        # Members of streams groups do not choose theirs.
+        "group.streams.session.timeout.ms": "6000",
+        "group.streams.min.session.timeout.ms": "6000",
+        "group.streams.heartbeat.interval.ms": "500",
+        "group.streams.min.heartbeat.interval.ms": "500",
+        "group.streams.initial.rebalance.delay.ms": "0",
+    }
+    with Broker(settings) as broker:
         yield broker
 
 
 @contextmanager
-def running(application: list[str], broker: Broker, state: Path) -> Iterator[subprocess.Popen[str]]:
+def running(
+    application: list[str], broker: Broker, state: Path, more: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """An instance of it, that is stopped in order if it was not killed."""
-    settings = {**SETTINGS, "bootstrap.servers": broker.bootstrap, "state.dir": str(state)}
+    settings = {**SETTINGS, **(more or {}), "bootstrap.servers": broker.bootstrap, "state.dir": str(state)}
     command = [*application, *(f"{name}={value}" for name, value in settings.items())]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

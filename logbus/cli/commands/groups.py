@@ -11,7 +11,16 @@ from logbus.cli.commands.groups_offsets import delete_offsets, export_offsets, i
 from logbus.cli.options import bootstrap_options, group_id, json_option
 from logbus.cli.output import print_json, print_table
 
-_STATES = ("Empty", "Assigning", "Reconciling", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+_STATES = (
+    "Empty",
+    "NotReady",
+    "Assigning",
+    "Reconciling",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Dead",
+)
 
 
 @click.group()
@@ -40,7 +49,7 @@ def groups() -> None:
     "-t",
     "types",
     multiple=True,
-    type=click.Choice(("classic", "consumer", "share"), case_sensitive=False),
+    type=click.Choice(("classic", "consumer", "share", "streams"), case_sensitive=False),
     help="Only groups of this protocol.",
 )
 @json_option

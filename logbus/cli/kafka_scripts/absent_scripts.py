@@ -28,8 +28,8 @@ ABSENT: Mapping[str, str] = {
     "checks a log directory",
     "kafka-streams-application-reset": "'logbus groups reset-offsets' sets the offsets of a group, and 'logbus topics "
     "delete' deletes the internal topics of an application",
-    "kafka-streams-groups": "there are no streams groups (KIP-1071) here; applications of Kafka Streams run as classic "
-    "groups, which kafka-consumer-groups.sh shows",
+    "kafka-streams-groups": "Apache's works with a broker of logbus; kafka-groups.sh --list --streams lists streams "
+    "groups",
     "kafka-share-groups": "Apache's works with a broker of logbus; kafka-groups.sh --list --share lists share groups",
     "kafka-console-share-consumer": "Apache's works with a broker of logbus",
     "kafka-client-metrics": "brokers do not ask clients for metrics (KIP-714); '/metrics' of a broker has its own",

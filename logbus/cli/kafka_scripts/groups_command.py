@@ -25,7 +25,7 @@ PARSER = OptionParser(
         Option("protocol", "protocol", "Only groups of a protocol, such as consumer."),
         Option("consumer", help="Only consumer groups, classic and simple ones among them."),
         Option("share", help="Only share groups."),
-        Option("streams", help="Only streams groups, of which a broker of logbus has none."),
+        Option("streams", help="Only streams groups."),
     ],
 )
 

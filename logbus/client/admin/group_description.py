@@ -1,6 +1,6 @@
 """
-Describes groups of the classic and the consumer protocol (KIP-848), and share groups (KIP-932), by requests to their
-coordinators.
+Describes groups of the classic and the consumer protocol (KIP-848), share groups (KIP-932) and streams groups
+(KIP-1071), by requests to their coordinators.
 """
 
 from __future__ import annotations
@@ -19,9 +19,16 @@ from logbus.wire.messages.consumer_groups import ConsumerGroupDescribeRequest, C
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 from logbus.wire.messages.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from logbus.wire.messages.share_groups import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from logbus.wire.messages.streams_groups import (
+    DescribedStreamsGroup,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    TaskIds,
+)
 
 _CONSUMER_GROUP_DESCRIBE = 69
 _SHARE_GROUP_DESCRIBE = 77
+_STREAMS_GROUP_DESCRIBE = 89
 
 
 async def describe_at(channel: Channel, node: Node, group_ids: Sequence[str]) -> dict[str, GroupDescription | ApiError]:
@@ -29,7 +36,8 @@ async def describe_at(channel: Channel, node: Node, group_ids: Sequence[str]) ->
     Describe groups at one coordinator.
 
     Only the coordinator knows the protocol of a group. So it is asked by the newer protocol first, and by the classic
-    one for the groups that are not of the newer; those that are of neither may be share groups.
+    one for the groups that are not of the newer; those that are of neither may be share groups or
+    streams groups.
     """
     answers: dict[str, GroupDescription | ApiError] = {}
     classic: Sequence[str] = group_ids
@@ -42,6 +50,9 @@ async def describe_at(channel: Channel, node: Node, group_ids: Sequence[str]) ->
     others = [each for each, answer in answers.items() if _is_of_another_type(answer)]
     if others and _SHARE_GROUP_DESCRIBE in channel.versions:
         answers.update(await _describe_share_groups(channel, node, others))
+        others = [each for each in others if _is_of_another_type(answers[each])]
+    if others and _STREAMS_GROUP_DESCRIBE in channel.versions:
+        answers.update(await _describe_streams_groups(channel, node, others))
     return answers
 
 
@@ -76,6 +87,59 @@ async def _describe_share_groups(
         for each in response.groups
         if not each.error_code
     }
+
+
+async def _describe_streams_groups(
+    channel: Channel, node: Node, group_ids: Sequence[str]
+) -> dict[str, GroupDescription | ApiError]:
+    """Describe those that are streams groups."""
+    response: StreamsGroupDescribeResponse = await channel.request(
+        StreamsGroupDescribeRequest(group_ids=list(group_ids))
+    )
+    return {each.group_id: _streams(each, node) for each in response.groups if not each.error_code}
+
+
+def _streams(group: DescribedStreamsGroup, node: Node) -> GroupDescription:
+    """A task reads the partition of its number of each topic that its subtopology reads."""
+    subtopologies = group.topology and group.topology.subtopologies
+    read = {
+        each.subtopology_id: (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
+        for each in subtopologies or ()
+    }
+
+    def partitions(tasks: Iterable[TaskIds]) -> tuple[TopicPartition, ...]:
+        return tuple(
+            sorted(
+                TopicPartition(topic, number)
+                for each in tasks
+                for topic in read.get(each.subtopology_id, ())
+                for number in each.partitions
+            )
+        )
+
+    return GroupDescription(
+        group_id=group.group_id,
+        state=group.group_state,
+        type="streams",
+        protocol_type="streams",
+        assignor="sticky" if group.members else "",
+        coordinator=node,
+        members=tuple(
+            GroupMember(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                host=_address(member.client_host),
+                assignment=partitions(member.assignment.active_tasks),
+                subscription=tuple(sorted({topic for topics in read.values() for topic in topics})),
+                target=partitions(member.target_assignment.active_tasks),
+                epoch=member.member_epoch,
+            )
+            for member in sorted(group.members, key=lambda member: member.member_id)
+        ),
+        epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+    )
 
 
 async def _describe_consumer_groups(

@@ -13,9 +13,10 @@ class ListedGroup:
     """
     A group in the list of its coordinator.
 
-    :ivar protocol_type: ``consumer`` for consumers, ``share`` for share consumers; empty if it never had members.
+    :ivar protocol_type: ``consumer`` for consumers, ``share`` for share consumers, ``streams`` for applications of
+        Kafka Streams in streams groups; empty if it never had members.
     :ivar state: such as ``Stable``; empty if brokers do not report it (before Kafka 2.6).
-    :ivar type: ``classic``, ``consumer`` or ``share``; empty if brokers do not report it (before Kafka 3.8).
+    :ivar type: ``classic``, ``consumer``, ``share`` or ``streams``; empty if brokers do not report it (before Kafka 3.8).
     :ivar coordinator: the broker's id.
     """
 
@@ -33,7 +34,8 @@ class GroupMember:
 
     :ivar instance_id: its ``group.instance.id``, if it has one.
     :ivar host: the address it connects from.
-    :ivar assignment: its partitions, in order; empty if they are not known: see ``assignment_bytes``.
+    :ivar assignment: its partitions, in order; empty if they are not known: see ``assignment_bytes``. In a streams
+        group those that its active tasks read.
     :ivar subscription: the topics it subscribes to by name.
     :ivar pattern: the regular expression it subscribes with, if any (KIP-848).
     :ivar target: its target assignment (KIP-848); None in the classic protocol.
@@ -61,8 +63,8 @@ class GroupDescription:
     A group.
 
     :ivar state: such as ``Stable`` or ``Empty``.
-    :ivar type: ``classic`` or ``consumer``.
-    :ivar protocol_type: ``consumer`` for consumers, ``share`` for share consumers; empty if it never had members.
+    :ivar type: ``classic``, ``consumer``, ``share`` or ``streams``.
+    :ivar protocol_type: as in :class:`ListedGroup`.
     :ivar assignor: the assignment strategy; empty without members.
     :ivar coordinator: its coordinator.
     :ivar epoch: incremented when members, subscriptions or topics change (KIP-848); −1 for a classic group.

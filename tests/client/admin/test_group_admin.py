@@ -19,14 +19,14 @@ from logbus.client.retry import Unreachable
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.member_metadata import read_assignment, read_subscription
-from logbus.wire.messages import consumer_groups, groups, offsets, share_groups
+from logbus.wire.messages import consumer_groups, groups, offsets, share_groups, streams_groups
 from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from logbus.wire.messages.partitions import PartitionErrorCode, TopicErrorCodes, TopicPartitions
 from logbus.wire.schema import encode_versioned
 from tests.client.memory_cluster import MemoryCluster
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-COMMIT, FETCH, FIND, DESCRIBE, LIST, DELETE, FORGET, NEWER, SHARE = 8, 9, 10, 15, 16, 42, 47, 69, 77
+COMMIT, FETCH, FIND, DESCRIBE, LIST, DELETE, FORGET, NEWER, SHARE, STREAMS = 8, 9, 10, 15, 16, 42, 47, 69, 77, 89
 SERVED = {
     COMMIT: (2, 10),
     FETCH: (1, 10),
@@ -350,6 +350,59 @@ class GroupTests(SynchronousTestCase):
         (only,) = described.members
         self.assertEqual((only.member_id, only.assignment, only.host, only.epoch), ("m", (P0, P1), "1.2.3.4", 5))
         self.assertEqual(answers["none"].message, "there is no group 'none'")
+
+    def test_streams_groups(self) -> None:
+        """They are of none of the other types; a task stands for partitions of all that its subtopology reads."""
+        tasks = streams_groups.TaskIds(subtopology_id="0", partitions=[1, 0])
+        none = streams_groups.DescribedTasks(active_tasks=[], standby_tasks=[tasks], warmup_tasks=[])
+        member = streams_groups.DescribedStreamsMember(
+            member_id="m",
+            member_epoch=5,
+            client_id="c",
+            client_host="/1.2.3.4",
+            topology_epoch=0,
+            process_id="p",
+            client_tags=[],
+            assignment=streams_groups.DescribedTasks(active_tasks=[tasks], standby_tasks=[], warmup_tasks=[]),
+            target_assignment=none,
+        )
+        repartition = streams_groups.TopicInfo(name="r", partitions=2, replication_factor=0, topic_configs=[])
+        subtopology = streams_groups.DescribedSubtopology(
+            subtopology_id="0",
+            source_topics=["t"],
+            repartition_sink_topics=[],
+            state_changelog_topics=[],
+            repartition_source_topics=[repartition],
+        )
+        streaming = streams_groups.DescribedStreamsGroup(
+            group_id="streaming",
+            group_state="Reconciling",
+            group_epoch=6,
+            assignment_epoch=5,
+            topology=streams_groups.DescribedTopology(epoch=0, subtopologies=[subtopology]),
+            members=[member],
+        )
+        unready = streams_groups.DescribedStreamsGroup(group_id="unready", group_state="NotReady", members=[member])
+        self.brokers.served[STREAMS] = (0, 0)
+        self.brokers.answers[STREAMS] = lambda node, message: streams_groups.StreamsGroupDescribeResponse(
+            groups=[streaming, unready]
+        )
+        self.brokers.answers[NEWER] = lambda node, message: consumer_groups.ConsumerGroupDescribeResponse(
+            groups=[consumer_groups.DescribedConsumerGroup(group_id=name, error_code=69) for name in message.group_ids]
+        )
+        self.describe(*(groups.DescribedGroup(group_id=name, error_code=69) for name in ("streaming", "unready")))
+        answers = self.done(self.admin.describe_groups(["streaming", "unready"]))
+        described = answers["streaming"]
+        self.assertEqual(
+            (described.type, described.protocol_type, described.assignor), ("streams", "streams", "sticky")
+        )
+        self.assertEqual((described.state, described.epoch, described.assignment_epoch), ("Reconciling", 6, 5))
+        (only,) = described.members
+        read = (TopicPartition("r", 0), TopicPartition("r", 1), P0, P1)
+        self.assertEqual((only.assignment, only.target, only.subscription), (read, (), ("r", "t")))
+        self.assertEqual((only.member_id, only.host, only.epoch), ("m", "1.2.3.4", 5))
+        (waiting,) = answers["unready"].members
+        self.assertEqual(waiting.assignment, (), "nobody knows what it reads")
 
     def test_missing_groups(self) -> None:
         """Groups that brokers call Dead, as before Kafka 4, or unknown, are missing."""
