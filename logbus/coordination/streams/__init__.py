@@ -7,5 +7,6 @@ subtopology is as many tasks as its source topics have partitions.
 * ``topology``: what the application reads and writes
 * ``tasks``: immutable sets of tasks
 * ``configured_topology``: numbers of partitions and tasks for it, and which topics are missing
+* ``sticky_assignor``: the assignor ``sticky``
 * ``status``: what responses say of the group's state
 """
