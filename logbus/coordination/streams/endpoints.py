@@ -1,0 +1,63 @@
+"""The partitions whose state the processes of an application have, for its interactive queries (KIP-1071). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from attrs import frozen
+
+from logbus.coordination.streams.configured_topology import ConfiguredTopology
+from logbus.coordination.streams.streams_group_member import Endpoint, StreamsGroupMember, StreamsPosition
+from logbus.coordination.streams.tasks import Tasks
+
+TopicPartitions = Mapping[str, tuple[int, ...]]
+"""Partition numbers by topic name."""
+
+
+@frozen
+class EndpointPartitions:
+    """
+    What one member has.
+
+    :ivar active: the partitions that its active tasks read.
+    :ivar standby: those that its standby tasks would read.
+    """
+
+    endpoint: Endpoint
+    active: TopicPartitions
+    standby: TopicPartitions
+
+
+def endpoint_partitions(
+    members: Iterable[tuple[StreamsGroupMember, StreamsPosition]],
+    topology: ConfiguredTopology,
+    partitions_of: Callable[[str], int | None],
+) -> list[EndpointPartitions]:
+    """
+    The partitions of each member that has an endpoint.
+
+    :param partitions_of: the number of partitions of a topic; None: there is no such topic.
+    """
+    return [
+        EndpointPartitions(
+            member.endpoint,
+            dict(_read_by(position.assigned.active, topology, partitions_of)),
+            dict(_read_by(position.assigned.standby, topology, partitions_of)),
+        )
+        for member, position in members
+        if member.endpoint is not None
+    ]
+
+
+def _read_by(
+    tasks: Tasks, topology: ConfiguredTopology, partitions_of: Callable[[str], int | None]
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The partitions that tasks read. A topic with fewer partitions than there are tasks is not read by the last ones."""
+    for subtopology_id, numbers in sorted(tasks.items()):
+        subtopology = topology.subtopologies.get(subtopology_id)
+        if subtopology is None:
+            continue
+        repartitioned = (topic.name for topic in subtopology.repartition_source_topics)
+        for name in (*subtopology.source_topics, *repartitioned):
+            count = partitions_of(name) or 0
+            yield name, tuple(sorted(number for number in numbers if number < count))

@@ -1,0 +1,81 @@
+"""Finds and adds members of a streams group for a request, and takes the topology that they bring (KIP-1071). Pure."""
+
+from __future__ import annotations
+
+from logbus.coordination.streams.heartbeat import StreamsHeartbeat
+from logbus.coordination.streams.recorded_state import RecordedState
+from logbus.coordination.streams.streams_group_member import JOINING, StreamsGroupMember, StreamsPosition
+from logbus.coordination.streams.topology import Topology
+from logbus.errors import ApiError, ErrorCode
+
+
+def find(recorded: RecordedState, member_id: str) -> StreamsGroupMember:
+    """
+    The member that a request names.
+
+    :raise ApiError: UNKNOWN_MEMBER_ID.
+    """
+    member = recorded.members.get(member_id)
+    if member is None:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group {recorded.group_id!r} has no member {member_id!r}")
+    return member
+
+
+def stay(recorded: RecordedState, heartbeat: StreamsHeartbeat) -> StreamsGroupMember:
+    """
+    The member that sent a heartbeat, if the epoch is its present one.
+
+    The previous epoch is accepted if all tasks that the member has are still assigned to it: it has missed a response.
+
+    :raise ApiError: as :func:`find`, and FENCED_MEMBER_EPOCH: it must give up all tasks and join again.
+    """
+    member = find(recorded, heartbeat.member_id)
+    position = recorded.position(heartbeat.member_id)
+    missed_a_response = (
+        heartbeat.epoch == position.previous_epoch < position.epoch
+        and heartbeat.owned is not None
+        and heartbeat.owned.is_subset(position.assigned)
+    )
+    if heartbeat.epoch != position.epoch and not missed_a_response:
+        raise ApiError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"the member {heartbeat.member_id} is in epoch {position.epoch}, not in {heartbeat.epoch}",
+        )
+    return member
+
+
+def join(recorded: RecordedState, member_id: str, max_size: int) -> StreamsGroupMember | None:
+    """
+    The member that joins again, or None for a new one.
+
+    A member that joins has no tasks, so those that a member with this id had become free.
+
+    :raise ApiError: GROUP_MAX_SIZE_REACHED.
+    """
+    member = recorded.members.get(member_id)
+    if member is None:
+        if len(recorded.members) >= max_size:
+            raise ApiError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"the group {recorded.group_id!r} has {max_size} members: the most it may",
+            )
+        return None
+    position = recorded.position(member_id)
+    if position.epoch != JOINING and position.previous_epoch != JOINING:
+        recorded.set_position(member_id, StreamsPosition())
+    return member
+
+
+def check_same_topology(recorded: RecordedState, topology: Topology) -> None:
+    """
+    Refuse another topology than the group's, unless it is an older one. Kafka 4.3 cannot change it either.
+
+    :raise ApiError: INVALID_REQUEST.
+    """
+    known = recorded.topology
+    if known is not None and known.epoch <= topology.epoch and known != topology:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"the group {recorded.group_id!r} has another topology, which cannot be changed yet: delete the group, or "
+            "use another application.id",
+        )
