@@ -23,6 +23,8 @@ from logbus.coordination.share_group_states import ShareGroupStates
 from logbus.coordination.share_state.persister import SharePersister
 from logbus.coordination.share_state.share_coordinator import ShareCoordinator
 from logbus.coordination.share_state.share_state_upkeep import ShareStateUpkeep
+from logbus.coordination.streams_group_service import StreamsGroupService
+from logbus.coordination.streams_internal_topics import StreamsInternalTopics
 from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from logbus.coordination.transactions.hanging_transactions import HangingTransactions
 from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
@@ -56,6 +58,7 @@ class Coordinators:
             env.broker_id, metadata, self.share_states, member.peers, self.internal_topics.ensure, reactor
         )
         self.share_groups = ShareGroupService(self.groups, ShareGroupStates(self.groups, self.share_persister))
+        self.streams_groups = StreamsGroupService(self.groups, StreamsInternalTopics(topics, reactor))
         self._remote_ends = RemoteEndOffsets(env.broker_id, metadata, member.peers, reactor)
         self.group_lags = GroupLags(self.groups, replicas, self._remote_ends)
         states = self.share_groups.states

@@ -126,6 +126,7 @@ class KafkaServer:
                 group_cleanup=coordinators.group_cleanup,
                 share_groups=coordinators.share_groups,
                 share_group_offsets=coordinators.share_group_offsets,
+                streams_groups=coordinators.streams_groups,
                 share_coordinator=coordinators.share_states,
                 share_persister=coordinators.share_persister,
                 share_partitions=share_partitions.manager,

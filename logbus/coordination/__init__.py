@@ -19,7 +19,9 @@ Groups of either protocol:
 * ``share_group_service``: heartbeats of share groups
 * ``share_group_states``: makes and deletes the states of their partitions
 * ``share_group_offsets``: describes, sets and deletes their start offsets
-* ``metadata_topics``: the cluster's topics, as groups of both these protocols see them
+* ``streams_group_service``: heartbeats of streams groups
+* ``streams_internal_topics``: creates the topics that their applications need
+* ``metadata_topics``: the cluster's topics, as groups of these protocols see them
 * ``group_settings``: settings of groups, from the configuration
 * ``limit``, ``member_memory``: limits of what clients can create, and of the memory of members
 * ``member_ids``: generates member ids (pure)

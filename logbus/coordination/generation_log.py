@@ -10,9 +10,12 @@ from twisted.logger import Logger
 
 from logbus.coordination.group import Change, Group
 from logbus.wire.messages.group_log import ConsumerGroupMetadataValue, GroupMetadataValue, ShareGroupMetadataValue
+from logbus.wire.messages.streams_group_log import StreamsGroupMetadataValue
 
 MAX_ID_LENGTH = 100
 """Number of characters of a group's id shown in the log; a client may send 32 kB of any text."""
+
+_MODERN = (ConsumerGroupMetadataValue, ShareGroupMetadataValue, StreamsGroupMetadataValue)
 
 _log = Logger()
 
@@ -33,7 +36,7 @@ def log_generation(group_id: str, changes: Sequence[Change], group: Group | None
         if isinstance(value, GroupMetadataValue):
             _log_generation(group_id, "generation", value.generation, len(value.members))
             return
-        if isinstance(value, (ConsumerGroupMetadataValue, ShareGroupMetadataValue)) and group is not None:
+        if isinstance(value, _MODERN) and group is not None:
             _log_generation(group_id, "epoch", value.epoch, group.size)
             return
 

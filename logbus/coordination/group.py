@@ -7,9 +7,11 @@ their state as :data:`Change` s, which the coordinator appends before any respon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Any, Protocol
+
+from logbus.model import TopicPartition
 
 Change = tuple[Any, Any]
 """
@@ -33,6 +35,7 @@ class GroupType(Enum):
     CLASSIC = "classic"
     CONSUMER = "consumer"
     SHARE = "share"
+    STREAMS = "streams"
 
 
 class Group(Protocol):
@@ -84,7 +87,13 @@ class Group(Protocol):
         """Whether members may be reading a topic: then its offsets do not expire and may not be deleted."""
 
     def check_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool = False
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        version: int,
+        transactional: bool = False,
+        partitions: Collection[TopicPartition] = (),
     ) -> None:
         """
         Refuse a commit that does not come from a member of the current generation (or epoch).
@@ -93,6 +102,7 @@ class Group(Protocol):
         :param version: of OffsetCommit: older ones do not know every error.
         :param transactional: the commit is a TxnOffsetCommit: up to version 2 it names no member, and it is accepted
             during a rebalance.
+        :param partitions: those whose offsets it commits.
         :raise ApiError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID,
             STALE_MEMBER_EPOCH.
         """

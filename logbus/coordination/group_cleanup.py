@@ -21,6 +21,7 @@ from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_loader import GROUPS_A_TURN
 from logbus.coordination.group_shard import GroupShard
 from logbus.coordination.periodic_scan import PeriodicScan
+from logbus.coordination.streams.streams_group import PROTOCOL_TYPE as STREAMS
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.net.time_slices import TimeSlice
@@ -247,7 +248,7 @@ class GroupCleanup:
         shard, group = self._existing(group_id)
         if group.group_type is GroupType.SHARE:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"the share group {group_id!r} has no committed offsets")
-        if not group.is_empty and group.protocol_type != PROTOCOL_TYPE:
+        if not group.is_empty and group.protocol_type not in (PROTOCOL_TYPE, STREAMS):
             raise ApiError(
                 ErrorCode.NON_EMPTY_GROUP,
                 f"group {group_id!r} has members of the protocol {group.protocol_type!r}: their topics are not known",

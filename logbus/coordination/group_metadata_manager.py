@@ -28,6 +28,8 @@ from logbus.coordination.member_memory import MemberMemory
 from logbus.coordination.metadata_topics import MetadataTopics
 from logbus.coordination.share.share_group import ShareGroup
 from logbus.coordination.share.share_group_settings import ShareGroupSettingsCache
+from logbus.coordination.streams.streams_group import StreamsGroup
+from logbus.coordination.streams.streams_group_settings import streams_group_settings
 from logbus.errors import ApiError, ErrorCode
 from logbus.net.arrivals import Arrivals
 from logbus.net.request_context import RequestContext
@@ -114,7 +116,17 @@ class GroupMetadataManager:
             self.member_memory.admit,
         )
 
-    def activate(self, group: ConsumerGroup | ShareGroup) -> None:
+    def streams(self, shard: GroupShard, group_id: str) -> StreamsGroup:
+        """A new streams group (KIP-1071); it is not in the shard yet."""
+        return StreamsGroup(
+            group_id,
+            lambda: streams_group_settings(self._config.get, self._metadata.group_configs.get(group_id, NO_OVERRIDES)),
+            self.topics,
+            partial(self._append, shard, group_id),
+            self.member_memory.admit,
+        )
+
+    def activate(self, group: ConsumerGroup | ShareGroup | StreamsGroup) -> None:
         """See :class:`.GroupMaker`."""
         group.activate(self._clock.seconds())
 
@@ -122,13 +134,13 @@ class GroupMetadataManager:
         """
         The group with this id, created if there is none. Call :meth:`touched` after its input.
 
-        An empty consumer group is replaced by a classic one.
+        An empty consumer group or streams group is replaced by a classic one.
 
         :param client: who wants it.
         :raise ApiError: see :meth:`.StateLog.append` and :meth:`.Limit.check`.
         """
         former = group = shard.groups.get(group_id)
-        if isinstance(group, ConsumerGroup) and group.is_empty:
+        if isinstance(group, (ConsumerGroup, StreamsGroup)) and group.is_empty:
             self._append(shard, group_id, group.tombstones(), lambda error: None)
             self.forget(shard, group)
             self._log.info("group {group} speaks the classic protocol from now on", group=loggable_id(group_id))

@@ -16,8 +16,10 @@ from logbus.coordination.group import Change, Group
 from logbus.coordination.group_records import UnknownKey, decode_change
 from logbus.coordination.group_shard import GroupShard
 from logbus.coordination.share.share_group import ShareGroup
+from logbus.coordination.streams.streams_group import StreamsGroup
 from logbus.errors import DecodeError
 from logbus.wire.messages.group_log import SHARE_GROUP_KEYS, GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
+from logbus.wire.messages.streams_group_log import STREAMS_GROUP_KEYS
 
 
 class GroupMaker(Protocol):
@@ -35,7 +37,10 @@ class GroupMaker(Protocol):
     def share(self, shard: GroupShard, group_id: str) -> ShareGroup:
         """A new share group, without members."""
 
-    def activate(self, group: ConsumerGroup | ShareGroup) -> None:
+    def streams(self, shard: GroupShard, group_id: str) -> StreamsGroup:
+        """A new streams group, without members."""
+
+    def activate(self, group: ConsumerGroup | ShareGroup | StreamsGroup) -> None:
         """Start the sessions of a group's members: all its records are read."""
 
 
@@ -54,6 +59,7 @@ class GroupReplay:
     _classic: dict[str, GroupMetadataValue] = field(factory=dict, init=False)
     _consumer: dict[str, ConsumerGroup] = field(factory=dict, init=False)
     _share: dict[str, ShareGroup] = field(factory=dict, init=False)
+    _streams: dict[str, StreamsGroup] = field(factory=dict, init=False)
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
         """
@@ -98,6 +104,11 @@ class GroupReplay:
             if share is None:
                 share = self._share[key.group_id] = self.maker.share(self.shard, key.group_id)
             share.apply(change)
+        elif isinstance(key, STREAMS_GROUP_KEYS):
+            streams = self._streams.get(key.group_id)
+            if streams is None:
+                streams = self._streams[key.group_id] = self.maker.streams(self.shard, key.group_id)
+            streams.apply(change)
         else:
             group = self._consumer.get(key.group_id)
             if group is None:
@@ -110,7 +121,9 @@ class GroupReplay:
         for group_id, value in self._classic.items():
             groups[group_id] = self.maker.restored(self.shard, group_id, value)
             yield
-        modern: Iterable[tuple[str, ConsumerGroup | ShareGroup]] = chain(self._consumer.items(), self._share.items())
+        modern: Iterable[tuple[str, ConsumerGroup | ShareGroup | StreamsGroup]] = chain(
+            self._consumer.items(), self._share.items(), self._streams.items()
+        )
         for group_id, group in modern:
             if not group.is_dead and group_id not in groups:
                 self.maker.activate(group)

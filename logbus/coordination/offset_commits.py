@@ -69,7 +69,13 @@ class OffsetCommits:
                 )
             group = coordinator.manager.classic_group(shard, committer.group_id, committer.client)
         try:
-            group.check_commit(committer.member_id, committer.instance_id, committer.epoch, committer.version)
+            group.check_commit(
+                committer.member_id,
+                committer.instance_id,
+                committer.epoch,
+                committer.version,
+                partitions=[partition for partition, _ in offsets],
+            )
             if committer.epoch >= 0 and isinstance(group, ClassicGroup):
                 group.touch(coordinator.clock.seconds(), committer.member_id)
             durable = shard.save(

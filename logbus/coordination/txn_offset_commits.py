@@ -131,7 +131,12 @@ class TxnOffsetCommits:
             group = coordinator.manager.classic_group(shard, group_id, committer.client)
         try:
             group.check_commit(
-                committer.member_id, committer.instance_id, committer.epoch, committer.version, transactional=True
+                committer.member_id,
+                committer.instance_id,
+                committer.epoch,
+                committer.version,
+                transactional=True,
+                partitions=[partition for partition, _ in offsets],
             )
             durable = shard.save_pending(
                 committer.producer,

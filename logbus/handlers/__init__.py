@@ -61,6 +61,7 @@ Groups:
 * ``share_acknowledgements``: what these say of records (pure)
 * ``share_responses``: the responses to these
 * ``share_group_offsets``: DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets
+* ``streams_groups``: StreamsGroupHeartbeat, StreamsGroupDescribe
 * ``group_admin``: DescribeGroups, ListGroups, DeleteGroups
 * ``group_offsets``: OffsetCommit, OffsetFetch, OffsetDelete
 * ``offset_commit_validator``: checks of offset commits

@@ -34,6 +34,7 @@ from logbus.coordination.share_group_offsets import ShareGroupOffsets
 from logbus.coordination.share_group_service import ShareGroupService
 from logbus.coordination.share_state.persister import SharePersister
 from logbus.coordination.share_state.share_coordinator import ShareCoordinator
+from logbus.coordination.streams_group_service import StreamsGroupService
 from logbus.coordination.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from logbus.coordination.transactions.hanging_transactions import HangingTransactions
 from logbus.coordination.transactions.marker_writer import MarkerWriter
@@ -117,6 +118,7 @@ class BrokerParts:
     group_cleanup: GroupCleanup
     share_groups: ShareGroupService
     share_group_offsets: ShareGroupOffsets
+    streams_groups: StreamsGroupService
 
     share_coordinator: ShareCoordinator
     share_persister: SharePersister

@@ -20,6 +20,7 @@ from logbus.coordination.group import Group
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_shard import GroupShard
 from logbus.coordination.share.share_group import ShareGroup
+from logbus.coordination.streams.streams_group import StreamsGroup
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import Answer, serves
@@ -63,7 +64,7 @@ class ClassicGroupHandlers:
         """
         A group, or the adapter of a consumer group, for members that use the classic protocol.
 
-        :raise ApiError: UNKNOWN_MEMBER_ID: there is no group, or it is a share group.
+        :raise ApiError: UNKNOWN_MEMBER_ID: there is no group, or it is a share group or streams group.
         """
         if isinstance(group, ClassicGroup):
             return group
@@ -101,8 +102,9 @@ class ClassicGroupHandlers:
                 group = shard.groups.get(message.group_id)
             else:
                 group = self._coordinator.manager.classic_group(shard, message.group_id, context)
-            if isinstance(group, ShareGroup):
-                raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"a share group is {message.group_id!r}")
+            if isinstance(group, (ShareGroup, StreamsGroup)):
+                kind = group.group_type.value
+                raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"a {kind} group is {message.group_id!r}")
             classic = self._classic(message.group_id, group)
         except ApiError as e:
             return joined(JoinResult(e.code, joining.member_id), version)

@@ -7,7 +7,7 @@ leader need not assign).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from logbus.coordination.classic.classic_group_state import ClassicGroupState
 from logbus.coordination.classic.group_join import GroupJoin
@@ -30,6 +30,7 @@ from logbus.coordination.classic.requests import (
 from logbus.coordination.classic.response_queue import ResponseQueue, Save
 from logbus.coordination.group import Change, GroupType
 from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
 from logbus.wire.messages.group_log import GroupMetadataKey, GroupMetadataValue
 
 __all__ = [
@@ -199,7 +200,13 @@ class ClassicGroup:
     # Checks for others.
 
     def check_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool = False
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        version: int,
+        transactional: bool = False,
+        partitions: Collection[TopicPartition] = (),
     ) -> None:
         """
         Refuse a commit that does not come from a member of the current generation.

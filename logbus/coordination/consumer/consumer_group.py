@@ -10,7 +10,7 @@ the member's epoch, so that those of an earlier one are refused. See
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from attrs import define, evolve, field, frozen
@@ -26,7 +26,7 @@ from logbus.coordination.consumer.consumer_group_member import (
 )
 from logbus.coordination.consumer.consumer_group_settings import ConsumerGroupSettings
 from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat, ConsumerHeartbeatResult, check_heartbeat
-from logbus.coordination.consumer.member_deadlines import MemberDeadlines
+from logbus.coordination.consumer.member_deadlines import RETRY_S, MemberDeadlines
 from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions
 from logbus.coordination.consumer.reconciliation import reconcile
 from logbus.coordination.consumer.recorded_state import RecordedState
@@ -34,13 +34,11 @@ from logbus.coordination.consumer.target_assignment import TargetAssignment
 from logbus.coordination.consumer.topics_view import TopicsView
 from logbus.coordination.group import Change, GroupType
 from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 
 OFFSET_COMMIT_WITH_EPOCH = 9
 """The first version of OffsetCommit that carries a member's epoch."""
-
-RETRY_S = 1.0
-"""Delay before the removal of a late member is retried, if its record could not be written."""
 
 Save = Callable[[Sequence[Change], Callable[[ApiError | None], None]], None]
 """
@@ -168,7 +166,13 @@ class ConsumerGroup:
         )
 
     def check_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool = False
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        version: int,
+        transactional: bool = False,
+        partitions: Collection[TopicPartition] = (),
     ) -> None:
         """
         Refuse a commit that does not come from a member in its epoch. Other clients may commit to an empty group, and

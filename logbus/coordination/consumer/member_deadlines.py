@@ -11,6 +11,9 @@ from collections.abc import Container, Iterable
 
 from attrs import define, field
 
+RETRY_S = 1.0
+"""Delay before the removal of a late member is retried, if its record could not be written."""
+
 
 @define(eq=False)
 class MemberDeadlines:

@@ -8,14 +8,14 @@ acknowledgements do not depend on epochs: who has a record is known to the leade
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from attrs import define, field, frozen
 
 from logbus.coordination.classic.requests import admit_all
-from logbus.coordination.consumer.consumer_group import RETRY_S, Save
-from logbus.coordination.consumer.member_deadlines import MemberDeadlines
+from logbus.coordination.consumer.consumer_group import Save
+from logbus.coordination.consumer.member_deadlines import RETRY_S, MemberDeadlines
 from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, TopicId, difference
 from logbus.coordination.consumer.topics_view import TopicsView
 from logbus.coordination.group import Change, GroupType
@@ -26,6 +26,7 @@ from logbus.coordination.share.share_group_member import JOINING, LEFT, ShareGro
 from logbus.coordination.share.share_group_settings import ShareGroupSettings
 from logbus.coordination.share.target_assignment import TargetAssignment
 from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
 
 PROTOCOL_TYPE = "share"
 """The protocol type of share groups, as ListGroups shows it."""
@@ -129,7 +130,13 @@ class ShareGroup:
         )
 
     def check_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool = False
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        version: int,
+        transactional: bool = False,
+        partitions: Collection[TopicPartition] = (),
     ) -> None:
         """:raise ApiError: GROUP_ID_NOT_FOUND: it has no committed offsets."""
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"the share group {self.group_id!r} has no committed offsets")

@@ -52,7 +52,7 @@ def endpoint_partitions(
 def _read_by(
     tasks: Tasks, topology: ConfiguredTopology, partitions_of: Callable[[str], int | None]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The partitions that tasks read. A topic with fewer partitions than there are tasks is not read by the last ones."""
+    """The partitions that tasks read; the last tasks read none of a topic with fewer partitions."""
     for subtopology_id, numbers in sorted(tasks.items()):
         subtopology = topology.subtopologies.get(subtopology_id)
         if subtopology is None:

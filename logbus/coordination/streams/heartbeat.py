@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from attrs import evolve, frozen
 
+from logbus.coordination.streams.configured_topology import ConfiguredTopology
 from logbus.coordination.streams.endpoints import EndpointPartitions
-from logbus.coordination.streams.status import Status
+from logbus.coordination.streams.status import Status, StatusCode
 from logbus.coordination.streams.streams_group_member import AWAY, JOINING, Endpoint, StreamsGroupMember
 from logbus.coordination.streams.tasks import TaskSets
 from logbus.coordination.streams.topology import InternalTopic, Topology, check_topology
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import INTERNAL_TOPICS, topic_name_problem
+
 
 @frozen
 class StreamsHeartbeat:
@@ -84,6 +86,28 @@ class StreamsHeartbeatResult:
     endpoint_epoch: int = 0
     endpoints: Sequence[EndpointPartitions] | None = None
     missing_topics: tuple[InternalTopic, ...] = ()
+
+
+def statuses(
+    member: StreamsGroupMember, configured: ConfiguredTopology, *, delayed: bool, stopped_by: str | None
+) -> Iterator[Status]:
+    """
+    What a member should know.
+
+    :param delayed: whether the group waits for more members.
+    :param stopped_by: the member that asked that all stop.
+    """
+    if member.topology_epoch < configured.epoch:
+        yield Status(
+            StatusCode.STALE_TOPOLOGY,
+            f"the member has the topology of epoch {member.topology_epoch}, the group that of {configured.epoch}",
+        )
+    if delayed:
+        yield Status(StatusCode.ASSIGNMENT_DELAYED, "the group waits for more members before it assigns tasks")
+    if configured.problem is not None:
+        yield configured.problem
+    if stopped_by is not None:
+        yield Status(StatusCode.SHUTDOWN_APPLICATION, f"the member {stopped_by} asked the whole application to stop")
 
 
 def check_heartbeat(heartbeat: StreamsHeartbeat) -> None:

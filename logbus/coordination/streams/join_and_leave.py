@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
+from logbus.coordination.streams.configured_topology import ConfiguredTopology
 from logbus.coordination.streams.heartbeat import StreamsHeartbeat
 from logbus.coordination.streams.recorded_state import RecordedState
 from logbus.coordination.streams.streams_group_member import JOINING, StreamsGroupMember, StreamsPosition
+from logbus.coordination.streams.tasks import TaskSets, pairs
 from logbus.coordination.streams.topology import Topology
 from logbus.errors import ApiError, ErrorCode
 
@@ -79,3 +83,15 @@ def check_same_topology(recorded: RecordedState, topology: Topology) -> None:
             f"the group {recorded.group_id!r} has another topology, which cannot be changed yet: delete the group, or "
             "use another application.id",
         )
+
+
+def check_tasks(owned: TaskSets, configured: ConfiguredTopology) -> None:
+    """
+    Refuse tasks that there are not.
+
+    :raise ApiError: INVALID_REQUEST.
+    """
+    for subtopology_id, number in chain(pairs(owned.active), pairs(owned.standby)):
+        subtopology = configured.subtopologies.get(subtopology_id)
+        if subtopology is None or not 0 <= number < subtopology.tasks:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"there is no task {subtopology_id}_{number}")

@@ -77,7 +77,9 @@ def _advance(
         return StreamsPosition(epoch, position.epoch, MemberState.UNREVOKED_TASKS, kept, revoking, since)
     missing = target.difference(kept)
     available = TaskSets(
-        _free(missing.active, True, is_free), _free(missing.standby, False, is_free), _free(missing.warmup, False, is_free)
+        _free(missing.active, True, is_free),
+        _free(missing.standby, False, is_free),
+        _free(missing.warmup, False, is_free),
     )
     state = MemberState.STABLE if available == missing else MemberState.UNRELEASED_TASKS
     if available.is_empty and (state, target_epoch, kept) == (position.state, position.epoch, position.assigned):
@@ -89,4 +91,3 @@ def _advance(
 
 def _free(tasks: Tasks, active: bool, is_free: IsFree) -> Tasks:
     return from_pairs(task for task in pairs(tasks) if is_free(task, active)) if tasks else {}
-

@@ -134,14 +134,14 @@ def read_position(value: StreamsGroupCurrentMemberAssignmentValue) -> StreamsPos
         epochs = tasks.assignment_epochs
         if epochs is None or len(epochs) != len(tasks.partitions):
             epochs = [0] * len(tasks.partitions)
-        since.update(((tasks.subtopology_id, number), epoch) for number, epoch in zip(tasks.partitions, epochs))
+        since.update(
+            ((tasks.subtopology_id, number), epoch) for number, epoch in zip(tasks.partitions, epochs, strict=True)
+        )
     return StreamsPosition(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         state=MemberState(value.state) if known else MemberState.UNKNOWN,
-        assigned=TaskSets(
-            from_wire(value.active_tasks), from_wire(value.standby_tasks), from_wire(value.warmup_tasks)
-        ),
+        assigned=TaskSets(from_wire(value.active_tasks), from_wire(value.standby_tasks), from_wire(value.warmup_tasks)),
         revoking=TaskSets(
             from_wire(value.active_tasks_pending_revocation),
             from_wire(value.standby_tasks_pending_revocation),

@@ -11,23 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 
 from attrs import define, field, frozen
 
 from logbus.coordination.classic.requests import admit_all
-from logbus.coordination.consumer.consumer_group import OFFSET_COMMIT_WITH_EPOCH, RETRY_S, Save
-from logbus.coordination.consumer.member_deadlines import MemberDeadlines
+from logbus.coordination.consumer.consumer_group import OFFSET_COMMIT_WITH_EPOCH, Save
+from logbus.coordination.consumer.member_deadlines import RETRY_S, MemberDeadlines
 from logbus.coordination.consumer.topics_view import TopicsView
 from logbus.coordination.group import Change, GroupType
 from logbus.coordination.streams import join_and_leave
 from logbus.coordination.streams.commit_fencing import check_commit_epoch
 from logbus.coordination.streams.configured_topology import ConfiguredTopology
 from logbus.coordination.streams.endpoints import EndpointPartitions, endpoint_partitions
-from logbus.coordination.streams.heartbeat import StreamsHeartbeat, StreamsHeartbeatResult
+from logbus.coordination.streams.heartbeat import StreamsHeartbeat, StreamsHeartbeatResult, statuses
 from logbus.coordination.streams.reconciliation import reconcile
 from logbus.coordination.streams.recorded_state import RecordedState
-from logbus.coordination.streams.status import Status, StatusCode
 from logbus.coordination.streams.streams_group_member import (
     JOINING,
     LEFT,
@@ -38,7 +36,7 @@ from logbus.coordination.streams.streams_group_member import (
 )
 from logbus.coordination.streams.streams_group_settings import StreamsGroupSettings
 from logbus.coordination.streams.target_assignment import FIRST_EPOCH, TargetAssignment
-from logbus.coordination.streams.tasks import NO_TASK_SETS, TaskSets, pairs
+from logbus.coordination.streams.tasks import NO_TASK_SETS, TaskSets
 from logbus.coordination.streams.topology import Topology
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
@@ -195,7 +193,9 @@ class StreamsGroup:
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"members of streams groups commit with OffsetCommit {OFFSET_COMMIT_WITH_EPOCH} or later",
             )
-        check_commit_epoch(member_id, self.recorded.position(member_id), epoch, partitions, self.recorded.subtopology_of)
+        check_commit_epoch(
+            member_id, self.recorded.position(member_id), epoch, partitions, self.recorded.subtopology_of
+        )
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """
@@ -284,7 +284,7 @@ class StreamsGroup:
                 recorded.set_topology(request.topology)
         configured = self.targets.check(settings, members_changed=member != former)
         if configured.is_ready and request.owned is not None:
-            _check_tasks(request.owned, configured)
+            join_and_leave.check_tasks(request.owned, configured)
         if begins and settings.initial_rebalance_delay_ms:
             self._waits_until = now + settings.initial_rebalance_delay_ms / 1000
         waits = self._waits_until is not None and now < self._waits_until
@@ -302,7 +302,7 @@ class StreamsGroup:
             member_id,
             after.epoch,
             settings.heartbeat_interval_ms,
-            tuple(self._statuses(member, configured)),
+            tuple(statuses(member, configured, delayed=self.targets.is_due, stopped_by=self._stopped_by)),
             after.assigned if told else None,
             self._endpoint_epoch,
             None if request.endpoint_epoch == self._endpoint_epoch else self._endpoints(configured),
@@ -335,21 +335,6 @@ class StreamsGroup:
     @property
     def _target_epoch(self) -> int:
         return max(FIRST_EPOCH - 1, self.recorded.target_epoch or 0)
-
-    def _statuses(self, member: StreamsGroupMember, configured: ConfiguredTopology) -> Iterator[Status]:
-        if member.topology_epoch < configured.epoch:
-            yield Status(
-                StatusCode.STALE_TOPOLOGY,
-                f"the member has the topology of epoch {member.topology_epoch}, the group that of {configured.epoch}",
-            )
-        if self.targets.is_due:
-            yield Status(StatusCode.ASSIGNMENT_DELAYED, "the group waits for more members before it assigns tasks")
-        if configured.problem is not None:
-            yield configured.problem
-        if self._stopped_by is not None:
-            yield Status(
-                StatusCode.SHUTDOWN_APPLICATION, f"the member {self._stopped_by} asked the whole application to stop"
-            )
 
     def _endpoints(self, configured: ConfiguredTopology) -> list[EndpointPartitions]:
         recorded = self.recorded
@@ -403,11 +388,3 @@ class StreamsGroup:
 
     def resign(self) -> None:
         """Nothing to do: no request waits in a streams group."""
-
-
-def _check_tasks(owned: TaskSets, configured: ConfiguredTopology) -> None:
-    """:raise ApiError: INVALID_REQUEST: the member has a task that there is not."""
-    for subtopology_id, number in chain(pairs(owned.active), pairs(owned.standby)):
-        subtopology = configured.subtopologies.get(subtopology_id)
-        if subtopology is None or not 0 <= number < subtopology.tasks:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"there is no task {subtopology_id}_{number}")

@@ -11,8 +11,8 @@ from attrs import define, evolve, field
 
 from logbus.coordination.consumer.topics_view import TopicsView
 from logbus.coordination.streams.configured_topology import ConfiguredTopology, configure
-from logbus.coordination.streams.records import NOT_VALIDATED, GroupEpoch
 from logbus.coordination.streams.recorded_state import RecordedState
+from logbus.coordination.streams.records import NOT_VALIDATED, GroupEpoch
 from logbus.coordination.streams.sticky_assignor import MemberSpec, assign
 from logbus.coordination.streams.streams_group_settings import StreamsGroupSettings
 from logbus.coordination.streams.tasks import NO_TASK_SETS
@@ -108,9 +108,7 @@ class TargetAssignment:
         if recorded.epoch is None:
             return
         if configured.is_ready:
-            specs = {
-                member_id: self._spec(member_id) for member_id in sorted(recorded.members)
-            }
+            specs = {member_id: self._spec(member_id) for member_id in sorted(recorded.members)}
             made = assign(specs, configured, settings.num_standby_replicas)
         else:
             made = dict.fromkeys(recorded.members, NO_TASK_SETS)

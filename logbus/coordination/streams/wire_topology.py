@@ -12,7 +12,6 @@ from logbus.coordination.streams.topology import CopartitionGroup, InternalTopic
 from logbus.errors import ApiError, ErrorCode
 from logbus.wire.messages.streams_groups import CopartitionGroupIds, KeyValue, SubtopologyInfo, TopicInfo
 
-
 MOST_INDEXES = 2**15
 """The most topics that an index of a message can tell apart."""
 

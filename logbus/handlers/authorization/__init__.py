@@ -7,6 +7,7 @@ The rights that each API needs: guards before the handlers ask the authorizer (K
 * ``topic_guards``: of topics, their metadata and their records.
 * ``group_guards``: of groups and their offsets.
 * ``share_group_guards``: of share groups.
+* ``streams_group_guards``: of streams groups.
 * ``transaction_guards``: of producers and transactions.
 * ``share_state_guards``: of the states of share partitions.
 * ``config_guards``: of settings.
