@@ -516,7 +516,7 @@ class OffsetTests(StreamsGroupCase):
         self.assertEqual(other.active, {"0": [0]})
 
     def test_other_kinds_of_groups(self) -> None:
-        """An empty classic group becomes a streams group, and the other way round; no group has members of two kinds."""
+        """Empty classic groups and streams groups become each other; no group has members of two kinds."""
         commit(self.client, {("t", 0): 5}, group="g")
         one = self.thread()
         one.beat()

@@ -56,13 +56,26 @@ from logbus.wire.messages.share_groups import (
     ShareGroupDescribeRequest,
     ShareGroupHeartbeatRequest,
 )
+from logbus.wire.messages.streams_groups import (
+    CopartitionGroupIds,
+    KeyValue,
+    StreamsEndpoint,
+    StreamsGroupDescribeRequest,
+    StreamsGroupHeartbeatRequest,
+    SubtopologyInfo,
+    TaskIds,
+    TaskOffset,
+    TopicInfo,
+    TopologyInfo,
+)
 from logbus.wire.schema import encode_versioned
 from tests.handlers.kit import MemoryBroker
 
 SUBSCRIPTION = encode_versioned(ConsumerProtocolSubscription(topics=["t"]), 1)
 
-#: Groups: classic, of the consumer protocol, of both, one without members, and a share group.
-GROUPS = ("classic", "consumer", "mixed", "new", "share")
+#: Groups: classic, of the consumer protocol, of both, one without members, a share group, and a
+#: streams group.
+GROUPS = ("classic", "consumer", "mixed", "new", "share", "streams")
 #: Ids of members. The broker gives ids of its own to some: its chance is the same in each test.
 MEMBERS = ("m1", "m2", "")
 INSTANCES = ("i1", "i2", None)
@@ -170,6 +183,50 @@ def share_fetch_requests(topic_id: bytes) -> list[Any]:
     ]
 
 
+def streams_beat(member: str, epoch: int = 0, group: str = "streams", **given: Any) -> Any:
+    request: dict[str, Any] = {"group_id": group, "member_id": member, "member_epoch": epoch}
+    if epoch == 0:
+        repartition = TopicInfo(
+            name="words", partitions=2, replication_factor=1, topic_configs=[KeyValue(key="segment.ms", value="60000")]
+        )
+        counting = SubtopologyInfo(
+            subtopology_id="1",
+            source_topics=["t"],
+            source_topic_regex=[],
+            state_changelog_topics=[TopicInfo(name="counts", partitions=0, replication_factor=0, topic_configs=[])],
+            repartition_sink_topics=["words"],
+            repartition_source_topics=[repartition],
+            copartition_groups=[
+                CopartitionGroupIds(source_topics=[0], source_topic_regex=[], repartition_source_topics=[0])
+            ],
+        )
+        request |= {
+            "rebalance_timeout_ms": 5_000,
+            "topology": TopologyInfo(epoch=0, subtopologies=[counting]),
+            "process_id": "p",
+            "user_endpoint": StreamsEndpoint(host="h", port=9),
+            "client_tags": [KeyValue(key="zone", value="a")],
+        }
+    return StreamsGroupHeartbeatRequest(**{**request, **given})
+
+
+def streams_group_requests() -> list[Any]:
+    """Requests of streams groups, at least one of each API."""
+    owned = [TaskIds(subtopology_id="1", partitions=[0, 1])]
+    offsets = [TaskOffset(subtopology_id="1", partition=0, offset=7)]
+    tasks = {"active_tasks": owned, "standby_tasks": owned, "warmup_tasks": []}
+    return [
+        streams_beat("m1", 2, **tasks),
+        streams_beat("m1", 1, rack_id="r", **tasks),
+        streams_beat("m2"),
+        streams_beat("m2", group="consumer"),
+        streams_beat("m2", group="classic", instance_id="i1"),
+        streams_beat("m1", 2, task_offsets=offsets, task_end_offsets=offsets, shutdown_application=True),
+        streams_beat("m1", -1),
+        StreamsGroupDescribeRequest(group_ids=list(GROUPS), include_authorized_operations=True),
+    ]
+
+
 def with_groups(server: MemoryBroker) -> list[str]:
     """Let the broker have groups of both protocols, stable and not; the ids of members it made up."""
     client = server.connect()
@@ -195,6 +252,7 @@ def with_groups(server: MemoryBroker) -> list[str]:
         for member in ("m1", "m2"):
             client.ask(beat(group, member, subscribed_topic_regex="t.*"), 1)
     client.ask(share_beat("m1"), 1)
+    client.ask(streams_beat("m1"), 0)
     client.transport.loseConnection()
     return made
 
@@ -289,4 +347,4 @@ def group_requests(server: MemoryBroker, made: list[str]) -> list[Any]:
                 ],
             ),
         ]
-    return requests + share_group_requests() + share_fetch_requests(server.topic_id())
+    return requests + share_group_requests() + share_fetch_requests(server.topic_id()) + streams_group_requests()

@@ -129,6 +129,12 @@ from logbus.wire.messages.share_groups import (
     ShareGroupDescribeRequest,
     ShareGroupHeartbeatRequest,
 )
+from logbus.wire.messages.streams_groups import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupHeartbeatRequest,
+    SubtopologyInfo,
+    TopologyInfo,
+)
 from logbus.wire.messages.topics import (
     CreatableTopic,
     CreatePartitionsRequest,
@@ -487,6 +493,30 @@ ROWS = [
     Row(ConsumerGroupDescribeRequest(group_ids=["g"]), 0, [right(Op.DESCRIBE, GROUP)]),
     Row(ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=5), 1, [right(Op.READ, GROUP)]),
     Row(ShareGroupDescribeRequest(group_ids=["g"]), 1, [right(Op.DESCRIBE, GROUP)]),
+    Row(
+        StreamsGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=0,
+            topology=TopologyInfo(
+                epoch=0,
+                subtopologies=[
+                    SubtopologyInfo(
+                        subtopology_id="0",
+                        source_topics=["t"],
+                        source_topic_regex=[],
+                        state_changelog_topics=[],
+                        repartition_sink_topics=[],
+                        repartition_source_topics=[],
+                        copartition_groups=[],
+                    )
+                ],
+            ),
+        ),
+        0,
+        [right(Op.READ, GROUP), right(Op.DESCRIBE, TOPIC)],
+    ),
+    Row(StreamsGroupDescribeRequest(group_ids=["g"]), 0, [right(Op.DESCRIBE, GROUP)]),
     Row(
         DescribeShareGroupOffsetsRequest(
             groups=[
