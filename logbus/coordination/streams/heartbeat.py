@@ -45,12 +45,6 @@ class StreamsHeartbeat:
     client_id: str = ""
     client_host: str = ""
 
-    @property
-    def is_full(self) -> bool:
-        """Whether all fields are set, since the member joins or missed a response; then the response is full, too."""
-        full = self.rebalance_timeout_ms != -1 and self.process_id is not None and self.owned is not None
-        return full or self.epoch == JOINING
-
     def applied_to(self, member: StreamsGroupMember) -> StreamsGroupMember:
         """The member with the fields that are set."""
         timeout_ms = self.rebalance_timeout_ms

@@ -295,8 +295,10 @@ class StreamsGroup:
         self._renew_session(now, member_id)
         if request.shutdown:
             self._stopped_by = self._stopped_by or member_id
-        told = request.is_full or request.epoch != before.epoch or after.assigned != before.assigned
-        if told and member.endpoint is not None:
+        changed = request.epoch == JOINING or after.assigned != before.assigned
+        # Who says that it has other tasks may have missed a response; it says so after each error.
+        told = changed or request.owned not in (None, after.assigned)
+        if changed and member.endpoint is not None:
             self._endpoint_epoch += 1
         return StreamsHeartbeatResult(
             member_id,

@@ -36,9 +36,11 @@ TOPOLOGY = Topology(
 @define(eq=False)
 class Client:
     """
-    A member that follows the protocol.
+    A member that follows the protocol as Kafka Streams does: it describes itself when it joins, and says which tasks it
+    has after they have changed, and after an error.
 
     :ivar has: the tasks that it works on.
+    :ivar said: those that it said last; None: nothing, or the response did not come.
     """
 
     member_id: str
@@ -46,14 +48,14 @@ class Client:
     epoch: int = 0
     has: TaskSets = field(default=NO_TASK_SETS)
     told: TaskSets = field(default=NO_TASK_SETS)
-    full: bool = True
+    said: TaskSets | None = None
 
     def revoke(self) -> None:
         """Give up what it was told to, and begin with the rest."""
         self.has = self.told
 
     def fenced(self) -> None:
-        self.epoch, self.has, self.told, self.full = 0, NO_TASK_SETS, NO_TASK_SETS, True
+        self.epoch, self.has, self.told, self.said = 0, NO_TASK_SETS, NO_TASK_SETS, None
 
 
 def everything(recorded: RecordedState) -> dict[str, Any]:
@@ -100,15 +102,17 @@ class StreamsGroupMachine(RuleBasedStateMachine):
     def beat(self, client: Client, *, answered: bool = True) -> None:
         """A heartbeat, and what the client makes of the answer, if it comes."""
         before = copied(self.group.recorded)
-        full = client.full or client.epoch == 0
+        joins = client.epoch == 0
+        owned = None if client.has == client.said else client.has
         beat = StreamsHeartbeat(
             client.member_id,
             client.epoch,
-            rebalance_timeout_ms=REBALANCE_MS if full else -1,
-            topology=TOPOLOGY if client.epoch == 0 else None,
-            owned=NO_TASK_SETS if client.epoch == 0 else client.has,
-            process_id=client.process_id if full else None,
+            rebalance_timeout_ms=REBALANCE_MS if joins else -1,
+            topology=TOPOLOGY if joins else None,
+            owned=NO_TASK_SETS if joins else owned,
+            process_id=client.process_id if joins else None,
         )
+        client.said = None
         try:
             result, changes = self.group.heartbeat(self.now, beat)
             try:
@@ -128,9 +132,9 @@ class StreamsGroupMachine(RuleBasedStateMachine):
             elif answered:
                 assert self.broken, e
             return
-        client.full = not answered
         if answered and client.epoch >= 0:
             client.epoch = result.epoch
+            client.said = client.has
             if result.tasks is not None:
                 client.told = result.tasks
             assert client.told == self.group.recorded.position(client.member_id).assigned
@@ -151,6 +155,16 @@ class StreamsGroupMachine(RuleBasedStateMachine):
         client = data.draw(st.sampled_from(self.clients))
         for left in range(times, 0, -1):
             self.beat(client, answered=answered or left > 1)
+
+    @rule(data=st.data(), times=st.integers(1, 2))
+    @precondition(lambda self: self.clients)
+    def all_stay(self, data: st.DataObject, times: int) -> None:
+        """All members send heartbeats; one may miss the answers."""
+        misses = data.draw(st.sampled_from([None, *self.clients]))
+        self.wait(5.0)
+        for _ in range(times):
+            for client in self.clients:
+                self.beat(client, answered=client is not misses)
 
     @rule(data=st.data(), says=st.booleans())
     @precondition(lambda self: self.clients)
