@@ -16,7 +16,7 @@ from logbus.coordination.group import Change, Group
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_shard import GroupShard
 from logbus.coordination.streams.heartbeat import StreamsHeartbeat, StreamsHeartbeatResult, check_heartbeat
-from logbus.coordination.streams.status import Status, StatusCode
+from logbus.coordination.streams.status import Status, StatusCode, some_of
 from logbus.coordination.streams.streams_group import StreamsGroup, StreamsGroupDescription
 from logbus.coordination.streams.streams_group_member import JOINING
 from logbus.coordination.streams_internal_topics import StreamsInternalTopics
@@ -25,9 +25,6 @@ from logbus.net.request_context import RequestContext
 
 ERRORS_FOR_HEARTBEATS = 2
 """For so many heartbeat intervals an error of an internal topic's creation is told, and nothing is tried again."""
-
-SHOWN_ERRORS = 3
-"""So many topics are named with their errors."""
 
 
 @define(eq=False)
@@ -97,15 +94,14 @@ class StreamsGroupService:
         missing = {topic.name: topic for topic in result.missing_topics}
         refused = [name for name in missing if not may_create(name)]
         if refused:
-            return _with_detail(result, f"the client may not create {', '.join(refused)}")
+            return _with_detail(result, f"the client may not create {some_of(refused)}")
         retry_s = ERRORS_FOR_HEARTBEATS * result.heartbeat_interval_ms / 1000
         self.internal_topics.create(missing.values(), retry_s)
         errors = self.internal_topics.errors(missing)
         if not errors:
             return result
-        shown = "; ".join(f"{name}: {why}" for name, why in sorted(errors.items())[:SHOWN_ERRORS])
-        more = f"; and {len(errors) - SHOWN_ERRORS} more" if len(errors) > SHOWN_ERRORS else ""
-        return _with_detail(result, f"they cannot be created: {shown}{more}")
+        shown = some_of(f"{name}: {why}" for name, why in errors.items())
+        return _with_detail(result, f"they cannot be created: {shown}")
 
     def describe(self, group_id: str) -> StreamsGroupDescription:
         """

@@ -11,15 +11,12 @@ from typing import NoReturn
 
 from attrs import evolve, frozen
 
-from logbus.coordination.streams.status import Status, StatusCode
+from logbus.coordination.streams.status import Status, StatusCode, some_of
 from logbus.coordination.streams.topology import InternalTopic, Subtopology, Topology
 from logbus.errors import ApiError, ErrorCode
 
 PartitionsOf = Callable[[str], int | None]
 """The number of partitions of a topic; None: there is no such topic."""
-
-SHOWN_TOPICS = 3
-"""How many topics are named in a status."""
 
 
 @frozen
@@ -87,7 +84,7 @@ def configure(topology: Topology, partitions_of: PartitionsOf) -> ConfiguredTopo
         return ConfiguredTopology(topology.epoch, {}, (), problem.status)
     if not missing:
         return ConfiguredTopology(topology.epoch, subtopologies)
-    detail = f"internal topics are missing: {_shown(topic.name for topic in missing)}"
+    detail = f"internal topics are missing: {some_of(topic.name for topic in missing)}"
     return ConfiguredTopology(
         topology.epoch, subtopologies, missing, Status(StatusCode.MISSING_INTERNAL_TOPICS, detail)
     )
@@ -120,7 +117,7 @@ class _PartitionCounts:
     def check_source_topics(self) -> None:
         missing = {name for each in self.subtopologies for name in each.source_topics if not self._partitions_of(name)}
         if missing:
-            raise _Problem(StatusCode.MISSING_SOURCE_TOPICS, f"source topics are missing: {_shown(missing)}")
+            raise _Problem(StatusCode.MISSING_SOURCE_TOPICS, f"source topics are missing: {some_of(missing)}")
 
     def find_repartition_topics(self) -> None:
         """
@@ -153,7 +150,7 @@ class _PartitionCounts:
                         heappush(due, (turn + (reader <= place), reader))
         written = {name for place in waiting for name in self.subtopologies[place].repartition_sink_topics}
         if unknown := (written | self._repartition_topics) - self._decided.keys():
-            _refuse(f"repartition topics have no number of partitions, and none can be found: {_shown(unknown)}")
+            _refuse(f"repartition topics have no number of partitions, and none can be found: {some_of(unknown)}")
 
     def enforce_copartitioning(self) -> None:
         """Give repartition topics that are read together with other topics the same number of partitions."""
@@ -229,13 +226,6 @@ class _PartitionCounts:
         if count is None:
             _refuse(f"the topic {name!r} must be copartitioned, and is no source topic")
         return count
-
-
-def _shown(names: Iterable[str]) -> str:
-    """A few names, and how many more there are."""
-    ordered = sorted(names)
-    more = len(ordered) - SHOWN_TOPICS
-    return ", ".join(ordered[:SHOWN_TOPICS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _refuse(message: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 from attrs import frozen
@@ -28,3 +29,10 @@ class Status:
 
     code: StatusCode
     detail: str
+
+
+def some_of(texts: Iterable[str]) -> str:
+    """The first three of some texts, in order, and how many more there are: for a detail."""
+    ordered = sorted(texts)
+    more = len(ordered) - 3
+    return ", ".join(ordered[:3]) + (f" and {more} more" if more > 0 else "")
