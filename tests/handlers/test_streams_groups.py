@@ -46,7 +46,8 @@ def topic_info(name: str, partitions: int = 0, **configs: str) -> TopicInfo:
     return TopicInfo(
         name=name,
         partitions=partitions,
-        replication_factor=0,
+        # As Kafka Streams has it.
+        replication_factor=-1,
         topic_configs=[KeyValue(key=key.replace("_", "."), value=value) for key, value in configs.items()],
     )
 

@@ -17,7 +17,7 @@ class InternalTopic:
     A topic that belongs to the application, and is created for it: a repartition topic or a changelog topic.
 
     :ivar partitions: 0: follows from those of other topics.
-    :ivar replication_factor: 0: the broker's default.
+    :ivar replication_factor: 0, or −1 as Kafka Streams has it: the broker's default.
     :ivar configs: names and values.
     """
 
@@ -116,10 +116,10 @@ def check_topology(topology: Topology) -> None:
                     "since that of the tasks is taken"
                 )
         for topic in subtopology.internal_topics:
-            if topic.partitions < 0 or topic.replication_factor < 0:
+            if topic.partitions < 0 or topic.replication_factor < -1:
                 raise _invalid(
                     f"the internal topic {topic.name!r} has {topic.partitions} partitions and the replication factor "
-                    f"{topic.replication_factor}: neither may be negative"
+                    f"{topic.replication_factor}: at least 0 and -1 are right"
                 )
 
 

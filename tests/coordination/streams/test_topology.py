@@ -37,7 +37,7 @@ class TopologyTests(SynchronousTestCase):
             ("id '0'", (Subtopology("0"), Subtopology("0"))),
             ("'counts' has a number", (Subtopology("0", state_changelog_topics=(InternalTopic("counts", 3),)),)),
             ("'r' has -1 partitions", (Subtopology("0", repartition_source_topics=(InternalTopic("r", -1),)),)),
-            ("'c' has 0 partitions", (Subtopology("0", state_changelog_topics=(InternalTopic("c", 0, -1),)),)),
+            ("'c' has 0 partitions", (Subtopology("0", state_changelog_topics=(InternalTopic("c", 0, -2),)),)),
         ):
             error = self.assertRaises(ApiError, check_topology, Topology(1, subtopologies))
             self.assertEqual(error.code, ErrorCode.STREAMS_INVALID_TOPOLOGY)
