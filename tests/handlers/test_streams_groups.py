@@ -210,9 +210,9 @@ class HeartbeatTests(StreamsGroupCase):
         self.assertEqual(two.active, {})
         one.send()
         self.assertEqual(self.described().group_state, "Reconciling")
-        kept = one.beat(member_epoch=one.epoch)
-        self.assertIsNone(kept.active_tasks)
-        one.active = {"0": [0]}
+        self.assertEqual(one.beat().active_tasks, task_ids({"0": [0]}))
+        two.beat()
+        self.assertEqual(two.active, {})
         one.beat()
         two.beat()
         self.assertEqual((one.active, two.active), ({"0": [0]}, {"0": [1]}))
@@ -420,6 +420,8 @@ class RefusalTests(StreamsGroupCase):
         one.beat()
         again = one.send(member_epoch=before)
         self.assertEqual((again.error_code, again.member_epoch), (0, one.epoch))
+        self.assertIsNone(again.active_tasks)
+        again = one.send(member_epoch=before, active_tasks=[])
         self.assertEqual(again.active_tasks, task_ids({"0": [0]}))
         self.assertEqual(
             one.send(member_epoch=before, active_tasks=task_ids({"0": [0, 1]})).error_code,
