@@ -150,6 +150,10 @@ class ConfigTests(HandlerCase):
             "share.auto.offset.reset": "latest",
             "share.isolation.level": "read_uncommitted",
             "share.renew.acknowledge.enable": "true",
+            "streams.session.timeout.ms": "45000",
+            "streams.heartbeat.interval.ms": "5000",
+            "streams.num.standby.replicas": "0",
+            "streams.initial.rebalance.delay.ms": "3000",
         }
         self.assertEqual(self.values(GROUP, "g/1"), defaults)
         self.assertEqual(self.incremental((session, 0, "50000"), (heartbeat, 0, "6000"), kind=GROUP, name="g/1"), 0)
@@ -174,7 +178,7 @@ class ConfigTests(HandlerCase):
             (("share.delivery.count.limit", 0, "1"), ErrorCode.INVALID_CONFIG),
             (("share.auto.offset.reset", 0, "none"), ErrorCode.INVALID_CONFIG),
             (("share.auto.offset.reset", 0, "by_duration:-PT1H"), ErrorCode.INVALID_CONFIG),
-            (("streams.session.timeout.ms", 0, "45000"), ErrorCode.INVALID_CONFIG),
+            (("streams.session.timeout.ms", 0, "70000"), ErrorCode.INVALID_CONFIG),
             (("group.consumer.session.timeout.ms", 0, "45000"), ErrorCode.INVALID_CONFIG),
             ((session, 2, "1"), ErrorCode.INVALID_CONFIG),
             ((session, 0, None), ErrorCode.INVALID_REQUEST),

@@ -16,7 +16,8 @@ class ListedGroup:
     :ivar protocol_type: ``consumer`` for consumers, ``share`` for share consumers, ``streams`` for applications of
         Kafka Streams in streams groups; empty if it never had members.
     :ivar state: such as ``Stable``; empty if brokers do not report it (before Kafka 2.6).
-    :ivar type: ``classic``, ``consumer``, ``share`` or ``streams``; empty if brokers do not report it (before Kafka 3.8).
+    :ivar type: ``classic``, ``consumer``, ``share`` or ``streams``; empty if brokers do not report it (before Kafka
+        3.8).
     :ivar coordinator: the broker's id.
     """
 
