@@ -115,5 +115,5 @@ def _not_found(group_id: str, group: Group | None) -> ApiError:
     elif group.group_type is GroupType.CLASSIC:
         why = f"the group {group_id!r} uses the classic protocol"
     else:
-        why = f"the group {group_id!r} is a share group"
+        why = f"the group {group_id!r} is a {group.group_type.value} group"
     return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, why)
