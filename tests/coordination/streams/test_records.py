@@ -28,6 +28,7 @@ POSITION = StreamsPosition(
     TaskSets({"0": frozenset({1})}),
     {("0", 0): 3, ("0", 2): 7, ("0", 1): 5},
 )
+EPOCH = GroupEpoch(9, -5, 3, (("num.standby.replicas", "1"),))
 TOPOLOGY = Topology(
     3,
     (
@@ -40,6 +41,47 @@ TOPOLOGY = Topology(
             state_changelog_topics=(InternalTopic("s", configs=(("cleanup.policy", "compact"),)),),
             repartition_source_topics=(InternalTopic("q", 4, 2), InternalTopic("r")),
             copartition_groups=(CopartitionGroup(("c",), (), ("r",)),),
+        ),
+    ),
+)
+
+#: Records as Kafka 4.3.1 writes them: key and value.
+KAFKA = (
+    (
+        records.position("g", "m", POSITION),
+        "001600016700016d",
+        (
+            "000000000007000000060202023003000000000000000201000903000000030000000702023102000000010001020230"
+            "02000000010100050200000005010100"
+        ),
+    ),
+    (
+        records.group_epoch("g", EPOCH),
+        "0011000167",
+        "000000000009fffffffffffffffb02000400000003011902156e756d2e7374616e6462792e7265706c69636173023100",
+    ),
+    (
+        records.member("g", "m", MEMBER),
+        "001300016700016d",
+        "00000002720263032f6800001388000000030270010568657265ffff0002057a6f6e6502610000",
+    ),
+    (
+        records.target_epoch("g", 8),
+        "0014000167",
+        "00000000000800",
+    ),
+    (
+        records.target("g", "m", TaskSets({"0": frozenset({0})})),
+        "001500016700016d",
+        "0000020230020000000000010100",
+    ),
+    (
+        records.topology("g", TOPOLOGY),
+        "0017000167",
+        (
+            "000000000003030230030261026201010202720102030000000101010000023102026301020273000000000000020f63"
+            "6c65616e75702e706f6c69637908636f6d70616374000001030271000000040002010002720000000000000100020200"
+            "0001020001000000"
         ),
     ),
 )
@@ -57,9 +99,8 @@ class RecordTests(SynchronousTestCase):
     def test_everything(self) -> None:
         recorded = RecordedState("g")
         target = TaskSets({"0": frozenset({0})}, {"1": frozenset({1})}, {"2": frozenset({2})})
-        epoch = GroupEpoch(9, -5, 3, (("num.standby.replicas", "1"),))
         for change in (
-            records.group_epoch("g", epoch),
+            records.group_epoch("g", EPOCH),
             records.topology("g", TOPOLOGY),
             records.target_epoch("g", 8),
             records.target("g", "m", target),
@@ -67,7 +108,7 @@ class RecordTests(SynchronousTestCase):
             records.position("g", "m", POSITION),
         ):
             recorded.apply(read_back(change))
-        self.assertEqual(recorded.epoch, epoch)
+        self.assertEqual(recorded.epoch, EPOCH)
         self.assertEqual(recorded.topology, TOPOLOGY)
         self.assertEqual(recorded.target_epoch, 8)
         self.assertEqual(recorded.targets, {"m": target})
@@ -82,6 +123,13 @@ class RecordTests(SynchronousTestCase):
         self.assertIsNone(recorded.topology)
         self.assertFalse(recorded.members or recorded.positions or recorded.targets)
         self.assertFalse(recorded.owners or recorded.copies or recorded.subtopology_of)
+
+    def test_kafka_writes_the_same(self) -> None:
+        """Byte for byte, so that each reads the other's files."""
+        for change, key, value in KAFKA:
+            encoded_key, encoded_value = encode_change(change)
+            assert encoded_value is not None
+            self.assertEqual((encoded_key.hex(), encoded_value.hex()), (key, value))
 
     def test_smallest_member(self) -> None:
         """Without what it may leave out."""
