@@ -11,6 +11,11 @@ from logbus.coordination.classic.classic_group import ClassicGroup
 from logbus.coordination.consumer.consumer_group import ConsumerGroup
 from logbus.coordination.group import Group
 from logbus.coordination.share.share_group import ShareGroup
+from logbus.coordination.streams.configured_topology import ConfiguredTopology
+from logbus.coordination.streams.endpoints import partitions_read
+from logbus.coordination.streams.sticky_assignor import NAME as STICKY
+from logbus.coordination.streams.streams_group import StreamsGroup
+from logbus.coordination.streams.tasks import Tasks
 from logbus.model import TopicPartition
 from logbus.wire.member_metadata import read_assignment
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
@@ -23,6 +28,8 @@ def assignor_of(group: Group) -> str:
     """Return the assignor of a group; empty until one is chosen."""
     if isinstance(group, ClassicGroup):
         return group.describe().protocol
+    if isinstance(group, StreamsGroup):
+        return STICKY
     return group.describe().assignor if isinstance(group, (ConsumerGroup, ShareGroup)) else ""
 
 
@@ -48,6 +55,12 @@ def members_of(group: Group, name_of: TopicName) -> Iterator[dict[str, Any]]:
         for one, told in group.describe().members:
             assigned = _with_names(told.assigned, name_of)
             yield _member(one.member_id, None, one.client_id, one.client_host, told.epoch, assigned)
+    elif isinstance(group, StreamsGroup):
+        streams = group.describe()
+        topology = streams.configured
+        for thread, its, _ in streams.members:
+            assigned = () if topology is None else _read_by(its.assigned.active, topology, group.targets.partitions_of)
+            yield _member(thread.member_id, None, thread.client_id, thread.client_host, its.epoch, assigned)
 
 
 def _member(
@@ -70,6 +83,13 @@ def _member(
         "epoch": epoch,
         "assignment": topics,
     }
+
+
+def _read_by(
+    tasks: Tasks, topology: ConfiguredTopology, partitions_of: Callable[[str], int | None]
+) -> tuple[TopicPartition, ...]:
+    read = partitions_read(tasks, topology, partitions_of)
+    return tuple(sorted(TopicPartition(topic, number) for topic, numbers in read for number in numbers))
 
 
 def _with_names(partitions: Mapping[bytes, frozenset[int]], name_of: TopicName) -> tuple[TopicPartition, ...]:

@@ -16,6 +16,11 @@ from logbus.coordination.classic.classic_group import ClassicGroup
 from logbus.coordination.classic.requests import ClassicGroupSettings
 from logbus.coordination.consumer.consumer_group import ConsumerGroup
 from logbus.coordination.group_offsets import CommittedOffset
+from logbus.coordination.streams.heartbeat import StreamsHeartbeat
+from logbus.coordination.streams.streams_group import StreamsGroup
+from logbus.coordination.streams.streams_group_settings import StreamsGroupSettings
+from logbus.coordination.streams.tasks import NO_TASK_SETS
+from logbus.coordination.streams.topology import Subtopology, Topology
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages import group_log
@@ -91,6 +96,27 @@ def consumer() -> ConsumerGroup:
         (group_log.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id="m"), position),
     ):
         group.apply(change)
+    return group
+
+
+def streams() -> StreamsGroup:
+    """A streams group, and its one member. The second of its tasks reads one topic only."""
+    cluster = Cluster()
+    cluster.create("orders", 2)
+    cluster.create("prices", 1)
+    settings = StreamsGroupSettings(initial_rebalance_delay_ms=0)
+    group = StreamsGroup("group", lambda: settings, cluster, lambda changes, done: None)
+    group.heartbeat(
+        0.0,
+        StreamsHeartbeat(
+            "m",
+            0,
+            rebalance_timeout_ms=60_000,
+            topology=Topology(1, (Subtopology("0", ("orders", "prices")),)),
+            owned=NO_TASK_SETS,
+            process_id="p",
+        ),
+    )
     return group
 
 
@@ -200,6 +226,16 @@ class GroupViewTests(SynchronousTestCase):
         (member,) = self.ask("/api/v1/groups/group")["members"]
         self.assertEqual((member["instance"], member["epoch"]), ("i", 4))
         self.assertEqual(member["assignment"], {"orders": [2]})
+
+    def test_a_streams_group(self) -> None:
+        """
+        The assignment of a member is what its active tasks read.
+        """
+        self.world.groups.add(streams())
+        told = self.ask("/api/v1/groups/group")
+        self.assertEqual((told["type"], told["assignor"]), ("streams", "sticky"))
+        (member,) = told["members"]
+        self.assertEqual((member["epoch"], member["assignment"]), (2, {"orders": [0, 1], "prices": [0]}))
 
     def test_other_protocol_types(self) -> None:
         """

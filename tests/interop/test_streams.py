@@ -134,17 +134,22 @@ def check_results(broker: Broker, writer: Writer) -> None:
     assert Counter(line for _, line in signed) == writer.signed
 
 
-def test_exactly_once(application: list[str], own_broker: Broker, tmp_path: Path) -> None:
-    """Words are counted once each, by an instance, and by another one that goes on after it was killed."""
+@pytest.mark.parametrize("protocol", ["classic", "streams"])
+def test_exactly_once(application: list[str], own_broker: Broker, tmp_path: Path, protocol: str) -> None:
+    """
+    Words are counted once each, by an instance, and by another one that goes on after it was killed. The application
+    assigns its tasks by itself, or lets the broker do it.
+    """
+    more = {"group.protocol": protocol}
     for topic in ("lines", "authors", "counts", "signed"):
         create(own_broker, topic, PARTITIONS)
     writer = Writer(own_broker)
-    with running(application, own_broker, tmp_path / "1") as first:
+    with running(application, own_broker, tmp_path / "1", more) as first:
         writer.write(300)
         check_results(own_broker, writer)
         writer.write(300)
         first.kill()
         first.wait()
     writer.write(100)
-    with running(application, own_broker, tmp_path / "2"):
+    with running(application, own_broker, tmp_path / "2", more):
         check_results(own_broker, writer)

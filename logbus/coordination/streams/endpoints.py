@@ -1,4 +1,4 @@
-"""The partitions whose state the processes of an application have, for its interactive queries (KIP-1071). Pure."""
+"""The partitions that tasks read; for interactive queries (KIP-1071), those of each process. Pure."""
 
 from __future__ import annotations
 
@@ -41,18 +41,24 @@ def endpoint_partitions(
     return [
         EndpointPartitions(
             member.endpoint,
-            dict(_read_by(position.assigned.active, topology, partitions_of)),
-            dict(_read_by(position.assigned.standby, topology, partitions_of)),
+            dict(partitions_read(position.assigned.active, topology, partitions_of)),
+            dict(partitions_read(position.assigned.standby, topology, partitions_of)),
         )
         for member, position in members
         if member.endpoint is not None
     ]
 
 
-def _read_by(
+def partitions_read(
     tasks: Tasks, topology: ConfiguredTopology, partitions_of: Callable[[str], int | None]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The partitions that tasks read; the last tasks read none of a topic with fewer partitions."""
+    """
+    Yield each topic that tasks read, with partitions.
+
+    The last tasks read none of a topic with fewer partitions.
+
+    :param partitions_of: the number of partitions of a topic; None: there is no such topic.
+    """
     for subtopology_id, numbers in sorted(tasks.items()):
         subtopology = topology.subtopologies.get(subtopology_id)
         if subtopology is None:
