@@ -427,8 +427,7 @@ class WithBrokerTests(SynchronousTestCase):
         self.assertEqual((done.status, done.err), (1, f"logbus: {empty}: there are no files of logs in it\n"))
         data = bytearray((directory / "00000000000000000000.log").read_bytes())
         data[-3] ^= 4
-        damaged = self.broker.data_dir.parent / f"{self.broker.data_dir.name}-damaged"
-        damaged.mkdir()
+        damaged = Path(tempfile.mkdtemp())
         self.addCleanup(damaged.rmdir)
         copy = damaged / "00000000000000000000.log"
         copy.write_bytes(data)
