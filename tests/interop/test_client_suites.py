@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,14 @@ from tests.interop.client_suites.server import LOGBUS, running_server
 
 PLUGINS = Path(aiokafka_docker.__file__).parent
 SECONDS = 540
+# Of one test; some of aiokafka's long ones take a minute.
+TEST_SECONDS = 180
+SECONDS_TO_ABORT = 10
+CHARACTERS = 50_000
+LOG = "client.log"
+LOG_FORMAT = "%(levelname)s %(asctime)s.%(msecs)03d %(threadName)s %(name)s: %(message)s"
+LINES = 150
+LINE = 500
 FRANZ_GO = "v1.18.1"
 
 AIOKAFKA_QUICK = ("test_admin", "test_producer")
@@ -28,28 +39,54 @@ AIOKAFKA_LONG = (
 )
 
 
+def logged(directory: Path) -> str:
+    """What the clients logged last, and what of it is no debugging: a loop that waits logs much of that."""
+    log = directory / LOG
+    lines = [line[:LINE] for line in log.read_text(errors="replace").splitlines()] if log.exists() else []
+    telling = [line for line in lines if not line.startswith("DEBUG")]
+    return "\n".join([*telling[-LINES:], "", *lines[-LINES:]])
+
+
 def run(directory: Path, *command: str, **environment: str) -> str:
-    """Run a command of a suite: its output, which a failure shows."""
-    done = subprocess.run(
-        command,
-        cwd=directory,
-        env={**os.environ, "LOGBUS_COMMAND": LOGBUS, "PYTHONPATH": str(PLUGINS), **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    if done.returncode:
-        pytest.fail(f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout[-20000:]}", pytrace=False)
-    return done.stdout
+    """Run a command of a suite: its output, which a failure shows, also of what is not over in time."""
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        with subprocess.Popen(
+            command,
+            cwd=directory,
+            env={**os.environ, "LOGBUS_COMMAND": LOGBUS, "PYTHONPATH": str(PLUGINS), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        ) as process:
+            try:
+                problem = f"exit status {status}" if (status := process.wait(SECONDS)) else None
+            except subprocess.TimeoutExpired:
+                problem = f"not over after {SECONDS} s"
+                # Python's fault handler writes the stack of each thread.
+                process.send_signal(signal.SIGABRT)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(SECONDS_TO_ABORT)
+            finally:
+                process.kill()
+        output.seek(0)
+        printed = output.read()
+    if problem is not None:
+        pytest.fail(f"{' '.join(command)}: {problem}\n{printed[-CHARACTERS:]}\n{logged(directory)}", pytrace=False)
+    return printed
 
 
 def pytest_of(plugin: str, *options: str) -> list[str]:
-    """Pytest with none of this project's and the suite's own configuration."""
+    """
+    Pytest with none of this project's and the suite's own configuration.
+
+    A test that hangs ends the run: the last line names it, the stack of each thread follows, and what was logged last.
+    """
     apart = ["-c", os.devnull, "--rootdir", ".", "-p", "no:logbus", "-p", "no:twisted", "-p", "no:cacheprovider"]
-    return [sys.executable, "-m", "pytest", "-q", *apart, "-p", plugin, *options]
+    limit = ["-v", "-o", f"faulthandler_timeout={TEST_SECONDS}", "-o", "faulthandler_exit_on_timeout=true"]
+    log = ["--log-file", LOG, "--log-file-level", "DEBUG", "--log-file-format", LOG_FORMAT]
+    # Pytest's own fault handler is there while tests run; a process can also hang when they are over.
+    python = [sys.executable, "-X", "faulthandler", "-m", "pytest"]
+    return [*python, *apart, *limit, *log, "-p", plugin, *options]
 
 
 def run_aiokafka(home: Path, modules: tuple[str, ...]) -> str:
@@ -107,7 +144,7 @@ def test_franz_go(tmp_path: Path) -> None:
     with running_server(tmp_path / "server.json") as told:
         printed = run(
             sources.franz_go(FRANZ_GO),
-            *("go", "test", "-count=1", f"-timeout={SECONDS}s", "./pkg/kgo"),
+            *("go", "test", "-count=1", f"-timeout={SECONDS - 60}s", "./pkg/kgo"),
             KGO_SEEDS=told["bootstrap"],
             KGO_TEST_RF="1",
             KGO_TEST_RECORDS="5000",
