@@ -34,7 +34,7 @@ final class Shares {
      * which it polls no more.
      *
      * It says each record, with how often it was delivered, commits after each poll, and says which ones were
-     * accepted for certain.  All members of this process have one clock.
+     * accepted for certain, and of which that was not told.  All members of this process have one clock.
      */
     private static void share(Driver.Call call, String[] told) throws Exception {
         BlockingQueue<String> problems = new LinkedBlockingQueue<>();
@@ -74,8 +74,8 @@ final class Shares {
                 kept.forEach((partition, error) -> {
                     error.ifPresent(problem -> call.say("problem", problem));
                     for (ConsumerRecord<byte[], byte[]> record : accepted) {
-                        if (error.isEmpty() && record.partition() == partition.partition()) {
-                            call.say("kept", record.partition(), record.offset(), now);
+                        if (record.partition() == partition.partition()) {
+                            call.say(error.isEmpty() ? "kept" : "unsure", record.partition(), record.offset(), now);
                         }
                     }
                 });
