@@ -48,6 +48,7 @@ class ShareFetchParams:
 
     :ivar min_bytes: to wait for, up to ``max_wait_ms``; ``max_bytes``: of records, but for a first batch.
     :ivar max_records: to acquire, and those up to the end of the last one's batch; with ``strict`` no more.
+    :ivar is_wanted: whether its session has not ended: afterwards nobody would acknowledge what it acquires.
     """
 
     group_id: str
@@ -57,6 +58,7 @@ class ShareFetchParams:
     max_bytes: int
     max_records: int
     strict: bool
+    is_wanted: Callable[[], bool]
 
 
 @define(eq=False)
@@ -108,14 +110,14 @@ class ShareFetcher:
 
         Partitions that are being opened or loaded hold up no others.
 
-        :return: a result for each partition.
+        :return: a result for each partition; none if the session has ended meanwhile.
         """
         began = self._clock.seconds()
         deadline = began + params.max_wait_ms / 1000
         watcher = DelayedShareFetch(self._purgatory)
         opening: dict[SharedPartition, ApiError | None] = {}
         try:
-            while True:
+            while params.is_wanted():
                 watcher.begin()
                 opened = await self._open(partitions, params, opening, watcher, time_slice)
                 results = [result for result, _ in opened]
@@ -127,6 +129,8 @@ class ShareFetcher:
                     sum(one.data.length for one in found) >= min(params.min_bytes, params.max_bytes)
                     or sum(one.count for one in found) >= params.max_records
                 )
+                if not params.is_wanted():
+                    break
                 if enough or is_late:
                     self._take_all(found, params)
                 if any(result.acquired or result.error is not None for result in results):
@@ -142,6 +146,7 @@ class ShareFetcher:
                     await later(self._clock)
                 else:
                     await watcher.wait(self._clock, patience - self._clock.seconds())
+            return []
         finally:
             watcher.leave()
 
@@ -161,6 +166,9 @@ class ShareFetcher:
 
         opened: list[tuple[SharePartitionResult, LedSharePartition | None]] = []
         async for partition in time_slice.over(partitions, UNITS_TO_OPEN):
+            if not params.is_wanted():
+                # What is opened now for its member it would never leave.
+                break
             result = SharePartitionResult(partition)
             led = None
             try:
