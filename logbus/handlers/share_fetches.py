@@ -31,6 +31,7 @@ from logbus.net.request_context import RequestContext, quota_user
 from logbus.net.time_slices import TimeSlice
 from logbus.quotas.quota_managers import QuotaManagers
 from logbus.security.acl.acls import AclOperation, ResourceType
+from logbus.share.ended_sessions import EndedSessions
 from logbus.share.share_fetches import ShareFetcher, ShareFetchParams, SharePartitionResult
 from logbus.share.share_partition import AcknowledgementBatch
 from logbus.share.share_partition_manager import SharePartitionManager
@@ -81,6 +82,7 @@ class ShareFetchHandlers:
     partitions: SharePartitionManager
     _fetcher: ShareFetcher
     sessions: ShareSessionCache
+    _ended: EndedSessions
     _responses: ShareResponses
     _lost: LostConnections
     _max_bytes: int
@@ -102,6 +104,7 @@ class ShareFetchHandlers:
                 broker.config.get(keys.GROUP_SHARE_MAX_SHARE_SESSIONS),
                 broker.config.get(keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_PARTITIONS),
             ),
+            EndedSessions(broker.share_partitions, broker.slice_scheduler),
             ShareResponses(CurrentLeaders(broker.metadata), topic_name),
             broker.lost_connections,
             broker.config.get(keys.FETCH_MAX_BYTES),
@@ -235,6 +238,7 @@ class ShareFetchHandlers:
         before = self.sessions.find(key)
         if before is not None:
             self._end(before)
+        self._ended.finish(key)
         session = self.sessions.begin(key, context.connection_id)
         self._lost.watch(context.connection_id, self._connection_lost)
         return session
@@ -253,23 +257,18 @@ class ShareFetchHandlers:
             self._end(session)
             raise
         for partition in forgotten:
-            self._leave(session.key, partition)
+            self.partitions.leave(session.key.group_id, *partition, session.key.member_id)
 
     def _connection_lost(self, connection_id: int) -> None:
         """What the members at the other end have acquired is released: others get it at once."""
-        for session in self.sessions.of_connection(connection_id):
-            self._end(session)
+        self._end(*self.sessions.of_connection(connection_id))
 
-    def _end(self, session: ShareSession) -> None:
-        if self.sessions.find(session.key) is not session:
-            # It has ended already, and its member may have another one.
-            return
-        self.sessions.end(session.key)
-        for partition in session.partitions:
-            self._leave(session.key, partition)
-
-    def _leave(self, key: SessionKey, partition: SharedPartition) -> None:
-        self.partitions.leave(key.group_id, *partition, key.member_id)
+    def _end(self, *sessions: ShareSession) -> None:
+        # Of others that have ended already, the member may have another one.
+        ended = [session for session in sessions if self.sessions.find(session.key) is session]
+        for session in ended:
+            self.sessions.end(session.key)
+        self._ended.leave(ended)
 
     # Acknowledging.
 
