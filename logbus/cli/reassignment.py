@@ -120,13 +120,31 @@ async def verify(admin: AdminClient, target: Plan, *, lifts_throttle: bool = Tru
     return Verified(states, is_lifted)
 
 
-async def cancel(admin: AdminClient, target: Plan, *, lifts_throttle: bool = True) -> int:
-    """Cancel the moves of a plan that are under way, and lift the throttle; returns how many."""
-    under_way = await admin.list_reassignments(target)
-    raise_errors(await admin.alter_reassignments(dict.fromkeys(under_way)) if under_way else {})
-    if lifts_throttle:
-        await _lift_throttle(admin, {name.topic for name in under_way})
-    return len(under_way)
+@frozen
+class Cancelled:
+    """
+    What was cancelled of a plan.
+
+    :ivar partitions: those that were being moved.
+    :ivar is_lifted: whether the throttle was lifted.
+    """
+
+    partitions: Collection[TopicPartition]
+    is_lifted: bool
+
+
+async def cancel(admin: AdminClient, target: Plan, *, lifts_throttle: bool = True) -> Cancelled:
+    """
+    Cancel the moves of a plan that are under way. Lifts the throttle, which is of whole brokers, unless other plans
+    move partitions still.
+    """
+    under_way = await admin.list_reassignments()
+    partitions = sorted(under_way.keys() & target.keys())
+    raise_errors(await admin.alter_reassignments(dict.fromkeys(partitions)) if partitions else {})
+    is_lifted = lifts_throttle and len(partitions) == len(under_way)
+    if is_lifted:
+        await _lift_throttle(admin, {name.topic for name in partitions})
+    return Cancelled(partitions, is_lifted)
 
 
 async def current_replicas(admin: AdminClient, topics: Iterable[str] | None) -> dict[TopicPartition, Replicas]:

@@ -10,7 +10,7 @@ from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cli.reassignment import RATES, generate, verify
+from logbus.cli.reassignment import RATES, cancel, generate, verify
 from logbus.cli.reassignment_plan import InvalidPlan
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.config_admin import ConfigEntry, ConfigSource, Resource, ResourceType
@@ -53,6 +53,10 @@ class PlayedCluster:
         first = Resource(ResourceType.BROKER, "0")
         return succeed({each: [entry] if each == first else [] for each in resources})
 
+    def alter_reassignments(self, changes: Mapping[TopicPartition, None]) -> Deferred[Any]:
+        self.moving -= changes.keys()
+        return succeed(dict.fromkeys(changes))
+
     def alter_configs(self, changes: Mapping[Resource, Mapping[str, str | None]]) -> Deferred[Any]:
         self.removed += [name for each in changes.values() for name, value in each.items() if value is None]
         return succeed(dict.fromkeys(changes))
@@ -72,6 +76,14 @@ class ReassignmentTests(SynchronousTestCase):
         self.cluster.moving.clear()
         self.assertTrue(self.successResultOf(verify(self.admin, {A: (0, 1)})).is_lifted)
         self.assertEqual(self.cluster.removed, [RATES[0]])
+
+    def test_throttle_while_another_plan_goes_on(self) -> None:
+        """What is cancelled of one plan does not take the throttle from what is still moved by another one."""
+        self.cluster.moving = {A, B}
+        cancelled = self.successResultOf(cancel(self.admin, {A: (0, 1)}))
+        self.assertEqual((cancelled.partitions, cancelled.is_lifted, self.cluster.removed), ([A], False, []))
+        cancelled = self.successResultOf(cancel(self.admin, {B: (0, 1)}))
+        self.assertEqual((cancelled.partitions, cancelled.is_lifted, self.cluster.removed), ([B], True, [RATES[0]]))
 
     def test_plan_of_what_is_moved(self) -> None:
         """A plan would keep all replicas that a partition has while it is moved: none is made."""

@@ -89,7 +89,7 @@ def reassign(
     elif cancel is not None:
         target = reassignment.read_file(cancel)
         cancelled = with_admin(bootstrap, timeout, lambda admin: reassignment.cancel(admin, target))
-        click.echo(f"cancelled {counted(cancelled, 'reassignment')}")
+        click.echo(f"cancelled {counted(len(cancelled.partitions), 'reassignment')}")
 
 
 def _print_reassignments(found: Mapping[TopicPartition, Any], as_json: bool) -> None:

@@ -276,14 +276,14 @@ async def _verify(admin: AdminClient, plan: Plan, *, lifts: bool) -> None:
 
 
 async def _cancel(admin: AdminClient, plan: Plan, *, lifts: bool) -> None:
-    active = sorted(await admin.list_reassignments(plan))
-    await cancel(admin, plan, lifts_throttle=lifts)
+    cancelled = await cancel(admin, plan, lifts_throttle=lifts)
+    active = cancelled.partitions
     if active:
         say(f"Successfully cancelled partition {_plural('reassignment', active)} for: {_joined(active)}")
     else:
         say("None of the specified partition reassignments are active.")
     say("None of the specified partition moves are active.", end="")
-    if lifts:
+    if cancelled.is_lifted:
         await _say_cleared(admin, plan)
     else:
         say()
