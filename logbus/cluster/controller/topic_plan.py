@@ -139,7 +139,7 @@ def plan_topic(
 
     :param room: how many partitions the request may still create.
     :raise ApiError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_PARTITIONS,
-        INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG.
+        INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG; POLICY_VIOLATION: no room.
     """
     problem = topic_name_problem(topic.name)
     if problem is not None:
@@ -181,7 +181,8 @@ def plan_partitions(
     The topic, and the replicas of its new partitions.
 
     :raise ApiError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
-        INVALID_REPLICATION_FACTOR when too few brokers live; INVALID_TOPIC_EXCEPTION: an internal topic.
+        INVALID_REPLICATION_FACTOR when too few brokers live; INVALID_TOPIC_EXCEPTION: an internal topic;
+        POLICY_VIOLATION: no room.
     """
     topic = existing(state, request.name)
     if topic.name in INTERNAL_TOPICS:
@@ -330,6 +331,6 @@ def _racks(state: ControllerContext) -> dict[int, str | None]:
 def _check_room(name: str, partitions: int, room: int) -> None:
     if partitions > room:
         raise ApiError(
-            ErrorCode.INVALID_PARTITIONS,
+            ErrorCode.POLICY_VIOLATION,
             f"topic {name!r}: a request can make {MAX_NEW_PARTITIONS} partitions in all; {partitions} are too many",
         )

@@ -127,7 +127,7 @@ class CreationTests(TopicCase):
             Code.INVALID_REPLICA_ASSIGNMENT,
             Code.INVALID_REQUEST,
             Code.INVALID_REQUEST,
-            Code.INVALID_PARTITIONS,
+            Code.POLICY_VIOLATION,
         ]
         self.assertEqual([one.code for one in outcomes[1:]], expected)
         self.assertEqual(sorted(self.node.metadata.topics), ["good", "there"])
