@@ -148,7 +148,9 @@ class LogOffsetHandlers:
             return TimestampOffset(-1, end, partition.leader_epoch)
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = log.log_start_offset if timestamp == EARLIEST else log.local_start_offset
-            return TimestampOffset(-1, start, log.epoch_at(start))
+            # Of an empty log it is the epoch of the record to come, as Kafka has it.
+            epoch = partition.leader_epoch if start == log.log_end_offset else log.epoch_at(start)
+            return TimestampOffset(-1, start, epoch)
         if timestamp == MAX_TIMESTAMP:
             found = await time_slice.finish(max_timestamp_offset(log), UNITS_PER_STEP)
         elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):

@@ -28,6 +28,10 @@ class ListOffsetsTests(HandlerCase):
         self.assertEqual(self.ask(-2, 0, max_num_offsets=5).old_style_offsets, [0])
         self.assertEqual(self.ask(-1, 0, max_num_offsets=-5).old_style_offsets, [])
 
+    def test_epoch_of_an_empty_log(self) -> None:
+        """The start of an empty log has the leader's epoch, as its end has: that of the next record."""
+        self.assertEqual([self.ask(at, 8).leader_epoch for at in (-1, -2, -4)], [0, 0, 0])
+
     def test_special_times(self) -> None:
         """Special timestamps: local start, tiered end, and undefined ones."""
         self.client.produce()
