@@ -129,7 +129,7 @@ class Cancelled:
     :ivar is_lifted: whether the throttle was lifted.
     """
 
-    partitions: Collection[TopicPartition]
+    partitions: Sequence[TopicPartition]
     is_lifted: bool
 
 
