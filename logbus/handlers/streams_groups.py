@@ -17,7 +17,7 @@ from logbus.coordination.streams.streams_group import StreamsGroupDescription
 from logbus.coordination.streams.streams_group_member import Endpoint, StreamsGroupMember, StreamsPosition
 from logbus.coordination.streams.tasks import TaskSets, from_wire
 from logbus.coordination.streams.topology import Topology
-from logbus.coordination.streams.wire_topology import read_topology, topic_infos
+from logbus.coordination.streams.wire_topology import check_size, read_topology, topic_infos
 from logbus.coordination.streams_group_service import StreamsGroupService
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.authorization.access import Authorization
@@ -104,6 +104,8 @@ def read_heartbeat(message: StreamsGroupHeartbeatRequest, client_id: str, client
     :raise ApiError: INVALID_REQUEST: tasks of one role are given without the others; STREAMS_INVALID_TOPOLOGY.
     """
     topology, endpoint = message.topology, message.user_endpoint
+    if topology is not None:
+        check_size(topology.subtopologies)
     return StreamsHeartbeat(
         member_id=message.member_id,
         epoch=message.member_epoch,

@@ -433,12 +433,36 @@ class RefusalTests(StreamsGroupCase):
         self.assertEqual(one.active, {"0": [0]})
 
     def test_other_topology(self) -> None:
-        """The topology cannot change; members with an older one are told."""
+        """The topology of a group with members cannot change; members with an older one are told."""
         self.thread("m1", topology=topology(epoch=3)).beat()
         other = self.thread("m2", topology=topology(subtopology(source_topics=["other"]), epoch=3))
         self.assertEqual(other.send().error_code, ErrorCode.INVALID_REQUEST)
         old = self.thread("m3", topology=topology(subtopology(source_topics=["other"]), epoch=2))
         self.assertEqual(self.codes(old.beat()), [STALE])
+
+    def test_new_version_after_all_have_left(self) -> None:
+        """The first member brings the topology of its version, even if it has the same epoch."""
+        one = self.thread("m1")
+        one.beat()
+        one.send(member_epoch=-1)
+        self.assertEqual(self.described().topology.subtopologies[0].source_topics, ["t"])
+        self.client.create("other", partitions=1)
+        new = self.thread("m2", topology=topology(subtopology(source_topics=["other"])))
+        new.beat()
+        self.assertEqual(new.active, {"0": [0]})
+        self.assertEqual(self.described().topology.subtopologies[0].source_topics, ["other"])
+        self.assertEqual(self.thread("m3").send().error_code, ErrorCode.INVALID_REQUEST)
+
+    def test_huge_topologies(self) -> None:
+        """Nobody keeps the broker busy with a topology of thousands of parts."""
+        many = self.thread(topology=topology(*(subtopology(str(number)) for number in range(1001))))
+        answer = many.send()
+        self.assertEqual(answer.error_code, ErrorCode.STREAMS_INVALID_TOPOLOGY)
+        self.assertEqual(answer.error_message, "the topology has 1001 subtopologies: 1000 are allowed")
+        names = [f"t{number}" for number in range(10_001)]
+        answer = self.thread(topology=topology(subtopology(source_topics=names))).send()
+        self.assertEqual(answer.error_code, ErrorCode.STREAMS_INVALID_TOPOLOGY)
+        self.assertEqual(answer.error_message, "the topology names 10001 topics: 10000 are allowed")
 
     def test_full_group(self) -> None:
         one, two, three = (self.thread(f"m{number}") for number in (1, 2, 3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
 
 from logbus.coordination.streams.configured_topology import ConfiguredTopology
@@ -70,18 +71,25 @@ def join(recorded: RecordedState, member_id: str, max_size: int) -> StreamsGroup
     return member
 
 
-def check_same_topology(recorded: RecordedState, topology: Topology) -> None:
+def take_topology(recorded: RecordedState, topology: Topology, *, first: bool, admit: Callable[[int], None]) -> None:
     """
-    Refuse another topology than the group's, unless it is an older one. Kafka 4.3 cannot change it either.
+    Take the topology that the first member brings; refuse another one of later members, unless it is an older one.
 
+    Kafka 4.3 keeps the topology of a group without members, too, so that a changed application cannot start there.
+
+    :param first: whether the group had no members.
+    :param admit: refuses more memory than there is room for, in bytes.
     :raise ApiError: INVALID_REQUEST.
     """
     known = recorded.topology
-    if known is not None and known.epoch <= topology.epoch and known != topology:
+    if known is None or (first and known != topology):
+        admit(topology.memory - (0 if known is None else known.memory))
+        recorded.set_topology(topology)
+    elif known.epoch <= topology.epoch and known != topology:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"the group {recorded.group_id!r} has another topology, which cannot be changed yet: delete the group, or "
-            "use another application.id",
+            f"the group {recorded.group_id!r} has members with another topology: stop all of them, and start the new "
+            "version then, or use another application.id",
         )
 
 

@@ -34,7 +34,7 @@ class RecordedState(RecordedChanges):
     The state of one group. Its fields are read only; change them by its methods.
 
     :ivar epoch: the group epoch: grows when members, topics or settings change; None without a record of it.
-    :ivar topology: the topology that the first member brought; None without a record.
+    :ivar topology: the topology that the first member brought, also while there are none; None without a record.
     :ivar target_epoch: the group epoch that the targets were computed for.
     :ivar members: the members, as they described themselves.
     :ivar positions: the members' epochs and tasks.

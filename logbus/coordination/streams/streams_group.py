@@ -278,10 +278,7 @@ class StreamsGroup:
             self._admit(member.memory - (0 if former is None else former.memory))
             recorded.set_member(member_id, member)
         if request.topology is not None:
-            join_and_leave.check_same_topology(recorded, request.topology)
-            if recorded.topology is None:
-                self._admit(request.topology.memory)
-                recorded.set_topology(request.topology)
+            join_and_leave.take_topology(recorded, request.topology, first=begins, admit=self._admit)
         configured = self.targets.check(settings, members_changed=member != former)
         if configured.is_ready and request.owned is not None:
             join_and_leave.check_tasks(request.owned, configured)

@@ -22,8 +22,8 @@ from logbus.errors import ApiError, ErrorCode
 FIRST_EPOCH = 2
 """The first epoch of a group: members that wait for their first tasks are in the one before."""
 
-MAX_TASKS = 100_000
-"""Limit of the tasks of a group: a topology may have any number of subtopologies that read the same topic."""
+MAX_TASKS = 20_000
+"""Limit of the tasks of a group: to assign so many takes some 50 ms."""
 
 
 @define(eq=False)

@@ -12,8 +12,38 @@ from logbus.coordination.streams.topology import CopartitionGroup, InternalTopic
 from logbus.errors import ApiError, ErrorCode
 from logbus.wire.messages.streams_groups import CopartitionGroupIds, KeyValue, SubtopologyInfo, TopicInfo
 
+MAX_SUBTOPOLOGIES = 1000
+"""Limit of the subtopologies that a member may send. Applications have some dozens."""
+
+MAX_TOPICS = 10_000
+"""Limit of the topics that they may name together."""
+
 MOST_INDEXES = 2**15
 """The most topics that an index of a message can tell apart."""
+
+
+def check_size(described: Sequence[SubtopologyInfo]) -> None:
+    """
+    Refuse a topology that would keep the broker from other work.
+
+    :raise ApiError: STREAMS_INVALID_TOPOLOGY.
+    """
+    if len(described) > MAX_SUBTOPOLOGIES:
+        raise ApiError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            f"the topology has {len(described)} subtopologies: {MAX_SUBTOPOLOGIES} are allowed",
+        )
+    topics = sum(
+        len(each.source_topics)
+        + len(each.repartition_sink_topics)
+        + len(each.repartition_source_topics)
+        + len(each.state_changelog_topics)
+        for each in described
+    )
+    if topics > MAX_TOPICS:
+        raise ApiError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY, f"the topology names {topics} topics: {MAX_TOPICS} are allowed"
+        )
 
 
 def read_topology(epoch: int, described: Iterable[SubtopologyInfo]) -> Topology:
