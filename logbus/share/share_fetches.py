@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from attrs import define, field, frozen
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
@@ -26,7 +25,7 @@ from logbus.share.led_share_partition import LedSharePartition, error_of_state
 from logbus.share.share_partition import AcquiredRecords
 from logbus.share.share_partition_manager import SharePartitionManager
 from logbus.share.share_sessions import SharedPartition
-from logbus.storage.istorage import NotCached
+from logbus.storage.istorage import MayBeCold, NotCached
 from logbus.storage.segments.transaction_index import AbortedTransactionSet
 
 PARTITION_BYTES = 1 << 20
@@ -269,11 +268,10 @@ class ShareFetcher:
     @staticmethod
     def _is_cold(led: LedSharePartition, data: FileSlice) -> bool:
         """Whether data are known not to be in memory: then they are loaded."""
-        # Others than files of log directories and windows are in memory.
-        is_cold: Callable[[int, int], bool | None] | None = getattr(data.file, "is_cold", None)
-        if is_cold is None or data.data is not None or not is_cold(data.position, data.length):
+        file = data.file
+        if data.data is not None or not isinstance(file, MayBeCold) or not file.is_cold(data.position, data.length):
             return False
-        loading: Deferred[None] | None = data.file.read_ahead(data.position, data.length)  # type: ignore[attr-defined]
+        loading = file.read_ahead(data.position, data.length)
         if loading is not None:
             led.load(loading)
         return led.is_loading

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
@@ -121,6 +121,17 @@ class IFile(Interface):
         :raises StorageError: it failed. Data written since the last success may be lost, and a retry would only hide
             that (the kernel drops the pages); the disk is offline.
         """
+
+
+@runtime_checkable
+class MayBeCold(Protocol):
+    """A file whose bytes may have to be loaded first: an :class:`IFile`, or one of windows of remote segments."""
+
+    def is_cold(self, position: int, length: int) -> bool | None:
+        """See :meth:`.IFile.is_cold`."""
+
+    def read_ahead(self, position: int, length: int) -> Deferred[None] | None:
+        """See :meth:`.IFile.read_ahead`."""
 
 
 class IWriteAhead(Interface):
