@@ -130,7 +130,7 @@ class LedSharePartition:
         self._save()
 
     def log_ends(self, offset: int) -> None:
-        """The log ends at an offset, before what was read: an unclean election."""
+        """The log ends at an offset, before what was read: an administrator has set one behind it."""
         self.state.log_ends(offset)
         self._save()
 

@@ -340,7 +340,7 @@ class SharePartition:
             self._advance()
 
     def log_ends(self, offset: int) -> None:
-        """The log ends at an offset: an unclean election has lost what was behind it."""
+        """The log ends at an offset: there is nothing behind it."""
         if offset < self.end_offset:
             self._records.drop_from(offset)
             if offset < self.start_offset:

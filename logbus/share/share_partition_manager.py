@@ -135,7 +135,7 @@ class SharePartitionManager:
     async def _open(self, place: TopicPartition, key: SharePartitionKey, replica: Replica) -> LedSharePartition:
         epoch = replica.partition.leader_epoch
         try:
-            kept = await maybeDeferred(self._persister.read, key, epoch)
+            kept = await maybeDeferred(self._persister.read, key, epoch, replica.log.log_end_offset)
         except Exception:
             raise error_of_state(Failure()) from None
         settings = partial(self.settings, key.group_id)

@@ -105,9 +105,9 @@ class ShareFetchWaitTests(HandlerCase):
         states: list[Deferred[ShareState]] = []
         original = SharePersister.read
 
-        def read(persister: SharePersister, key: Any, leader_epoch: int) -> Deferred[ShareState]:
+        def read(persister: SharePersister, key: Any, *given: int) -> Deferred[ShareState]:
             if key.partition == 1:
-                return original(persister, key, leader_epoch)
+                return original(persister, key, *given)
             states.append(Deferred())
             return states[-1]
 
@@ -129,7 +129,7 @@ class ShareFetchWaitTests(HandlerCase):
         reading: Deferred[ShareState] = Deferred()
         original = SharePersister.read
         self.patch(
-            SharePersister, "read", lambda self, key, epoch: reading if key.partition else original(self, key, epoch)
+            SharePersister, "read", lambda self, key, *given: reading if key.partition else original(self, key, *given)
         )
         self.send(self.member, max_wait_ms=60_000)
         self.assertIsNone(self.answer(self.member))

@@ -146,7 +146,7 @@ def offsets(partition: Any) -> list[int]:
     ]
 
 
-class ShareFetchTests(HandlerCase):
+class ShareFetchCase(HandlerCase):
     """A topic of two partitions, which members read from the beginning."""
 
     config = {
@@ -174,6 +174,10 @@ class ShareFetchTests(HandlerCase):
         resource = IncrementalAlterConfigsResource(resource_type=GROUP_CONFIG, resource_name="g", configs=configs)
         response = self.client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
         self.assertEqual([one.error_code for one in response.responses], [0])
+
+
+class ShareFetchTests(ShareFetchCase):
+    """The members by turns."""
 
     def test_two_members(self) -> None:
         """Each gets what the other has not; what both have accepted nobody gets again."""
@@ -256,7 +260,7 @@ class ShareFetchTests(HandlerCase):
         handlers = self.server.broker.kafka_server.router.find(ShareFetchHandlers)
         reads: list[Deferred[ShareState]] = []
 
-        def read(persister: object, key: object, leader_epoch: int) -> Deferred[ShareState]:
+        def read(persister: object, key: object, *given: int) -> Deferred[ShareState]:
             reads.append(Deferred())
             return reads[-1]
 

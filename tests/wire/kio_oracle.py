@@ -30,6 +30,8 @@ _ERROR_CODES = [code.value for code in ErrorCode]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # kio goes through floats, which lose the milliseconds of later centuries.
 _LAST_DAY = 4_102_444_800_000
+# Tagged fields of our own, which Kafka does not know.
+_OURS: dict[tuple[str, str], Any] = {("ShareLeader", "log_end_offset"): -1}
 
 
 def kio_class(spec: MessageSpec, version: int) -> Any | None:
@@ -63,7 +65,7 @@ def read(cls: Any, data: bytes) -> Any:
 def pairs(layout: StructLayout, theirs: Any) -> list[tuple[FieldLayout, Any]]:
     """Our fields beside kio's, which stand in the same order; their names must agree but for kio's habits."""
     sent = {each.name for each in (*layout.fields, *layout.tagged)}
-    ours = [each for each in all_fields(layout.cls, layout.version) if each.name in sent]
+    ours = [each for each in all_fields(layout.cls, layout.version) if each.name in sent and not _is_ours(layout, each)]
     fields = dataclasses.fields(theirs)
     assert len(ours) == len(fields), f"{theirs}: {[each.name for each in ours]} beside {[f.name for f in fields]}"
     for each, field in zip(ours, fields, strict=True):
@@ -72,11 +74,18 @@ def pairs(layout: StructLayout, theirs: Any) -> list[tuple[FieldLayout, Any]]:
     return list(zip(ours, fields, strict=True))
 
 
+def _is_ours(layout: StructLayout, each: FieldLayout) -> bool:
+    return (layout.cls.__name__, each.name) in _OURS
+
+
 def chooser(layout: StructLayout, theirs: Any) -> Chooser:
     """Keep to what kio can hold: error codes it knows, times that are dates."""
     limits: dict[tuple[str, ...], st.SearchStrategy[Any]] = {}
 
     def visit(layout: StructLayout, theirs: Any, path: tuple[str, ...]) -> None:
+        for (name, own), default in _OURS.items():
+            if name == layout.cls.__name__:
+                limits[*path, own] = st.just(default)
         for each, field in pairs(layout, theirs):
             here = (*path, each.name)
             match field.metadata.get("kafka_type"):

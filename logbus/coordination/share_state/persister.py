@@ -19,7 +19,7 @@ from logbus.coordination.share_state.share_coordinator import ShareCoordinator
 from logbus.coordination.share_state.share_state import SharePartitionKey, ShareState, StateBatch
 from logbus.coordination.share_state.share_state_calls import Call, Delete, Initialize, Read, Summarize, Write
 from logbus.errors import ApiError, ErrorCode
-from logbus.model import SHARE_GROUP_STATE_TOPIC, TopicPartition
+from logbus.model import NO_OFFSET, SHARE_GROUP_STATE_TOPIC, TopicPartition
 
 PATIENCE_SECONDS = 30.0
 """How long a call is retried."""
@@ -67,14 +67,16 @@ class SharePersister:
         """
         return self._call(Initialize(key, state_epoch, start_offset))
 
-    def read(self, key: SharePartitionKey, leader_epoch: int) -> Deferred[ShareState]:
+    def read(self, key: SharePartitionKey, leader_epoch: int, log_end_offset: int = NO_OFFSET) -> Deferred[ShareState]:
         """
         Read a state; from then on, writes with a lower leader epoch are refused.
 
         :param leader_epoch: of the partition's leader, which reads it.
+        :param log_end_offset: of its log: the first read in its epoch makes the state forget what is behind that, which
+            an unclean election has lost. −1: the state stays as it is.
         :return: the state; its ``delivery_complete_count`` is left out (−1).
         """
-        return self._call(Read(key, leader_epoch))
+        return self._call(Read(key, leader_epoch, log_end_offset))
 
     def write(
         self,
@@ -88,7 +90,7 @@ class SharePersister:
         """
         Change a state. It is durable when the Deferred fires.
 
-        :param start_offset: −1: as it is. It never becomes lower.
+        :param start_offset: −1: as it is. It never becomes lower, other than by :meth:`read`.
         :param batches: the batches that have changed; see :func:`.merge_batches`.
         """
         change = StateChange(state_epoch, leader_epoch, start_offset, delivery_complete_count, tuple(batches))

@@ -104,11 +104,17 @@ def initialize(now: RecordedState | None, state_epoch: int, start_offset: int, n
     return snapshot(now, evolve(state, leader_epoch=now.state.leader_epoch), now_ms)
 
 
-def claim(now: RecordedState | None, leader_epoch: int, most_updates: int, now_ms: int) -> Snapshot | Update | None:
+def claim(
+    now: RecordedState | None, leader_epoch: int, log_end_offset: int, most_updates: int, now_ms: int
+) -> Snapshot | Update | None:
     """
     Decide on the record of a leader that reads the state, which fences the leaders before it; None: none is needed.
 
+    A new leader's log may have lost records by an unclean election. The state then forgets them: others will have their
+    offsets. Only the first claim in an epoch does that, so that one which arrives late undoes nothing.
+
     :param leader_epoch: −1: the reader is no leader.
+    :param log_end_offset: of the leader; −1: unknown.
     :param most_updates: between two snapshots.
     :raise ApiError: INVALID_REQUEST: there is no state; FENCED_LEADER_EPOCH.
     """
@@ -116,6 +122,10 @@ def claim(now: RecordedState | None, leader_epoch: int, most_updates: int, now_m
     _check_leader(current, leader_epoch)
     if leader_epoch <= current.state.leader_epoch:
         return None
+    if NO_OFFSET < log_end_offset < current.state.end_offset:
+        # Updates only add to a state.
+        kept = evolve(current.state.truncated(log_end_offset), leader_epoch=leader_epoch)
+        return snapshot(current, kept, now_ms)
     epoch, count = current.snapshot.snapshot_epoch, current.state.delivery_complete_count
     return _due(current, Update(epoch, leader_epoch, NO_OFFSET, count), most_updates, now_ms)
 

@@ -25,7 +25,7 @@ from logbus.coordination.share_state.share_state_shard import ShareStateShard
 from logbus.coordination.state_log import StateLog
 from logbus.errors import ApiError, ErrorCode
 from logbus.metrics import Registry
-from logbus.model import SHARE_GROUP_STATE_TOPIC
+from logbus.model import NO_OFFSET, SHARE_GROUP_STATE_TOPIC
 from logbus.records.compression import Codec
 
 UNINITIALIZED = ShareState(0, 0)
@@ -59,8 +59,8 @@ class ShareCoordinator(CoordinatorRuntime[ShareStateShard]):
         match call:
             case Initialize(key, state_epoch, start_offset):
                 return self.initialize(key, state_epoch, start_offset)
-            case Read(key, leader_epoch):
-                return self.read(key, leader_epoch)
+            case Read(key, leader_epoch, log_end_offset):
+                return self.read(key, leader_epoch, log_end_offset)
             case Write(key, change):
                 return self.write(key, change)
             case Summarize(key):
@@ -82,16 +82,17 @@ class ShareCoordinator(CoordinatorRuntime[ShareStateShard]):
             recorded_state.initialize(shard.recorded(key), state_epoch, start_offset, self.wall_ms()),
         )
 
-    def read(self, key: SharePartitionKey, leader_epoch: int) -> Deferred[ShareState]:
+    def read(self, key: SharePartitionKey, leader_epoch: int, log_end_offset: int = NO_OFFSET) -> Deferred[ShareState]:
         """
-        Read a state for a leader, and fence the leaders before it. The number of records that are done is left out, as
-        ReadShareGroupState has none.
+        Read a state for a leader, fence the leaders before it, and forget what its log does not have. The number of
+        records that are done is left out, as ReadShareGroupState has none.
 
         :raise ApiError: INVALID_REQUEST: it is not initialized; FENCED_LEADER_EPOCH.
         """
         self._check_exists(key)
         shard = self._shard(key)
-        claim = recorded_state.claim(shard.recorded(key), leader_epoch, self._most_updates(), self.wall_ms())
+        now, most_updates = shard.recorded(key), self._most_updates()
+        claim = recorded_state.claim(now, leader_epoch, log_end_offset, most_updates, self.wall_ms())
         durable = self._save(shard, key, claim)
         state = shard.entries[key].recorded.state
         return durable.addCallback(lambda _: evolve(state, delivery_complete_count=UNKNOWN_COUNT))

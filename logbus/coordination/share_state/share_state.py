@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from logbus.metastore.znode_json import uuid_from_text, uuid_text
 from logbus.model import NO_OFFSET
@@ -74,3 +74,23 @@ class ShareState:
     start_offset: int = NO_OFFSET
     batches: tuple[StateBatch, ...] = ()
     delivery_complete_count: int = UNKNOWN_COUNT
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the records that it knows of."""
+        return max(self.start_offset, self.batches[-1].last_offset + 1) if self.batches else self.start_offset
+
+    def truncated(self, end_offset: int) -> ShareState:
+        """What is left of it when the log ends at an offset."""
+        kept = tuple(
+            evolve(batch, last_offset=min(batch.last_offset, end_offset - 1))
+            for batch in self.batches
+            if batch.first_offset < end_offset
+        )
+        done = sum(each.last_offset + 1 - each.first_offset for each in kept if each.delivery_state != AVAILABLE)
+        return evolve(
+            self,
+            start_offset=min(self.start_offset, end_offset),
+            batches=kept,
+            delivery_complete_count=done,
+        )

@@ -16,7 +16,7 @@ from logbus.coordination.share_state.recorded_state import StateChange
 from logbus.coordination.share_state.share_state import UNKNOWN_COUNT, SharePartitionKey, ShareState
 from logbus.coordination.share_state.share_state_records import state_batches, wire_batches
 from logbus.errors import ApiError, ErrorCode, error_of
-from logbus.model import NO_EPOCH
+from logbus.model import NO_EPOCH, NO_OFFSET
 from logbus.wire.messages import share_state as wire
 
 
@@ -35,6 +35,7 @@ class Read:
 
     key: SharePartitionKey
     leader_epoch: int
+    log_end_offset: int = NO_OFFSET
 
 
 @frozen
@@ -256,7 +257,9 @@ _KINDS: Mapping[type[Any], _Kind] = {
     Read: _Kind(
         wire.ReadShareGroupStateRequest,
         wire.ShareLeaderTopic,
-        lambda call: wire.ShareLeader(partition=call.key.partition, leader_epoch=call.leader_epoch),
+        lambda call: wire.ShareLeader(
+            partition=call.key.partition, leader_epoch=call.leader_epoch, log_end_offset=call.log_end_offset
+        ),
         wire.ReadShareGroupStateResponse,
         wire.ReadShareTopic,
         wire.ReadSharePartition,
@@ -265,8 +268,8 @@ _KINDS: Mapping[type[Any], _Kind] = {
     ),
     Summarize: _Kind(
         wire.ReadShareGroupStateSummaryRequest,
-        wire.ShareLeaderTopic,
-        lambda call: wire.ShareLeader(partition=call.key.partition, leader_epoch=NO_EPOCH),
+        wire.SummarizedShareLeaderTopic,
+        lambda call: wire.SummarizedShareLeader(partition=call.key.partition, leader_epoch=NO_EPOCH),
         wire.ReadShareGroupStateSummaryResponse,
         wire.SummarizedShareTopic,
         wire.SummarizedSharePartition,
@@ -279,7 +282,7 @@ _KIND_OF_REQUEST: Mapping[type[Any], type[Any]] = {kind.request: call for call, 
 
 _CALLS: Mapping[type[Any], Callable[[SharePartitionKey, Any], Call]] = {
     wire.InitializeShareGroupStateRequest: lambda key, of: Initialize(key, of.state_epoch, of.start_offset),
-    wire.ReadShareGroupStateRequest: lambda key, of: Read(key, of.leader_epoch),
+    wire.ReadShareGroupStateRequest: lambda key, of: Read(key, of.leader_epoch, of.log_end_offset),
     wire.WriteShareGroupStateRequest: _write,
     wire.ReadShareGroupStateSummaryRequest: lambda key, of: Summarize(key),
     wire.DeleteShareGroupStateRequest: lambda key, of: Delete(key),

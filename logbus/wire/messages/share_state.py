@@ -69,10 +69,15 @@ class InitializeShareGroupStateResponse:
 
 @struct
 class ShareLeader:
-    """A partition, with the epoch of the leader that asks; −1: none."""
+    """
+    A partition, with the epoch of the leader that asks; −1: none.
+
+    :ivar log_end_offset: of that leader's log, behind which a state has nothing; −1: not told. Kafka has no such field.
+    """
 
     partition: Int32
     leader_epoch: Int32
+    log_end_offset: Int64 = field("0+", default=-1, tag=0, ignorable=True)
 
 
 @struct
@@ -81,6 +86,22 @@ class ShareLeaderTopic:
 
     topic_id: Uuid
     partitions: list[ShareLeader]
+
+
+@struct
+class SummarizedShareLeader:
+    """A partition whose state is summarized, with the epoch of the leader that asks; −1: none."""
+
+    partition: Int32
+    leader_epoch: Int32
+
+
+@struct
+class SummarizedShareLeaderTopic:
+    """A topic whose states are summarized."""
+
+    topic_id: Uuid
+    partitions: list[SummarizedShareLeader]
 
 
 @message(84, versions="0", flexible="0+")
@@ -188,7 +209,7 @@ class ReadShareGroupStateSummaryRequest:
     """Read states without their batches."""
 
     group_id: String
-    topics: list[ShareLeaderTopic]
+    topics: list[SummarizedShareLeaderTopic]
 
 
 @struct

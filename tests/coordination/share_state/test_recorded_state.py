@@ -82,15 +82,31 @@ class DecisionTests(SynchronousTestCase):
 
     def test_leaders(self) -> None:
         """A leader that reads fences those before it; reading again needs no record."""
-        record = claim(created(), 4, 500, NOW_MS)
+        record = claim(created(), 4, -1, 500, NOW_MS)
         self.assertEqual(record, Update(0, 4, -1, -1))
         assert record is not None
         now = apply(created(), record)
-        self.assertIsNone(claim(now, 4, 500, NOW_MS))
-        self.assertIsNone(claim(now, -1, 500, NOW_MS))
-        self.refused(ErrorCode.FENCED_LEADER_EPOCH, lambda: claim(now, 3, 500, NOW_MS))
+        self.assertIsNone(claim(now, 4, -1, 500, NOW_MS))
+        self.assertIsNone(claim(now, -1, -1, 500, NOW_MS))
+        self.refused(ErrorCode.FENCED_LEADER_EPOCH, lambda: claim(now, 3, -1, 500, NOW_MS))
         self.refused(ErrorCode.FENCED_LEADER_EPOCH, lambda: write(now, acknowledged(1, leader_epoch=3), 500, NOW_MS))
         apply(now, write(now, acknowledged(1, leader_epoch=4), 500, NOW_MS))
+
+    def test_a_log_that_has_lost_records(self) -> None:
+        """A leader whose log ends before what is known has it forgotten, with its first claim only."""
+        now = apply(created(0, 2), write(created(0, 2), acknowledged(4, 5, 8), 500, NOW_MS))
+        for end, start, batches in ((9, 2, now.state.batches), (5, 2, acknowledged(4).batches), (1, 1, ())):
+            record = claim(now, 4, end, 500, NOW_MS)
+            assert record is not None
+            after = apply(now, record)
+            count = sum(batch.last_offset + 1 - batch.first_offset for batch in batches)
+            self.assertEqual(after.state, ShareState(0, 4, start, batches, count))
+            self.assertIsNone(claim(after, 4, 0, 500, NOW_MS))
+            # Others have these offsets by now.
+            after = apply(after, write(after, acknowledged(9, leader_epoch=4), 500, NOW_MS))
+            self.assertEqual(after.state.end_offset, 10)
+        self.assertEqual(claim(created(), 4, 0, 500, NOW_MS), Update(0, 4, -1, -1))
+        self.assertIsNone(claim(now, -1, 0, 500, NOW_MS))
 
     def test_state_epochs(self) -> None:
         """A write must be of the current state epoch."""
@@ -103,7 +119,7 @@ class DecisionTests(SynchronousTestCase):
 
     def test_missing(self) -> None:
         """Without a state nothing is read or written."""
-        self.refused(ErrorCode.INVALID_REQUEST, lambda: claim(None, 0, 500, NOW_MS))
+        self.refused(ErrorCode.INVALID_REQUEST, lambda: claim(None, 0, -1, 500, NOW_MS))
         self.refused(ErrorCode.INVALID_REQUEST, lambda: write(None, acknowledged(1), 500, NOW_MS))
 
     def test_invalid_batches(self) -> None:

@@ -31,7 +31,7 @@ epochs = st.integers(-1, 5)
 
 makes: dict[type[Any], Any] = {
     Initialize: lambda key: st.builds(Initialize, st.just(key), epochs, epochs),
-    Read: lambda key: st.builds(Read, st.just(key), epochs),
+    Read: lambda key: st.builds(Read, st.just(key), epochs, epochs),
     Write: lambda key: st.builds(Write, st.just(key), state_changes()),
     Summarize: lambda key: st.just(Summarize(key)),
     Delete: lambda key: st.just(Delete(key)),
