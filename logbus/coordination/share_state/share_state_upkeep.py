@@ -5,8 +5,9 @@ not change, so that older records can be deleted, and removes the states of dele
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from uuid import UUID
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -30,6 +31,9 @@ SPARE_RECORDS = 1000
 SNAPSHOTS_A_TURN = 100
 """Snapshots that are written before the reactor gets a turn."""
 
+TOMBSTONES_AT_A_TIME, UNITS_A_TOMBSTONE = 100, 5
+"""States that are removed together, and the units of a time slice for each."""
+
 
 @define(eq=False)
 class ShareStateUpkeep:
@@ -40,6 +44,8 @@ class ShareStateUpkeep:
     _metadata: ClusterMetadata
     # By shard, how far its log went at the scan before: states whose snapshot is older have not changed much.
     _ends: dict[ShareStateShard, int] = field(factory=dict, init=False)
+    # By topic that is not known here, the time since when.
+    _unknown_since: dict[UUID, float] = field(factory=dict, init=False)
     _scans: tuple[PeriodicScan, PeriodicScan] = field(init=False)
     _log = Logger()
 
@@ -97,7 +103,10 @@ class ShareStateUpkeep:
 
     async def prune(self) -> None:
         """Delete the records that no state needs any more, and what :meth:`forget_topics` could not remove at once."""
-        self.forget_topics()
+        await self._forget(self._is_gone)
+        known = [each for each in self._unknown_since if self._metadata.topic_by_id(each) is not None]
+        for topic_id in known:
+            del self._unknown_since[topic_id]
         for shard in list(self.coordinator.active_shards()):
             before = shard.needed_from()
             if shard.closed or before <= shard.log.replica.log.log_start_offset:
@@ -115,18 +124,47 @@ class ShareStateUpkeep:
 
     def forget_topics(self, topics: Sequence[str] = ()) -> None:
         """
-        Remove the states of deleted topics, whose ids are known. For :meth:`.ClusterMetadata.when_removed`.
+        Begin to remove the states of deleted topics. For :meth:`.ClusterMetadata.when_removed`.
 
         :param topics: the names of those that were just deleted.
         """
+        Deferred.fromCoroutine(self._forget(self._metadata.was_removed)).addErrback(
+            lambda failure: self._log.failure("states of deleted topics cannot be removed", failure)
+        )
+
+    async def _forget(self, is_gone: Callable[[UUID], bool]) -> None:
+        """Remove the states of some topics, a time slice at a time: there may be very many groups."""
+        time_slice = TimeSlice(self.coordinator.slices)
         for shard in list(self.coordinator.active_shards()):
-            gone = [key for key in shard.entries if self._metadata.was_removed(key.topic_id)]
-            if not gone:
-                continue
-            try:
-                self._watch(shard, shard.forget(gone))
-            except ApiError as error:
-                self._warn(shard, error)
+            async for part in time_slice.over_parts(list(shard.entries), TOMBSTONES_AT_A_TIME):
+                gone = [key for key in part if key in shard.entries and is_gone(key.topic_id)]
+                if shard.closed or (gone and not self._write_tombstones(shard, gone)):
+                    break
+                if gone:
+                    time_slice.used(len(gone) * UNITS_A_TOMBSTONE)
+
+    def _write_tombstones(self, shard: ShareStateShard, gone: Sequence[SharePartitionKey]) -> bool:
+        try:
+            self._watch(shard, shard.forget(gone))
+        except ApiError as error:
+            self._warn(shard, error)
+            return False
+        return True
+
+    def _is_gone(self, topic_id: UUID) -> bool:
+        """
+        Whether a topic was deleted. It may have been while no coordinator was there, or be one that the metadata of an
+        older backup lack: then its states are kept for as long as its logs (:mod:`logbus.storage.stray_logs`).
+        """
+        if self._metadata.topic_by_id(topic_id) is not None:
+            return False
+        if self._metadata.was_removed(topic_id):
+            return True
+        if self._metadata.is_partial or not self._metadata.brokers or self._replicas.unreadable:
+            return False
+        stray_ms = self.coordinator.config.get(keys.LOG_STRAY_RETENTION_MS)
+        now = self.coordinator.clock.seconds()
+        return 0 <= stray_ms <= (now - self._unknown_since.setdefault(topic_id, now)) * 1000
 
     def _watch(self, shard: ShareStateShard, durable: Sequence[Deferred[None]]) -> None:
         for one in durable:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
+from uuid import UUID
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.coordination.share_state.persister import SharePersister
+from logbus.coordination.share_state.recorded_state import Snapshot
 from logbus.coordination.share_state.share_state import ACKNOWLEDGED, SharePartitionKey, ShareState, StateBatch
 from logbus.model import SHARE_GROUP_STATE_TOPIC
 from logbus.testing.simulation.environment.inodes import PowerCutOutcome
@@ -20,6 +22,7 @@ CONFIG = {
     "share.coordinator.state.topic.segment.bytes": "2000",
     "share.coordinator.snapshot.update.records.per.snapshot": "5",
     "share.coordinator.state.topic.prune.interval.ms": "5000",
+    "log.stray.retention.ms": "60000",
 }
 
 
@@ -74,6 +77,28 @@ class RestartTests(SynchronousTestCase):
         self.write([100])
         self.assertEqual(self.done(), 101)
 
+    @property
+    def keys(self) -> set[SharePartitionKey]:
+        (shard,) = self.server.broker.coordinators.share_states.active_shards()
+        return set(shard.entries)
+
+    def test_a_topic_that_was_deleted_before(self) -> None:
+        """Its states go when it has been unknown for so long that its logs would; the others stay."""
+        (shard,) = self.server.broker.coordinators.share_states.active_shards()
+        other = SharePartitionKey("g", UUID(int=9), 0)
+        self.server.now(shard.save(other, Snapshot(0, ShareState(0, 0, 5), 0, 0)))
+        self.server.stop()
+        self.start_again(self.server.disks)
+        for _ in range(12):
+            self.server.reactor.advance(5)
+        self.assertEqual(self.keys, {self.key, other})
+        for _ in range(3):
+            self.server.reactor.advance(5)
+        self.assertEqual(self.keys, {self.key})
+        self.server.stop()
+        self.start_again(self.server.disks)
+        self.assertEqual(self.keys, {self.key})
+
     def test_power_cut(self) -> None:
         """A snapshot is on stable storage before the records that it replaces are deleted."""
         self.write(range(23))
@@ -86,3 +111,26 @@ class RestartTests(SynchronousTestCase):
             ensemble.end(session.session_id)
         self.start_again([disk.after_power_cut(PowerCutOutcome("lose")) for disk in self.server.disks])
         self.assertEqual(self.done(), 23)
+
+
+class ManyGroupsTests(SynchronousTestCase):
+    """States of 1,000 groups."""
+
+    def test_their_topic_is_deleted(self) -> None:
+        """The states go, but not in one turn."""
+        server = MemoryBroker({"share.coordinator.state.topic.num.partitions": "1"}).start()
+        self.addCleanup(server.close)
+        server.create("t", 1)
+        metadata, coordinators = server.broker.member.metadata, server.broker.coordinators
+        topic = metadata.topic("t")
+        assert topic is not None
+        keys = [SharePartitionKey(f"group {number}", topic.topic_id, 0) for number in range(1000)]
+        server.now(coordinators.share_persister.initialize(keys[0], 0, 0))
+        (shard,) = coordinators.share_states.active_shards()
+        for done in shard.save_snapshots([(key, Snapshot(0, ShareState(0, 0, 5), 0, 0)) for key in keys]):
+            server.now(done)
+        with metadata.changing():
+            metadata.remove_topic("t")
+        self.assertGreater(len(shard.entries), 500)
+        server.reactor.advance(0)
+        self.assertEqual(shard.entries, {})
