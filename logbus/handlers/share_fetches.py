@@ -238,7 +238,6 @@ class ShareFetchHandlers:
         before = self.sessions.find(key)
         if before is not None:
             self._end(before)
-        self._ended.finish(key)
         session = self.sessions.begin(key, context.connection_id)
         self._lost.watch(context.connection_id, self._connection_lost)
         return session
@@ -256,8 +255,8 @@ class ShareFetchHandlers:
         except ApiError:
             self._end(session)
             raise
-        for partition in forgotten:
-            self.partitions.leave(session.key.group_id, *partition, session.key.member_id)
+        if forgotten:
+            self._ended.leave({session.key: forgotten})
 
     def _connection_lost(self, connection_id: int) -> None:
         """What the members at the other end have acquired is released: others get it at once."""
@@ -268,7 +267,7 @@ class ShareFetchHandlers:
         ended = [session for session in sessions if self.sessions.find(session.key) is session]
         for session in ended:
             self.sessions.end(session.key)
-        self._ended.leave(ended)
+        self._ended.leave({session.key: session.partitions for session in ended})
 
     # Acknowledging.
 
@@ -323,6 +322,7 @@ class ShareFetchHandlers:
         time_slice: TimeSlice,
     ) -> list[SharePartitionResult]:
         message: ShareFetchRequest = request.message
+        await self._ended.finish(key, time_slice)
         access = self._access(context, request)
         readable, results = [], []
         async for partition in time_slice.over(list(session.partitions), UNITS_TO_CHECK):

@@ -7,7 +7,7 @@ it; it acknowledges them, or its time is over. What has become of records is kep
 * ``in_flight_records``: the records between start offset and end offset, as runs (pure)
 * ``share_partition``: a partition of a group: who has which records, and until when (pure)
 * ``share_sessions``: the sessions of members, with their partitions (pure)
-* ``ended_sessions``: has members leave the partitions of sessions that have ended
+* ``ended_sessions``: has members leave the partitions of sessions that have ended, and others
 * ``led_share_partition``: a share partition on its leader: kept by its coordinator, with a timer
 * ``share_partition_manager``: the share partitions that this broker leads
 * ``delayed_share_fetch``: a fetch among those that wait for the same records

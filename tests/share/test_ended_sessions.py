@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.net.time_slices import SliceScheduler
+from logbus.net.time_slices import SliceScheduler, TimeSlice
 from logbus.share.ended_sessions import EndedSessions
 from logbus.share.share_sessions import SessionKey, SharedPartition, ShareSession
 
@@ -41,7 +42,7 @@ class EndedSessionsTests(SynchronousTestCase):
         self.ended = EndedSessions(self.partitions, self.slices)
         self.sessions = [a_session(name, 200) for name in "ab"]
         self.all = [(name, number) for name in "ab" for number in range(200)]
-        self.ended.leave(self.sessions)
+        self.ended.leave({session.key: session.partitions for session in self.sessions})
 
     def finish(self) -> None:
         while self.clock.getDelayedCalls():
@@ -56,13 +57,34 @@ class EndedSessionsTests(SynchronousTestCase):
         self.assertEqual(self.partitions.left, self.all)
         self.assertGreater(self.slices.slices, 3)
 
+    def catch_up(self, member_id: str) -> Deferred[None]:
+        """A member begins its next session."""
+        return Deferred.fromCoroutine(self.ended.finish(SessionKey("g", member_id), TimeSlice(self.slices)))
+
+    def left(self, member_id: str) -> set[int]:
+        return {number for member, number in self.partitions.left if member == member_id}
+
     def test_the_next_session(self) -> None:
-        """Before it begins its member has left all, and it leaves nothing later; another one's partitions follow."""
-        self.ended.finish(SessionKey("g", "b"))
+        """Before it fetches its member has left all, in several turns, and it leaves nothing later."""
+        waiting = self.catch_up("b")
+        self.assertLess(len(self.left("b")), 100)
+        while not waiting.called:
+            self.clock.advance(0)
+        self.assertEqual(self.left("b"), set(range(200)))
         some = len(self.partitions.left)
-        self.assertEqual({each for each in self.all if each[0] == "b"} - set(self.partitions.left), set())
         self.finish()
-        self.assertEqual({member_id for member_id, _ in self.partitions.left[some:]}, {"a"})
+        self.assertEqual({member_id for member_id, _ in self.partitions.left[some:]} - {"a"}, set())
         self.assertEqual(sorted(self.partitions.left), self.all)
-        self.ended.finish(SessionKey("g", "a"))
+        self.assertTrue(self.catch_up("a").called)
         self.assertEqual(len(self.partitions.left), len(self.all))
+
+    def test_the_next_session_ends_soon(self) -> None:
+        """The one behind it waits until both have been left."""
+        self.ended.leave({SessionKey("g", "b"): [SharedPartition(TOPIC, number) for number in range(300, 500)]})
+        waiting = self.catch_up("b")
+        while not waiting.called:
+            self.clock.advance(0)
+        self.assertEqual(self.left("b"), {*range(200), *range(300, 500)})
+        some = len(self.left("b"))
+        self.finish()
+        self.assertEqual(len(self.left("b")), some)
