@@ -9,7 +9,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from logbus.pipeline.jobs.job_control import JobControl
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 _NOISY_LOGGERS = (
     "sql.execution.streaming.runtime.MicroBatchExecution",
@@ -39,6 +40,9 @@ _NOISY_LOGGERS = (
 
 WRONG_USAGE = 2
 """The exit status of a command whose options are wrong."""
+
+_LOOK_S = 0.5
+"""How late a signal is noticed at most that came just before the main thread began to wait: nothing interrupts that."""
 
 _SHORT = 1_000_000
 """Offsets: a job that reads no more has little to do once it has started."""
@@ -221,11 +225,11 @@ class Job:
             # Python calls no handler while its main thread is in a call of a library, which may wait for a store for
             # minutes. Spark would install its own handler there, which calls Java in the middle of another call.
             with ThreadPoolExecutor(1) as other:
-                to_read = None if check is None else other.submit(check, watch.tell).result()
+                to_read = None if check is None else _result(other.submit(check, watch.tell))
                 name = f"logbus {self.name}"
                 watch.tell("starts Spark")
                 # Spark's own error is only of use to debug Spark.
-                spark = other.submit(
+                starting = other.submit(
                     session,
                     name,
                     master=self.master,
@@ -233,13 +237,14 @@ class Job:
                     quiet=True,
                     is_short=to_read is not None and to_read <= _SHORT,
                     class_archive=self.class_archive,
-                ).result()
+                )
+                spark = _result(starting)
                 keep_on_sigterm(spark)
                 has_begun = True
                 pages = spark.sparkContext.uiWebUrl
                 master = spark.sparkContext.master
                 watch.tell(f"Spark {spark.version} runs on {master}{(pages and f'; see {pages}') or ''}")
-                done = other.submit(_print_report, spark, work, watch).result()
+                done = _result(other.submit(_print_report, spark, work, watch))
         except PipelineError as e:
             if (report := getattr(e, "report", None)) is not None:
                 self._write(report)
@@ -254,6 +259,12 @@ class Job:
     def _write(self, report: Mapping[str, Any]) -> None:
         if self.report is not None:
             Path(self.report).write_text(json.dumps(report, indent=2) + "\n")
+
+
+def _result(future: Future[T]) -> T:
+    while not wait([future], _LOOK_S).done:
+        pass
+    return future.result()
 
 
 def _watched(name: str, line: Progress) -> JobControl:

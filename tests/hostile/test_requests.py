@@ -347,11 +347,11 @@ class ExcessTests(SynchronousTestCase):
         self.assertEqual((len(self.server.broker.replication.purgatory), self.server.watchers), (0, 0))
 
     def test_partitions_by_the_million(self) -> None:
-        """More partitions than a request may make are INVALID_PARTITIONS, at once."""
+        """More partitions than a request may make are a POLICY_VIOLATION, at once."""
         for count in (10_001, 1_000_000, 2**31 - 1):
             topic = CreatableTopic(name="big", num_partitions=count, replication_factor=1, assignments=[], configs=[])
             answer = self.client.ask(CreateTopicsRequest(topics=[topic]), 5).topics[0]
-            self.assertEqual(answer.error_code, ErrorCode.INVALID_PARTITIONS)
+            self.assertEqual(answer.error_code, ErrorCode.POLICY_VIOLATION)
 
     def test_records_deleted_beyond_the_end(self) -> None:
         """DeleteRecords does not go beyond the high watermark, nor below zero."""

@@ -404,7 +404,8 @@ class InterruptTests(TestCase):
 
     def interrupted(self, job: str, times: int) -> subprocess.CompletedProcess[str]:
         """
-        Interrupt a job several times while it waits for good in a library, where Python calls no handler.
+        Interrupt a job several times while it waits for good in a library, where Python calls no handler. The signal
+        wakes no other thread, as if it came just before the main thread began to wait.
 
         :param job: a call of ``wait()`` in a function of it.
         """
@@ -427,7 +428,7 @@ class InterruptTests(TestCase):
             "    waits.wait()\n"
             f"    for number in range({times}):\n"
             "        if number: said.acquire(timeout=20)\n"
-            "        os.kill(os.getpid(), signal.SIGINT)\n"
+            "        signal.pthread_kill(threading.get_ident(), signal.SIGINT)\n"
             "threading.Thread(target=interrupt, daemon=True).start()\n"
             "def wait():\n"
             "    lock = ctypes.create_string_buffer(64)\n"
