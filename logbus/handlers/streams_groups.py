@@ -15,9 +15,10 @@ from logbus.coordination.streams.heartbeat import StreamsHeartbeat, StreamsHeart
 from logbus.coordination.streams.records import key_values, read_tags, task_ids
 from logbus.coordination.streams.streams_group import StreamsGroupDescription
 from logbus.coordination.streams.streams_group_member import Endpoint, StreamsGroupMember, StreamsPosition
+from logbus.coordination.streams.target_assignment import MAX_TASKS
 from logbus.coordination.streams.tasks import TaskSets, from_wire
 from logbus.coordination.streams.topology import Topology
-from logbus.coordination.streams.wire_topology import check_size, read_topology, topic_infos
+from logbus.coordination.streams.wire_topology import MAX_SUBTOPOLOGIES, check_size, read_topology, topic_infos
 from logbus.coordination.streams_group_service import StreamsGroupService
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.authorization.access import Authorization
@@ -131,6 +132,15 @@ def _owned(message: StreamsGroupHeartbeatRequest) -> TaskSets | None:
         return None
     if active is None or standby is None or warmup is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, "tasks must be given in all three roles, or in none")
+    # Lists of tasks that no group can have would keep the broker from other work.
+    given = (*active, *standby, *warmup)
+    tasks = sum(len(each.partitions) for each in given)
+    if len(given) > 3 * MAX_SUBTOPOLOGIES or tasks > MAX_TASKS:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"the member gives {tasks} tasks in {len(given)} lists: a group has at most {MAX_TASKS} tasks of "
+            f"{MAX_SUBTOPOLOGIES} subtopologies",
+        )
     return TaskSets(from_wire(active), from_wire(standby), from_wire(warmup))
 
 

@@ -463,6 +463,25 @@ class RefusalTests(StreamsGroupCase):
         answer = self.thread(topology=topology(subtopology(source_topics=names))).send()
         self.assertEqual(answer.error_code, ErrorCode.STREAMS_INVALID_TOPOLOGY)
         self.assertEqual(answer.error_message, "the topology names 10001 topics: 10000 are allowed")
+        answer = self.thread(topology=topology(subtopology(source_topics=[], source_topic_regex=names))).send()
+        self.assertEqual(answer.error_message, "the topology names 10001 topics: 10000 are allowed")
+        groups = [CopartitionGroupIds(source_topics=[0], source_topic_regex=[], repartition_source_topics=[])] * 5001
+        # A long text, since a message may have so many elements only for its bytes.
+        answer = self.thread(topology=topology(subtopology(copartition_groups=groups))).send(rack_id="r" * 30_000)
+        self.assertEqual(answer.error_code, ErrorCode.STREAMS_INVALID_TOPOLOGY)
+        self.assertEqual(
+            answer.error_message, "the topology has 10002 copartition groups and topics in them: 10000 are allowed"
+        )
+
+    def test_more_tasks_than_there_can_be(self) -> None:
+        """Lists of tasks that no member can have are refused unread."""
+        one = self.thread()
+        one.beat()
+        for owned in ({"0": list(range(20_001))}, {str(number): [0] for number in range(3001)}):
+            answer = one.send(active_tasks=task_ids(owned))
+            self.assertEqual(answer.error_code, ErrorCode.INVALID_REQUEST)
+            self.assertIn("a group has at most 20000 tasks of 1000 subtopologies", answer.error_message)
+        one.beat()
 
     def test_full_group(self) -> None:
         one, two, three = (self.thread(f"m{number}") for number in (1, 2, 3))

@@ -16,7 +16,10 @@ MAX_SUBTOPOLOGIES = 1000
 """Limit of the subtopologies that a member may send. Applications have some dozens."""
 
 MAX_TOPICS = 10_000
-"""Limit of the topics that they may name together."""
+"""Limit of the topics, and regular expressions of topics, that they may name together."""
+
+MAX_COPARTITIONED = 10_000
+"""Limit of the groups of copartitioned topics, and of the topics in them, together."""
 
 MOST_INDEXES = 2**15
 """The most topics that an index of a message can tell apart."""
@@ -35,6 +38,7 @@ def check_size(described: Sequence[SubtopologyInfo]) -> None:
         )
     topics = sum(
         len(each.source_topics)
+        + len(each.source_topic_regex)
         + len(each.repartition_sink_topics)
         + len(each.repartition_source_topics)
         + len(each.state_changelog_topics)
@@ -43,6 +47,16 @@ def check_size(described: Sequence[SubtopologyInfo]) -> None:
     if topics > MAX_TOPICS:
         raise ApiError(
             ErrorCode.STREAMS_INVALID_TOPOLOGY, f"the topology names {topics} topics: {MAX_TOPICS} are allowed"
+        )
+    copartitioned = sum(
+        1 + len(group.source_topics) + len(group.source_topic_regex) + len(group.repartition_source_topics)
+        for each in described
+        for group in each.copartition_groups
+    )
+    if copartitioned > MAX_COPARTITIONED:
+        raise ApiError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            f"the topology has {copartitioned} copartition groups and topics in them: {MAX_COPARTITIONED} are allowed",
         )
 
 
