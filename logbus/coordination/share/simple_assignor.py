@@ -82,6 +82,10 @@ def _share(
     places.reverse()
     for member in sorted(members, key=lambda member: len(shares[member])):
         _fill(shares[member], quotas[member], places)
+    # What one that stayed short could not take another one can: else it would with the next assignment.
+    for member in sorted(members, key=lambda member: len(shares[member])):
+        if places and len(shares[member]) == least:
+            _fill(shares[member], least + 1, places)
     return shares
 
 

@@ -42,6 +42,15 @@ class SimpleAssignorTests(SynchronousTestCase):
         for name in "xz":
             self.assertLessEqual(set(pairs(before[name])), set(pairs(after[name])))
 
+    def test_one_that_stays_short(self) -> None:
+        """Another member takes the place that is left, at once: the next assignment is the same."""
+        topics = {A: numbers(3)}
+        before = {"w": {A: frozenset({0, 1})}, "y": {A: frozenset({2})}, "z": {A: frozenset({0})}}
+        members = {name: frozenset({A}) for name in "wxyz"}
+        made = assign(members, topics, before)
+        self.assertEqual(made, {**before, "x": {A: frozenset({1, 2})}})
+        self.assertEqual(assign(members, topics, made), made)
+
     def test_a_topic_that_cannot_be_assigned_yet(self) -> None:
         """It is left out."""
         self.assertEqual(assign({"x": frozenset({A, B})}, {B: numbers(1)}, {}), {"x": {B: numbers(1)}})
