@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from logbus.coordination.streams.configured_topology import ConfiguredTopology
 from logbus.coordination.streams.streams_group_member import Endpoint, StreamsGroupMember, StreamsPosition
@@ -28,25 +28,43 @@ class EndpointPartitions:
     standby: TopicPartitions
 
 
-def endpoint_partitions(
-    members: Iterable[tuple[StreamsGroupMember, StreamsPosition]],
-    topology: ConfiguredTopology,
-    partitions_of: Callable[[str], int | None],
-) -> list[EndpointPartitions]:
+@define(eq=False)
+class EndpointCache:
     """
-    The partitions of each member that has an endpoint.
+    The partitions of each member, kept until its tasks or the topics change: when one member's tasks change, all
+    members ask for the partitions of all.
+    """
 
-    :param partitions_of: the number of partitions of a topic; None: there is no such topic.
-    """
-    return [
-        EndpointPartitions(
-            member.endpoint,
-            dict(partitions_read(position.assigned.active, topology, partitions_of)),
-            dict(partitions_read(position.assigned.standby, topology, partitions_of)),
-        )
-        for member, position in members
-        if member.endpoint is not None
-    ]
+    _topology: ConfiguredTopology | None = None
+    _known: dict[str, tuple[StreamsPosition, EndpointPartitions]] = field(factory=dict)
+
+    def partitions(
+        self,
+        members: Iterable[tuple[StreamsGroupMember, StreamsPosition]],
+        topology: ConfiguredTopology,
+        partitions_of: Callable[[str], int | None],
+    ) -> list[EndpointPartitions]:
+        """
+        The partitions of each member that has an endpoint.
+
+        :param topology: another object each time that a topic changes.
+        :param partitions_of: the number of partitions of a topic; None: there is no such topic.
+        """
+        before = self._known if topology is self._topology else {}
+        self._topology, self._known = topology, {}
+        for member, position in members:
+            if member.endpoint is None:
+                continue
+            known = before.get(member.member_id)
+            if known is None or known[0] is not position or known[1].endpoint != member.endpoint:
+                found = EndpointPartitions(
+                    member.endpoint,
+                    dict(partitions_read(position.assigned.active, topology, partitions_of)),
+                    dict(partitions_read(position.assigned.standby, topology, partitions_of)),
+                )
+                known = position, found
+            self._known[member.member_id] = known
+        return [found for _, found in self._known.values()]
 
 
 def partitions_read(

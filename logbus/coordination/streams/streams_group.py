@@ -22,7 +22,7 @@ from logbus.coordination.group import Change, GroupType
 from logbus.coordination.streams import join_and_leave
 from logbus.coordination.streams.commit_fencing import check_commit_epoch
 from logbus.coordination.streams.configured_topology import ConfiguredTopology
-from logbus.coordination.streams.endpoints import EndpointPartitions, endpoint_partitions
+from logbus.coordination.streams.endpoints import EndpointCache, EndpointPartitions
 from logbus.coordination.streams.heartbeat import StreamsHeartbeat, StreamsHeartbeatResult, statuses
 from logbus.coordination.streams.reconciliation import reconcile
 from logbus.coordination.streams.recorded_state import RecordedState
@@ -81,6 +81,7 @@ class StreamsGroup:
     _waits_until: float | None = field(default=None, init=False)
     _stopped_by: str | None = field(default=None, init=False)
     _endpoint_epoch: int = field(default=0, init=False)
+    _endpoint_cache: EndpointCache = field(factory=EndpointCache, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.recorded = RecordedState(self.group_id)
@@ -338,7 +339,7 @@ class StreamsGroup:
     def _endpoints(self, configured: ConfiguredTopology) -> list[EndpointPartitions]:
         recorded = self.recorded
         members = ((member, recorded.position(each)) for each, member in sorted(recorded.members.items()))
-        return endpoint_partitions(members, configured, self.targets.partitions_of)
+        return self._endpoint_cache.partitions(members, configured, self.targets.partitions_of)
 
     def _remove(self, member_ids: Sequence[str]) -> None:
         """Remove members: their tasks become free, and the group's epoch grows."""
