@@ -37,7 +37,7 @@ def delete_expired(log: Log, policy: IDeletePolicy, now_ms: int, most: int = sys
     :returns: the number of segments removed; if it is ``most``, there may be more.
     :raises ApiError: the active segment must be rolled first, and there is no space for a new one.
     """
-    if log.config.remote_storage_enable:
+    if log.config.has_local_retention:
         return _delete_local(log, policy, now_ms, most)
     count = min(deletable(log, policy, now_ms), most)
     if not count:

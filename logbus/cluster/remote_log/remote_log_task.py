@@ -115,16 +115,16 @@ class RemoteLogTask:
         await self.tools.topic.loaded(self.replica.topic_id, log.partition.partition)
         remote.is_loaded = True
         self._note_copied(log, remote)
-        if not self.replica.partition.is_leader:
-            return
         epoch = self.replica.partition.leader_epoch
+        if not self._leads(epoch, log):
+            return
         # A store that refuses deletions must not keep segments from being copied: the disk would become full.
         problems: list[LogbusError] = []
         if self.swept_epoch != epoch and await _succeeds(self._sweep(log, remote.index), problems):
             self.swept_epoch = epoch
         await self._close_gap(log, remote)
         if not problems:
-            await _succeeds(self._delete(log, remote.index), problems)
+            await _succeeds(self._delete(log, remote.index, epoch), problems)
         may_copy = not problems or self.tools.wall_ms() >= self._paused_until_ms
         while self._leads(epoch, log) and may_copy and not log.config.remote_log_copy_disable:
             found = next_to_copy(
@@ -143,13 +143,15 @@ class RemoteLogTask:
         if self._leads(epoch, log):
             await self._retain(log, remote)
             if not problems:
-                await self._delete(log, remote.index)
+                await self._delete(log, remote.index, epoch)
         if problems:
             raise problems[0]
 
     def _leads(self, epoch: int, log: Log) -> bool:
         partition = self.replica.partition
-        return partition.is_leader and partition.leader_epoch == epoch and self.replica.log is log
+        # One that is cut off may have been replaced.
+        leads = partition.is_leader and not partition.in_doubt
+        return leads and partition.leader_epoch == epoch and self.replica.log is log
 
     def _note_copied(self, log: Log, remote: RemoteLog) -> None:
         # A former leader may have copied more than this log has, before an unclean election.
@@ -237,9 +239,11 @@ class RemoteLogTask:
 
     # Deleting.
 
-    async def _delete(self, log: Log, index: RemoteLogIndex) -> None:
+    async def _delete(self, log: Log, index: RemoteLogIndex, epoch: int) -> None:
         """Delete what is not needed any more, and what others left unfinished."""
-        for segment in to_delete(index, log.log_start_offset, tuple(log.epochs), self._copying):
+        for segment in to_delete(index, log.log_start_offset, tuple(log.epochs), epoch, self._copying):
+            if not self._leads(epoch, log):
+                return
             await delete_segment(self.tools, segment)
 
     async def _delete_all(self, log: Log) -> None:

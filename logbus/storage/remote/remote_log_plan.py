@@ -61,7 +61,7 @@ class RemoteRetention:
         self, index: RemoteLogIndex, epochs: EpochStarts, start_offset: int, local_bytes: int, now_ms: int
     ) -> int:
         """
-        The log start offset after retention: whole remote segments are given up, oldest first.
+        The log start offset after retention: remote segments are given up, oldest first.
 
         :param epochs: the log's leader epochs.
         :param start_offset: the log start offset so far.
@@ -70,8 +70,7 @@ class RemoteRetention:
         chain = list(index.chain(start_offset, epochs))
         excess = sum(segment.size for segment, _ in chain) + local_bytes - self.retention_bytes
         for segment, end in chain:
-            if end < segment.end_offset:
-                break  # A later part of it belongs to another lineage: the next segment has to go first.
+            # A later part of it may belong to another lineage: the log begins behind the part that counts.
             is_too_old = self.retention_ms >= 0 and now_ms - segment.max_timestamp > self.retention_ms
             excess -= segment.size
             if not is_too_old and not (self.retention_bytes >= 0 and excess >= 0):
@@ -81,19 +80,21 @@ class RemoteRetention:
 
 
 def to_delete(
-    index: RemoteLogIndex, log_start_offset: int, epochs: EpochStarts, copying: Collection[UUID]
+    index: RemoteLogIndex, log_start_offset: int, epochs: EpochStarts, leader_epoch: int, copying: Collection[UUID]
 ) -> list[RemoteLogSegment]:
     """
     The remote segments that the leader deletes, oldest first: those before the log start offset, copies that another
     leader or another life of this one began, deletions that were begun, and copies that no reader finds, since their
-    leader epochs are not the log's.
+    leader epochs are not the log's. A segment with records of a later leader is that leader's business: whoever still
+    takes itself for the leader does not know the log's present lineage.
 
     :param epochs: the log's leader epochs.
+    :param leader_epoch: in which the caller leads.
     :param copying: the segments that this leader is copying.
     """
     found = []
     for segment in index:
-        if segment.segment_id in copying:
+        if segment.segment_id in copying or (segment.epochs and segment.epochs[-1][0] > leader_epoch):
             continue
         if (
             segment.state in (COPY_STARTED, DELETE_STARTED)

@@ -122,6 +122,7 @@ class LeadingPartition:
     """The role of a replica that leads."""
 
     is_leader: bool = True
+    in_doubt: bool = False
     leader_epoch: int = 0
 
 

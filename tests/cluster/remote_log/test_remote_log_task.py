@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from attrs import evolve
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from logbus.storage.istorage import NotCached
 from logbus.storage.offset_lookup import max_timestamp_offset, offset_for_timestamp
 from logbus.storage.remote.iremote_storage import RemoteStorageError
 from logbus.storage.remote.load_queue import LoadQueue
+from logbus.storage.remote.remote_log_segment import COPY_FINISHED, COPY_STARTED
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.truncation import delete_expired
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
@@ -304,6 +306,49 @@ class RemoteLogTaskTests(SynchronousTestCase):
         self.assertEqual(self.segments(broker), [(0, 2), (2, 4)])
         self.assertEqual(broker.offsets(), list(range(9)))
 
+    def test_retention_while_copying_is_turned_off(self) -> None:
+        """What is only local expires as in a topic without remote storage: nothing will copy it (KIP-950)."""
+        broker = self.begin(evolve(CONFIG, retention_ms=10_000, local_retention_bytes=-2))
+        self.append(broker, 5)
+        self.successResultOf(broker.work())
+        broker.config = evolve(broker.config, remote_log_copy_disable=True)
+        broker.log.configure(broker.config)
+        self.append(broker, 4)
+        for _ in range(2):
+            broker.now_ms += 6_000
+            broker.clock.advance(6)
+            self.append(broker, 1, broker.now_ms)
+        self.expire(broker)
+        self.successResultOf(broker.work())
+        self.assertEqual((broker.log.log_start_offset, broker.log.local_start_offset), (8, 8))
+        self.assertEqual((self.segments(broker), broker.storage.objects), ([], {}))
+        self.assertEqual(broker.offsets(), [8, 9, 10])
+
+    def test_a_leader_in_doubt(self) -> None:
+        """A leader that is cut off changes nothing in the store: another one may lead."""
+        broker = self.begin(evolve(CONFIG, retention_bytes=0))
+        self.append(broker, 5)
+        broker.replica.partition.in_doubt = True
+        self.successResultOf(broker.work())
+        self.assertEqual((self.segments(broker), broker.storage.objects), ([], {}))
+        broker.replica.partition.in_doubt = False
+        broker.config = CONFIG
+        broker.log.configure(CONFIG)
+        self.successResultOf(broker.work())
+        self.assertEqual(self.segments(broker), [(0, 2), (2, 4)])
+
+    def test_a_leader_that_was_replaced(self) -> None:
+        """A leader that has not heard of its successor does not delete what that copied."""
+        broker = self.begin()
+        self.append(broker, 5)
+        self.successResultOf(broker.work())
+        first = next(iter(broker.topic.index(TOPIC_ID, 0).finished))
+        for state in (COPY_STARTED, COPY_FINISHED):
+            later = evolve(first, segment_id=UUID(int=99), start_offset=4, end_offset=9, epochs=((1, 4),), state=state)
+            self.successResultOf(Deferred.fromCoroutine(broker.topic.publish(later, None)))
+        self.successResultOf(broker.work())
+        self.assertEqual(self.segments(broker), [(0, 2), (2, 4), (4, 9)])
+
     def test_a_truncation_below_the_local_start(self) -> None:
         """After an unclean election the log still begins where it did: what is before is in the store."""
         broker = self.begin()
@@ -325,6 +370,7 @@ class RemoteLogTaskTests(SynchronousTestCase):
         self.assertEqual(broker.log.remote and broker.log.remote.copied_end, 3)
         self.successResultOf(broker.work())
         self.assertEqual(broker.log.remote and broker.log.remote.copied_end, 3)
+        broker.replica.partition.leader_epoch = 1
         for _ in range(6):
             append_as_leader(broker.log, batch(b"%08d" % broker.log.log_end_offset), 1)
         self.expire(broker)

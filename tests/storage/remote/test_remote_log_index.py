@@ -115,16 +115,22 @@ class IndexTests(SynchronousTestCase):
         self.assertIsNone(index.segment_at(7, 3))
         self.assertEqual(list(index.chain(0, epochs)), [(old, 6), (new, 12)])
         self.assertEqual(index.copied_end(0, epochs), 12)
-        self.assertEqual(to_delete(index, 0, epochs, ()), [])
-        self.assertEqual(to_delete(index, 6, epochs, ()), [])
-        self.assertEqual(to_delete(index, 10, epochs, ()), [old])
+        self.assertEqual(to_delete(index, 0, epochs, 2, ()), [])
+        self.assertEqual(to_delete(index, 6, epochs, 2, ()), [])
+        self.assertEqual(to_delete(index, 10, epochs, 2, ()), [old])
 
     def test_unreachable(self) -> None:
         """A copy with no offset of the log's lineage is deleted; one of unknown epochs is not."""
         index = index_of(remote(1, 6, 10, ((1, 6),)))
-        self.assertEqual(len(to_delete(index, 0, ((0, 0), (2, 5)), ())), 1)
-        self.assertEqual(to_delete(index, 0, ((2, 8),), ()), [])
-        self.assertEqual(to_delete(index, 0, (), ()), [])
+        self.assertEqual(len(to_delete(index, 0, ((0, 0), (2, 5)), 2, ())), 1)
+        self.assertEqual(to_delete(index, 0, ((2, 8),), 2, ()), [])
+        self.assertEqual(to_delete(index, 0, (), 2, ()), [])
+
+    def test_copies_of_a_later_leader(self) -> None:
+        """One that has been replaced, and does not know it yet, deletes none of what its successor copied."""
+        index = index_of(remote(1, 5, 9, ((3, 5),)), remote(2, 9, 12, ((3, 9),), COPY_STARTED))
+        self.assertEqual(to_delete(index, 0, ((0, 0), (1, 4)), 1, ()), [])
+        self.assertEqual(len(to_delete(index, 0, ((0, 0), (1, 4)), 4, ())), 2)
 
     def test_gap(self) -> None:
         """Nothing behind a gap counts as copied."""
@@ -194,10 +200,18 @@ class PlanTests(SynchronousTestCase):
         ):
             self.assertEqual(retention.log_start_offset(index, (), 0, local, now), expected)
 
+    def test_retention_of_another_lineage(self) -> None:
+        """After an unclean election, retention passes the segments that the log has in part."""
+        old, new = remote(1, 0, 10, ((0, 0), (1, 6))), remote(2, 6, 12, ((2, 6),), max_timestamp=50)
+        index, epochs = index_of(old, new), ((0, 0), (2, 6))
+        for now, expected in ((50, 0), (90, 6), (101, 12)):
+            self.assertEqual(RemoteRetention(50, -1).log_start_offset(index, epochs, 0, 0, now), expected)
+        self.assertEqual(RemoteRetention(-1, 10).log_start_offset(index, epochs, 0, 0, 0), 6)
+
     def test_unfinished(self) -> None:
         """Copies that nobody makes any more are deleted; those under way are not."""
         index = index_of(remote(1, 0, 4, state=COPY_STARTED), remote(2, 0, 4, state=COPY_STARTED))
-        self.assertEqual([each.segment_id.int for each in to_delete(index, 0, (), {UUID(int=2)})], [1])
+        self.assertEqual([each.segment_id.int for each in to_delete(index, 0, (), 0, {UUID(int=2)})], [1])
 
     def test_chunk_table(self) -> None:
         """The table finds an offset's chunk, and damage in it."""
