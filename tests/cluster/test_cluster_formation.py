@@ -200,6 +200,8 @@ class AnswerTests(SeveralCase):
             topic = self.cluster.metadata(broker_id).topic("t")
             assert topic is not None
             self.assertEqual(topic.configs["retention.ms"], "77")
+            replicas = list(self.cluster[broker_id].broker.replication.replicas)
+            self.assertEqual({each.log.config.retention_ms for each in replicas}, {77}, replicas)
 
     def test_settings_of_another_broker(self) -> None:
         """Any broker tells them, as the other one has them; of one that cannot be asked it says so."""

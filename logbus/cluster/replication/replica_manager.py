@@ -4,7 +4,6 @@ All replicas of this broker, and their roles by the controller's metadata update
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -96,6 +95,8 @@ class ReplicaManager:
     unreadable: frozenset[str] = field(default=frozenset(), init=False)
     topic_stats: BrokerTopicStats = field(factory=BrokerTopicStats, init=False)
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
+    # By topic: the numbers of its partitions here, which are some of all where there are other brokers.
+    _numbers: dict[str, set[int]] = field(factory=dict, init=False)
     _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
     _changing: DeferredLock = field(factory=DeferredLock, init=False)
     _log = Logger()
@@ -244,6 +245,7 @@ class ReplicaManager:
             replica.stats = self.topic_stats.opened(name.topic)
             self.added()
         self._by_partition[name] = replica
+        self._numbers.setdefault(name.topic, set()).add(name.partition)
         self._failed.pop(name, None)
         if is_new_role and not partition.is_leader and given.leader >= 0:
             self.fetcher.follow(replica, given.leader)
@@ -358,16 +360,16 @@ class ReplicaManager:
         replica = self._by_partition.pop(name, None)
         if replica is not None:
             self.topic_stats.closed(name.topic)
+            self._numbers[name.topic].discard(name.partition)
+            if not self._numbers[name.topic]:
+                del self._numbers[name.topic]
         return replica
 
     def configure(self, topic: str, overrides: Mapping[str, str]) -> None:
-        config = self._topic_config(overrides)
-        for partition in itertools.count():
-            name = (topic, partition)
-            if name in self._by_partition:
-                self._by_partition[name].configure(config)
-            elif name not in self._failed:
-                break
+        if numbers := sorted(self._numbers.get(topic, ())):
+            config = self._topic_config(overrides)
+            for number in numbers:
+                self._by_partition[topic, number].configure(config)
 
     def directory_failed(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
         """A log directory went offline and these partitions with it; requests for them get KAFKA_STORAGE_ERROR."""

@@ -344,3 +344,14 @@ class ReplicasTests(SynchronousTestCase):
         self.become(self.state(0), self.state(1))
         self.replicas.configure("t", {"ms": "99"})
         self.assertEqual([each.log.config.retention_ms for each in self.replicas], [99, 99])
+
+    def test_settings_change_where_some_partitions_are(self) -> None:
+        """They reach each partition that is here, whichever others are on other brokers, or gone."""
+        self.become(*(self.state(number) for number in (1, 2, 4, 7)))
+        self.successResultOf(self.replicas.remove([TopicPartition("t", 2)]))
+        self.replicas.configure("t", {"ms": "99"})
+        self.replicas.configure("u", {"ms": "5"})
+        self.assertEqual(
+            [(each.topic_partition.partition, each.log.config.retention_ms) for each in self.replicas],
+            [(1, 99), (4, 99), (7, 99)],
+        )
