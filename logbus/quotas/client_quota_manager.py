@@ -108,6 +108,11 @@ class ClientQuotaManager:
         buckets, long_ago = self._buckets, now - (self._windows + 1) * self._window_seconds
         for _ in range(2):
             oldest = next(iter(buckets))
-            if oldest == new or (len(buckets) <= MOST_CLIENTS and buckets[oldest].at > long_ago):
+            bucket, are_many = buckets[oldest], len(buckets) > MOST_CLIENTS
+            if oldest == new or (bucket.at > long_ago and not are_many):
                 break
-            del buckets[oldest]
+            if bucket.empty_at > now and not are_many:
+                # It has still to wait, and is looked at again behind the others.
+                buckets.move_to_end(oldest)
+            else:
+                del buckets[oldest]

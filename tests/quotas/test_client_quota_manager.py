@@ -114,6 +114,24 @@ def test_clients_without_a_quota_leave_nothing_behind() -> None:
     assert len(manager) == 0
 
 
+def test_clients_that_have_to_wait_are_not_forgotten() -> None:
+    """What a client took in one burst is to be paid for, however long that takes, and whoever comes meanwhile."""
+    clock = Clock()
+    manager = ClientQuotaManager(QuotaTable(1), clock.seconds, in_bursts=True)
+    assert manager.record("u", "large", 1000) == 989
+    for n in range(100):
+        clock.advance(5)
+        manager.record("u", f"c{n}", 1)
+    assert manager.wait("u", "large") == 489
+    assert len(manager) < 20
+    clock.advance(600)
+    for n in range(3):
+        manager.record("u", f"d{n}", 1)
+        clock.advance(1)
+    assert manager.wait("u", "large") == 0
+    assert len(manager) < 20
+
+
 def test_idle_clients_are_forgotten() -> None:
     clock = Clock()
     manager = ClientQuotaManager(QuotaTable(1), clock.seconds)
