@@ -129,7 +129,8 @@ class ShareGroupOffsets:
         end = self._lags.end(partition)
         if end is not None and state.start_offset != NO_OFFSET and state.delivery_complete_count >= 0:
             lag = max(end - state.start_offset - state.delivery_complete_count, 0)
-        return ShareStart(partition.partition, state.start_offset, state.leader_epoch, lag)
+        # Kafka has no state without a leader epoch.
+        return ShareStart(partition.partition, state.start_offset, max(state.leader_epoch, 0), lag)
 
     async def alter(
         self, group_id: str, offsets: Mapping[str, Mapping[int, int]], client: RequestContext | None = None

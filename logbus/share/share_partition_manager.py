@@ -104,11 +104,11 @@ class SharePartitionManager:
         replica = self._replicas.leader(topic.name, partition)
         led = self._led.get(place, {}).get(group_id)
         if led is not None:
-            if led.replica is replica and led.leader_epoch == replica.partition.leader_epoch:
-                if member_id is not None:
-                    led.members.add(member_id)
+            if led.replica is not replica or led.leader_epoch != replica.partition.leader_epoch:
+                led.give_up(_led_no_more(place))
+                led = None
+            elif member_id is None or member_id in led.members:
                 return led
-            led.give_up(_led_no_more(place))
         opening = self._opening.get((place, group_id))
         is_new = opening is None
         if opening is None:
@@ -119,7 +119,7 @@ class SharePartitionManager:
         opening.waiting.append(waiting)
         if is_new:
             key = SharePartitionKey(group_id, topic_id, partition)
-            reading = Deferred.fromCoroutine(self._open(place, key, replica))
+            reading = Deferred.fromCoroutine(self._open(place, key, replica, led))
             reading.addBoth(lambda result: self._opened(place, group_id, result))
         return waiting
 
@@ -132,7 +132,11 @@ class SharePartitionManager:
         for each in opening.waiting:
             each.callback(result)  # type: ignore[arg-type]
 
-    async def _open(self, place: TopicPartition, key: SharePartitionKey, replica: Replica) -> LedSharePartition:
+    async def _open(
+        self, place: TopicPartition, key: SharePartitionKey, replica: Replica, known: LedSharePartition | None
+    ) -> LedSharePartition:
+        if known is not None and await self._is_current(known):
+            return known
         epoch = replica.partition.leader_epoch
         try:
             kept = await maybeDeferred(self._persister.read, key, epoch, replica.log.log_end_offset)
@@ -154,6 +158,19 @@ class SharePartitionManager:
             await led.keep()
         led.log_starts(replica.log.log_start_offset)
         return led
+
+    async def _is_current(self, led: LedSharePartition) -> bool:
+        """
+        Whether a partition is as its coordinator knows it; it is given up if it is not. While a member that has left
+        its group went on with its session, the group may have been deleted and made anew, or its offsets have been set.
+        """
+        try:
+            kept = await self._persister.summary(led.key)
+        except ApiError:
+            return led.problem is None
+        if (kept.state_epoch, kept.leader_epoch) != (led.state.state_epoch, led.leader_epoch):
+            led.give_up(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{led.key} was set anew, or its group deleted"))
+        return led.problem is None
 
     def _forget(self, led: LedSharePartition) -> None:
         place = led.replica.topic_partition

@@ -61,7 +61,8 @@ class SharePersister:
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> Deferred[None]:
         """
-        Create a state, or set one anew with a higher state epoch. With the same epoch the state stays as it is.
+        Create a state, or set one anew with a higher state epoch. With the same epoch the state stays as it is. Until
+        a leader has read it, all writes are refused.
 
         :param start_offset: −1: decided by whoever leads the share partition.
         """
@@ -90,6 +91,7 @@ class SharePersister:
         """
         Change a state. It is durable when the Deferred fires.
 
+        :param leader_epoch: that of the last :meth:`read`.
         :param start_offset: −1: as it is. It never becomes lower, other than by :meth:`read`.
         :param batches: the batches that have changed; see :func:`.merge_batches`.
         """

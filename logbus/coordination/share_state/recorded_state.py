@@ -88,20 +88,21 @@ def initialize(now: RecordedState | None, state_epoch: int, start_offset: int, n
     Decide on the first record of a state; None: it is initialized already.
 
     A request with the same state epoch may be a late repetition, so that it must not undo what was written meanwhile.
+    No leader has claimed the new state: those of the state before must read it, too, before they write.
 
     :raise ApiError: INVALID_REQUEST, FENCED_STATE_EPOCH: there is a state with a higher epoch.
     """
     if state_epoch < 0:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"the state epoch {state_epoch} is negative")
     count = UNKNOWN_COUNT if start_offset == NO_OFFSET else 0
-    state = ShareState(state_epoch, 0, start_offset, (), count)
+    state = ShareState(state_epoch, NO_EPOCH, start_offset, (), count)
     if now is None:
         return Snapshot(0, state, now_ms, now_ms)
     if state_epoch < now.state.state_epoch:
         raise _fenced(ErrorCode.FENCED_STATE_EPOCH, "state", state_epoch, now.state.state_epoch)
     if state_epoch == now.state.state_epoch:
         return None
-    return snapshot(now, evolve(state, leader_epoch=now.state.leader_epoch), now_ms)
+    return snapshot(now, state, now_ms)
 
 
 def claim(
@@ -119,7 +120,8 @@ def claim(
     :raise ApiError: INVALID_REQUEST: there is no state; FENCED_LEADER_EPOCH.
     """
     current = _existing(now, "read")
-    _check_leader(current, leader_epoch)
+    if NO_EPOCH < leader_epoch < current.state.leader_epoch:
+        raise _fenced(ErrorCode.FENCED_LEADER_EPOCH, "leader", leader_epoch, current.state.leader_epoch)
     if leader_epoch <= current.state.leader_epoch:
         return None
     if NO_OFFSET < log_end_offset < current.state.end_offset:
@@ -135,14 +137,16 @@ def write(now: RecordedState | None, change: StateChange, most_updates: int, now
     Decide on the record of a change.
 
     :param most_updates: between two snapshots.
-    :raise ApiError: INVALID_REQUEST: there is no state, or the change is not valid; FENCED_LEADER_EPOCH,
-        FENCED_STATE_EPOCH: the state epoch is not that of the state.
+    :raise ApiError: INVALID_REQUEST: there is no state, or the change is not valid; FENCED_LEADER_EPOCH: the leader
+        epoch is not that of the last claim, so that the writer has read another state, perhaps one of a deleted group
+        of the same name; FENCED_STATE_EPOCH: the state epoch is not that of the state.
     """
     current = _existing(now, "written")
     for batch in change.batches:
         if not 0 <= batch.first_offset <= batch.last_offset or batch.delivery_state not in _STATES:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{batch} is not valid")
-    _check_leader(current, change.leader_epoch)
+    if change.leader_epoch not in (NO_EPOCH, current.state.leader_epoch):
+        raise _fenced(ErrorCode.FENCED_LEADER_EPOCH, "leader", change.leader_epoch, current.state.leader_epoch)
     if change.state_epoch not in (NO_EPOCH, current.state.state_epoch):
         raise _fenced(ErrorCode.FENCED_STATE_EPOCH, "state", change.state_epoch, current.state.state_epoch)
     update = Update(
@@ -170,11 +174,6 @@ def _existing(now: RecordedState | None, what: str) -> RecordedState:
     if now is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"the share partition is {what} before it is initialized")
     return now
-
-
-def _check_leader(now: RecordedState, leader_epoch: int) -> None:
-    if NO_EPOCH < leader_epoch < now.state.leader_epoch:
-        raise _fenced(ErrorCode.FENCED_LEADER_EPOCH, "leader", leader_epoch, now.state.leader_epoch)
 
 
 def _fenced(code: ErrorCode, kind: str, given: int, known: int) -> ApiError:

@@ -63,7 +63,7 @@ class ShareState:
     The state of a share partition.
 
     :ivar state_epoch: increases when its start offset is set by an administrator.
-    :ivar leader_epoch: of the share partition's leader that wrote or read it last.
+    :ivar leader_epoch: of the share partition's leader that wrote or read it last; −1: none did since it was made.
     :ivar start_offset: of the first record that is not done; −1: not known yet.
     :ivar batches: from the start offset on, sorted, without overlaps. Records in none of them were never delivered.
     :ivar delivery_complete_count: the number of records from the start offset on that are done; −1: unknown.

@@ -36,11 +36,11 @@ KEY = SharePartitionKey("group:1", UUID(int=7), 3)
 NOW_MS = 1_000
 
 
-def created(state_epoch: int = 0, start_offset: int = -1) -> RecordedState:
-    """A state that was just initialized."""
+def created(state_epoch: int = 0, start_offset: int = -1, leader_epoch: int = 0) -> RecordedState:
+    """A state that was just initialized, and of which a leader has claimed the snapshot."""
     record = initialize(None, state_epoch, start_offset, NOW_MS)
     assert record is not None
-    return apply(None, record)
+    return apply(None, evolve(record, state=evolve(record.state, leader_epoch=leader_epoch)))
 
 
 def acknowledged(*offsets: int, state_epoch: int = 0, leader_epoch: int = 0, start: int = -1) -> StateChange:
@@ -67,18 +67,26 @@ class DecisionTests(SynchronousTestCase):
         self.assertIs(self.assertRaises(ApiError, decide).code, code)
 
     def test_initialization(self) -> None:
-        """A new state is empty; its start offset may be open."""
-        self.assertEqual(created().state, ShareState(0, 0))
-        self.assertEqual(created(2, 5).state, ShareState(2, 0, 5, (), 0))
+        """A new state is empty, and no leader's; its start offset may be open."""
+        for epoch, start, count in ((0, -1, -1), (2, 5, 0)):
+            state = ShareState(epoch, -1, start, (), count)
+            self.assertEqual(initialize(None, epoch, start, NOW_MS), Snapshot(0, state, NOW_MS, NOW_MS))
         self.refused(ErrorCode.INVALID_REQUEST, lambda: initialize(None, -1, 5, NOW_MS))
 
     def test_initialized_again(self) -> None:
-        """The same epoch keeps the state, a higher one sets it anew, a lower one is refused. Leaders stay fenced."""
-        now = apply(created(1, 0), write(created(1, 0), acknowledged(0, state_epoch=1, leader_epoch=7), 500, NOW_MS))
+        """The same epoch keeps the state, a higher one sets it anew for leaders to read, a lower one is refused."""
+        before = created(1, 0, 7)
+        now = apply(before, write(before, acknowledged(0, state_epoch=1, leader_epoch=7), 500, NOW_MS))
         self.assertIsNone(initialize(now, 1, 0, NOW_MS))
         self.refused(ErrorCode.FENCED_STATE_EPOCH, lambda: initialize(now, 0, 0, NOW_MS))
         record = initialize(now, 2, 10, NOW_MS + 1)
-        self.assertEqual(record, Snapshot(1, ShareState(2, 7, 10, (), 0), NOW_MS, NOW_MS + 1))
+        self.assertEqual(record, Snapshot(1, ShareState(2, -1, 10, (), 0), NOW_MS, NOW_MS + 1))
+        assert record is not None
+        after, change = apply(now, record), acknowledged(11, state_epoch=2, leader_epoch=7)
+        self.refused(ErrorCode.FENCED_LEADER_EPOCH, lambda: write(after, change, 500, NOW_MS))
+        claimed = claim(after, 7, -1, 500, NOW_MS)
+        assert claimed is not None
+        write(apply(after, claimed), change, 500, NOW_MS)
 
     def test_leaders(self) -> None:
         """A leader that reads fences those before it; reading again needs no record."""
@@ -89,7 +97,9 @@ class DecisionTests(SynchronousTestCase):
         self.assertIsNone(claim(now, 4, -1, 500, NOW_MS))
         self.assertIsNone(claim(now, -1, -1, 500, NOW_MS))
         self.refused(ErrorCode.FENCED_LEADER_EPOCH, lambda: claim(now, 3, -1, 500, NOW_MS))
-        self.refused(ErrorCode.FENCED_LEADER_EPOCH, lambda: write(now, acknowledged(1, leader_epoch=3), 500, NOW_MS))
+        for epoch in (3, 5):
+            change = acknowledged(1, leader_epoch=epoch)
+            self.refused(ErrorCode.FENCED_LEADER_EPOCH, lambda change=change: write(now, change, 500, NOW_MS))
         apply(now, write(now, acknowledged(1, leader_epoch=4), 500, NOW_MS))
 
     def test_a_log_that_has_lost_records(self) -> None:

@@ -37,6 +37,7 @@ class RestartTests(SynchronousTestCase):
         assert topic is not None
         self.key = SharePartitionKey("g", topic.topic_id, 0)
         self.server.now(self.persister.initialize(self.key, 0, 0))
+        self.server.now(self.persister.read(self.key, 0))
 
     def _close(self) -> None:
         self.server.close()
