@@ -29,6 +29,9 @@ from logbus.share.led_share_partition import LedSharePartition, error_of_state
 from logbus.share.share_partition import SharePartition
 from logbus.timers import Timers
 
+MOST_EPOCHS = 50
+"""Leader epochs of a log that its coordinator is told of: a state whose leader is older than them is rare."""
+
 
 @define(eq=False)
 class _Opening:
@@ -139,7 +142,9 @@ class SharePartitionManager:
             return known
         epoch = replica.partition.leader_epoch
         try:
-            kept = await maybeDeferred(self._persister.read, key, epoch, replica.log.log_end_offset)
+            log = replica.log
+            epochs = tuple(log.epochs)[-MOST_EPOCHS:]
+            kept = await maybeDeferred(self._persister.read, key, epoch, log.log_end_offset, epochs)
         except Exception:
             raise error_of_state(Failure()) from None
         settings = partial(self.settings, key.group_id)

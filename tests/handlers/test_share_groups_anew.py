@@ -12,6 +12,7 @@ from logbus.wire.messages.share_groups import (
 )
 from tests.handlers.kit import a_batch
 from tests.handlers.test_share_fetches import ACCEPT, Member, ShareFetchCase
+from tests.handlers.test_share_truncation import FINAL_EPOCH
 
 
 class LeftSessionTests(ShareFetchCase):
@@ -54,12 +55,29 @@ class LeftSessionTests(ShareFetchCase):
         self.assertEqual(partition.error_code, ErrorCode.INVALID_RECORD_STATE)
         self.assertEqual(self.third.fetch((0, 4, ACCEPT)), [])
 
-    def test_offsets_that_are_set(self) -> None:
-        """The next member begins there."""
-        starts = [AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=1)]
+    def set_start(self, offset: int) -> None:
+        starts = [AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=offset)]
         topic = AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=starts)
         answer = self.client.ask(AlterShareGroupOffsetsRequest(group_id="g", topics=[topic]), 0)
         self.assertEqual(answer.responses[0].partitions[0].error_code, 0)
+
+    def test_an_offset_behind_the_end(self) -> None:
+        """The group begins at the end, and misses nothing that comes from now on, however often the state is read."""
+        self.set_start(9)
+        self.join()
+        self.assertEqual(self.third.fetch(), [])
+        self.client.produce(a_batch(b"5", b"6"))
+        self.assertEqual(self.third.fetch(), [(5, 6, 1)])
+        for member in (self.member, self.third):
+            member.acknowledge(epoch=FINAL_EPOCH)
+            member.epoch = 0
+        for _ in range(5):
+            self.client.turn()
+        self.assertEqual(self.third.fetch(), [(5, 6, 2)])
+
+    def test_offsets_that_are_set(self) -> None:
+        """The next member begins there."""
+        self.set_start(1)
         self.join()
         self.assertEqual(self.third.fetch(), [(1, 4, 1)])
         self.assertEqual(self.third.fetch((1, 4, ACCEPT)), [])

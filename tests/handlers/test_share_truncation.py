@@ -60,6 +60,15 @@ class LostRecordsTests(ShareFetchCase):
         self.client.produce(a_batch(b"5"))
         self.assertEqual(self.member.fetch(), [(3, 4, 2), (5, 5, 1)])
 
+    def test_others_are_there_when_the_group_comes(self) -> None:
+        """Those that have taken the place of acknowledged ones by then are new; so are those behind them."""
+        self.member.fetch((0, 4, ACCEPT))
+        self.cut_power()
+        self.client.produce(a_batch(b"new 3", b"new 4", b"new 5"))
+        self.assertEqual(self.member.fetch(), [(3, 5, 1)])
+        self.begin_anew()
+        self.assertEqual(self.member.fetch(), [(3, 5, 2)])
+
     def test_some_were_acknowledged(self) -> None:
         """Those that take the place of acknowledged ones behind the end are new."""
         self.member.fetch((0, 2, RELEASE), (3, 4, ACCEPT), max_records=0)

@@ -31,7 +31,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # kio goes through floats, which lose the milliseconds of later centuries.
 _LAST_DAY = 4_102_444_800_000
 # Tagged fields of our own, which Kafka does not know.
-_OURS: dict[tuple[str, str], Any] = {("ShareLeader", "log_end_offset"): -1}
+_OURS: dict[tuple[str, str], Any] = {
+    ("ShareLeader", "log_end_offset"): -1,
+    ("ShareLeader", "log_epochs"): [],
+}
 
 
 def kio_class(spec: MessageSpec, version: int) -> Any | None:

@@ -16,7 +16,7 @@ from logbus.cluster.peers import Peers
 from logbus.coordination.share_state.persister_queue import PersisterQueue
 from logbus.coordination.share_state.recorded_state import StateChange
 from logbus.coordination.share_state.share_coordinator import ShareCoordinator
-from logbus.coordination.share_state.share_state import SharePartitionKey, ShareState, StateBatch
+from logbus.coordination.share_state.share_state import LogEpochs, SharePartitionKey, ShareState, StateBatch
 from logbus.coordination.share_state.share_state_calls import Call, Delete, Initialize, Read, Summarize, Write
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import NO_OFFSET, SHARE_GROUP_STATE_TOPIC, TopicPartition
@@ -68,16 +68,24 @@ class SharePersister:
         """
         return self._call(Initialize(key, state_epoch, start_offset))
 
-    def read(self, key: SharePartitionKey, leader_epoch: int, log_end_offset: int = NO_OFFSET) -> Deferred[ShareState]:
+    def read(
+        self,
+        key: SharePartitionKey,
+        leader_epoch: int,
+        log_end_offset: int = NO_OFFSET,
+        log_epochs: LogEpochs = (),
+    ) -> Deferred[ShareState]:
         """
         Read a state; from then on, writes with a lower leader epoch are refused.
 
         :param leader_epoch: of the partition's leader, which reads it.
         :param log_end_offset: of its log: the first read in its epoch makes the state forget what is behind that, which
             an unclean election has lost. −1: the state stays as it is.
+        :param log_epochs: of its log: that read makes the state forget what is behind the records of the leader before,
+            too, where others have taken the offsets of lost ones by now.
         :return: the state; its ``delivery_complete_count`` is left out (−1).
         """
-        return self._call(Read(key, leader_epoch, log_end_offset))
+        return self._call(Read(key, leader_epoch, log_end_offset, log_epochs))
 
     def write(
         self,

@@ -15,6 +15,7 @@ from logbus.coordination.share_state.share_state import (
     ARCHIVED,
     AVAILABLE,
     UNKNOWN_COUNT,
+    LogEpochs,
     ShareState,
     StateBatch,
 )
@@ -106,7 +107,12 @@ def initialize(now: RecordedState | None, state_epoch: int, start_offset: int, n
 
 
 def claim(
-    now: RecordedState | None, leader_epoch: int, log_end_offset: int, most_updates: int, now_ms: int
+    now: RecordedState | None,
+    leader_epoch: int,
+    log_end_offset: int,
+    most_updates: int,
+    now_ms: int,
+    log_epochs: LogEpochs = (),
 ) -> Snapshot | Update | None:
     """
     Decide on the record of a leader that reads the state, which fences the leaders before it; None: none is needed.
@@ -115,7 +121,7 @@ def claim(
     offsets. Only the first claim in an epoch does that, so that one which arrives late undoes nothing.
 
     :param leader_epoch: −1: the reader is no leader.
-    :param log_end_offset: of the leader; −1: unknown.
+    :param log_end_offset: of the leader; −1: unknown. ``log_epochs``: of its log.
     :param most_updates: between two snapshots.
     :raise ApiError: INVALID_REQUEST: there is no state; FENCED_LEADER_EPOCH.
     """
@@ -124,9 +130,10 @@ def claim(
         raise _fenced(ErrorCode.FENCED_LEADER_EPOCH, "leader", leader_epoch, current.state.leader_epoch)
     if leader_epoch <= current.state.leader_epoch:
         return None
-    if NO_OFFSET < log_end_offset < current.state.end_offset:
+    end = current.state.known_end(log_end_offset, log_epochs)
+    if NO_OFFSET < end < current.state.end_offset:
         # Updates only add to a state.
-        kept = evolve(current.state.truncated(log_end_offset), leader_epoch=leader_epoch)
+        kept = evolve(current.state.truncated(end), leader_epoch=leader_epoch)
         return snapshot(current, kept, now_ms)
     epoch, count = current.snapshot.snapshot_epoch, current.state.delivery_complete_count
     return _due(current, Update(epoch, leader_epoch, NO_OFFSET, count), most_updates, now_ms)

@@ -18,7 +18,7 @@ from logbus.config import keys
 from logbus.coordination.coordinator_runtime import CoordinatorRuntime
 from logbus.coordination.share_state import recorded_state
 from logbus.coordination.share_state.recorded_state import Snapshot, StateChange, Update
-from logbus.coordination.share_state.share_state import UNKNOWN_COUNT, SharePartitionKey, ShareState
+from logbus.coordination.share_state.share_state import UNKNOWN_COUNT, LogEpochs, SharePartitionKey, ShareState
 from logbus.coordination.share_state.share_state_calls import Call, Delete, Initialize, Read, Summarize, Write
 from logbus.coordination.share_state.share_state_loader import ShareCoordinatorMetrics, load
 from logbus.coordination.share_state.share_state_shard import ShareStateShard
@@ -59,8 +59,8 @@ class ShareCoordinator(CoordinatorRuntime[ShareStateShard]):
         match call:
             case Initialize(key, state_epoch, start_offset):
                 return self.initialize(key, state_epoch, start_offset)
-            case Read(key, leader_epoch, log_end_offset):
-                return self.read(key, leader_epoch, log_end_offset)
+            case Read(key, leader_epoch, log_end_offset, log_epochs):
+                return self.read(key, leader_epoch, log_end_offset, log_epochs)
             case Write(key, change):
                 return self.write(key, change)
             case Summarize(key):
@@ -82,7 +82,13 @@ class ShareCoordinator(CoordinatorRuntime[ShareStateShard]):
             recorded_state.initialize(shard.recorded(key), state_epoch, start_offset, self.wall_ms()),
         )
 
-    def read(self, key: SharePartitionKey, leader_epoch: int, log_end_offset: int = NO_OFFSET) -> Deferred[ShareState]:
+    def read(
+        self,
+        key: SharePartitionKey,
+        leader_epoch: int,
+        log_end_offset: int = NO_OFFSET,
+        log_epochs: LogEpochs = (),
+    ) -> Deferred[ShareState]:
         """
         Read a state for a leader, fence the leaders before it, and forget what its log does not have. The number of
         records that are done is left out, as ReadShareGroupState has none.
@@ -92,7 +98,7 @@ class ShareCoordinator(CoordinatorRuntime[ShareStateShard]):
         self._check_exists(key)
         shard = self._shard(key)
         now, most_updates = shard.recorded(key), self._most_updates()
-        claim = recorded_state.claim(now, leader_epoch, log_end_offset, most_updates, self.wall_ms())
+        claim = recorded_state.claim(now, leader_epoch, log_end_offset, most_updates, self.wall_ms(), log_epochs)
         durable = self._save(shard, key, claim)
         state = shard.entries[key].recorded.state
         return durable.addCallback(lambda _: evolve(state, delivery_complete_count=UNKNOWN_COUNT))

@@ -9,10 +9,13 @@ from uuid import UUID
 from attrs import evolve, frozen
 
 from logbus.metastore.znode_json import uuid_from_text, uuid_text
-from logbus.model import NO_OFFSET
+from logbus.model import NO_EPOCH, NO_OFFSET
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
 """The delivery states that are written (Kafka: RecordState); a record that a consumer has is written as available."""
+
+LogEpochs = tuple[tuple[int, int], ...]
+"""The last leader epochs of a partition's log, oldest first, each with the offset of its first record."""
 
 UNKNOWN_COUNT = -1
 """The delivery complete count of a state whose writer did not know it."""
@@ -79,6 +82,17 @@ class ShareState:
     def end_offset(self) -> int:
         """Behind the records that it knows of."""
         return max(self.start_offset, self.batches[-1].last_offset + 1) if self.batches else self.start_offset
+
+    def known_end(self, log_end_offset: int, log_epochs: LogEpochs) -> int:
+        """
+        How far another leader's log has the records that this state is about: up to the first record of an epoch later
+        than that of the leader who claimed it. An unclean election may have lost some, and others took their offsets.
+
+        :param log_end_offset: of that log.
+        """
+        if self.leader_epoch == NO_EPOCH:
+            return log_end_offset
+        return next((start for epoch, start in log_epochs if epoch > self.leader_epoch), log_end_offset)
 
     def truncated(self, end_offset: int) -> ShareState:
         """What is left of it when the log ends at an offset."""

@@ -13,7 +13,7 @@ from uuid import UUID
 from attrs import frozen
 
 from logbus.coordination.share_state.recorded_state import StateChange
-from logbus.coordination.share_state.share_state import UNKNOWN_COUNT, SharePartitionKey, ShareState
+from logbus.coordination.share_state.share_state import UNKNOWN_COUNT, LogEpochs, SharePartitionKey, ShareState
 from logbus.coordination.share_state.share_state_records import state_batches, wire_batches
 from logbus.errors import ApiError, ErrorCode, error_of
 from logbus.model import NO_EPOCH, NO_OFFSET
@@ -36,6 +36,7 @@ class Read:
     key: SharePartitionKey
     leader_epoch: int
     log_end_offset: int = NO_OFFSET
+    log_epochs: LogEpochs = ()
 
 
 @frozen
@@ -105,6 +106,20 @@ def _written(call: Write) -> wire.WrittenSharePartition:
         delivery_complete_count=change.delivery_complete_count,
         state_batches=wire_batches(change.batches),
     )
+
+
+def _leader(call: Read) -> wire.ShareLeader:
+    return wire.ShareLeader(
+        partition=call.key.partition,
+        leader_epoch=call.leader_epoch,
+        log_end_offset=call.log_end_offset,
+        log_epochs=[wire.LeaderEpochStart(epoch=epoch, start_offset=start) for epoch, start in call.log_epochs],
+    )
+
+
+def _read_of(key: SharePartitionKey, leader: wire.ShareLeader) -> Read:
+    epochs = tuple((each.epoch, each.start_offset) for each in leader.log_epochs)
+    return Read(key, leader.leader_epoch, leader.log_end_offset, epochs)
 
 
 def _write(key: SharePartitionKey, partition: wire.WrittenSharePartition) -> Write:
@@ -257,9 +272,7 @@ _KINDS: Mapping[type[Any], _Kind] = {
     Read: _Kind(
         wire.ReadShareGroupStateRequest,
         wire.ShareLeaderTopic,
-        lambda call: wire.ShareLeader(
-            partition=call.key.partition, leader_epoch=call.leader_epoch, log_end_offset=call.log_end_offset
-        ),
+        _leader,
         wire.ReadShareGroupStateResponse,
         wire.ReadShareTopic,
         wire.ReadSharePartition,
@@ -282,7 +295,7 @@ _KIND_OF_REQUEST: Mapping[type[Any], type[Any]] = {kind.request: call for call, 
 
 _CALLS: Mapping[type[Any], Callable[[SharePartitionKey, Any], Call]] = {
     wire.InitializeShareGroupStateRequest: lambda key, of: Initialize(key, of.state_epoch, of.start_offset),
-    wire.ReadShareGroupStateRequest: lambda key, of: Read(key, of.leader_epoch, of.log_end_offset),
+    wire.ReadShareGroupStateRequest: _read_of,
     wire.WriteShareGroupStateRequest: _write,
     wire.ReadShareGroupStateSummaryRequest: lambda key, of: Summarize(key),
     wire.DeleteShareGroupStateRequest: lambda key, of: Delete(key),

@@ -68,16 +68,26 @@ class InitializeShareGroupStateResponse:
 
 
 @struct
+class LeaderEpochStart:
+    """A leader epoch of a partition's log, and the offset of its first record."""
+
+    epoch: Int32
+    start_offset: Int64
+
+
+@struct
 class ShareLeader:
     """
     A partition, with the epoch of the leader that asks; −1: none.
 
-    :ivar log_end_offset: of that leader's log, behind which a state has nothing; −1: not told. Kafka has no such field.
+    :ivar log_end_offset: of that leader's log, behind which a state has nothing; −1: not told. Kafka has no such field,
+        nor ``log_epochs``: the last leader epochs of that log, oldest first.
     """
 
     partition: Int32
     leader_epoch: Int32
     log_end_offset: Int64 = field("0+", default=-1, tag=0, ignorable=True)
+    log_epochs: list[LeaderEpochStart] = field("0+", factory=list, tag=1, ignorable=True)
 
 
 @struct

@@ -118,6 +118,22 @@ class DecisionTests(SynchronousTestCase):
         self.assertEqual(claim(created(), 4, 0, 500, NOW_MS), Update(0, 4, -1, -1))
         self.assertIsNone(claim(now, -1, 0, 500, NOW_MS))
 
+    def test_a_log_that_has_other_records(self) -> None:
+        """Where records of later leaders have taken the offsets of lost ones, what is known of these is forgotten."""
+        now = apply(created(0, 2, 3), write(created(0, 2, 3), acknowledged(4, 5, 8, leader_epoch=3), 500, NOW_MS))
+        for epochs, start, batches in (
+            (((3, 0), (5, 9)), 2, now.state.batches),
+            (((3, 0), (4, 5), (5, 7)), 2, acknowledged(4).batches),
+            (((2, 0), (5, 1)), 1, ()),
+            ((), 2, now.state.batches),
+        ):
+            record = claim(now, 5, 100, 500, NOW_MS, epochs)
+            assert record is not None
+            after = apply(now, record).state
+            self.assertEqual((after.leader_epoch, after.start_offset, after.batches), (5, start, batches))
+        # An administrator has set it where no leader has been.
+        self.assertEqual(claim(created(0, 50, -1), 5, 100, 500, NOW_MS, ((5, 9),)), Update(0, 5, -1, 0))
+
     def test_state_epochs(self) -> None:
         """A write must be of the current state epoch."""
         for epoch in (0, 2):

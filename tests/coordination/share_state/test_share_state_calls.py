@@ -28,10 +28,11 @@ from tests.coordination.share_state.strategies import state_batches, state_chang
 
 keys = st.builds(SharePartitionKey, st.just("g"), st.integers(0, 2).map(lambda n: UUID(int=n)), st.integers(0, 3))
 epochs = st.integers(-1, 5)
+log_epochs = st.lists(st.tuples(epochs, epochs), max_size=2).map(tuple)
 
 makes: dict[type[Any], Any] = {
     Initialize: lambda key: st.builds(Initialize, st.just(key), epochs, epochs),
-    Read: lambda key: st.builds(Read, st.just(key), epochs, epochs),
+    Read: lambda key: st.builds(Read, st.just(key), epochs, epochs, log_epochs),
     Write: lambda key: st.builds(Write, st.just(key), state_changes()),
     Summarize: lambda key: st.just(Summarize(key)),
     Delete: lambda key: st.just(Delete(key)),
