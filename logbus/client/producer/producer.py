@@ -418,6 +418,11 @@ class Producer:
     def _place(self, topic: TopicMetadata, record: ProducerRecord, sent: DeliveryHandle) -> None:
         """Append a record that had to wait to a batch."""
         _, value, key, partition, timestamp, headers = record
+        refusal = None if self._transactions is None else self._transactions.refusal
+        if refusal is not None:
+            # What waited belongs to a transaction that can only be aborted.
+            self._refuse(record, sent, refusal)
+            return
         try:
             batch, index = self._put(topic, value, key, timestamp, partition, headers)
         except Exception as e:
@@ -445,8 +450,9 @@ class Producer:
 
     def _drop_unsent(self, error: Exception) -> None:
         """Drop unsent records of a transaction that can only be aborted."""
-        self._sender.give_up(error)
+        # Those that wait come first: they would take the room that the others leave.
         self._buffer_pool.drop(error)
+        self._sender.give_up(error)
         self._buffer_pool.make_room()
 
     async def _close(self, seconds: float | None) -> None:

@@ -47,9 +47,9 @@ class ProducerIdentity:
         return not self.idempotent or self.producer is not None
 
     @property
-    def is_over(self) -> bool:
-        """Whether batches that fail are not to be sent again."""
-        return self.error is not None
+    def refusal(self) -> Exception | None:
+        """The error of records that are not in flight, now or later; None: they are sent."""
+        return self.error
 
     def prepare(self) -> None:
         """Get a producer id if there is none yet."""

@@ -166,11 +166,11 @@ class Sender:
         now = self._clock.seconds()
         for queue in self._accumulator.ready():
             if not identity.is_ready:
-                if identity.error is None:
+                if identity.refusal is None:
                     identity.prepare()
                     # At once, without a broker to ask: then its change was not heard, since this is at work.
-                    return identity.is_ready or identity.is_over
-                self.give_up(identity.error)
+                    return identity.is_ready or identity.refusal is not None
+                self.give_up(identity.refusal)
                 return False
             if queue.not_before > now:
                 continue
@@ -264,7 +264,7 @@ class Sender:
             leader = self._cluster.leader(batch.partition)
             is_transactional = self._identity.transactional_id is not None
             count = len(queue.waiting)
-            is_over = self._stopped or self._identity.is_over
+            is_over = self._stopped or self._identity.refusal is not None
             done = queue.handle_result(batch, outcome, final=is_over, transactional=is_transactional)
             finished += done
             if done:

@@ -112,11 +112,11 @@ class TransactionManager(ProducerIdentity):
 
     @property
     def is_ready(self) -> bool:
-        return self._state in (_State.OPEN, _State.ENDING) and self._abort_reason is None and self.error is None
+        return self._state in (_State.OPEN, _State.ENDING) and self.refusal is None
 
     @property
-    def is_over(self) -> bool:
-        return self._abort_reason is not None or self.error is not None
+    def refusal(self) -> Exception | None:
+        return self.error or self._abort_reason
 
     def prepare(self) -> None:
         """Nothing to do: only the user can begin a transaction."""
@@ -138,7 +138,7 @@ class TransactionManager(ProducerIdentity):
         return version if self._is_version_2 else min(version, _LAST_PRODUCE_BY_V1)
 
     def failed(self, error: Exception) -> None:
-        if self._state in (_State.OPEN, _State.ENDING) and self._abort_reason is None and self.error is None:
+        if self.is_ready:
             if not isinstance(error, TransactionAborted):
                 reason = TransactionAborted(f"the transaction has to be aborted: {error}")
                 reason.__cause__ = error

@@ -207,6 +207,46 @@ class TransactionTests(TransactionalCase):
         self.assertIsInstance(caught.exception.__cause__, ApiError)
         self.assertEqual(sorted(self.committed()), [b"a", b"b"])
 
+    def test_abort_with_a_full_buffer(self) -> None:
+        """
+        An abort drops the records that wait for room as well; none of them takes the room of those that are dropped.
+        """
+        producer = self.producer(batch_bytes=100, buffer_bytes=3000)
+        failed: list[Exception] = []
+
+        async def work() -> None:
+            async with producer.transaction():
+                await producer.send("t", b"first", partition=0)
+                for _ in range(8):
+                    producer.send("t", bytes(90), partition=0).addErrback(lambda failure: failed.append(failure.value))
+                raise ZeroDivisionError
+
+        with self.assertRaises(ZeroDivisionError):
+            self.now(work())
+        self.assertEqual({type(each) for each in failed}, {TransactionAborted})
+        self.assertEqual(producer.buffered, 0)
+        self.now(self.write(producer, b"next"))
+        self.assertEqual(self.committed(), [b"next"])
+
+    def test_abort_by_a_record_of_an_unknown_topic(self) -> None:
+        """
+        If the first of the records that wait for a topic's metadata is refused, the others are refused with it.
+        """
+        producer = self.producer()
+        failed: list[Exception] = []
+
+        async def work() -> None:
+            async with producer.transaction():
+                producer.send("t", b"a", partition=9).addErrback(lambda failure: failed.append(failure.value))
+                producer.send("t", b"b", partition=0).addErrback(lambda failure: failed.append(failure.value))
+
+        with self.assertRaises(TransactionAborted):
+            self.now(work())
+        self.assertEqual([type(each) for each in failed], [ApiError, TransactionAborted])
+        self.assertEqual(producer.buffered, 0)
+        self.now(self.write(producer, b"next"))
+        self.assertEqual(self.committed(), [b"next"])
+
     def test_empty_transaction(self) -> None:
         """No request is sent."""
         producer = self.producer()
