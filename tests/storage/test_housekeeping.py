@@ -158,6 +158,20 @@ class HousekeepingTests(SynchronousTestCase):
         self.pass_time(601)
         self.assertEqual(len(log.producers), 0)
 
+    def test_producers_of_old_records(self) -> None:
+        """
+        A producer that copies old records is known for an interval after its last batch: it may send that again.
+        """
+        log = self.managed()
+        old = batch(timestamp=int(NOW_S - 2 * 86_400) * 1000, producer_id=1, producer_epoch=0, base_sequence=0)
+        self.pass_time(599)
+        append_as_leader(log, old, 0)
+        self.pass_time(2)
+        self.assertEqual(append_as_leader(log, old, 0).base_offset, 5)
+        self.assertEqual(log.log_end_offset, 6)
+        self.pass_time(600)
+        self.assertEqual(len(log.producers), 0)
+
     def test_one_timer(self) -> None:
         """However many logs there are, the reactor sees one delayed call; none after the end."""
         self.managed()

@@ -87,11 +87,13 @@ class ProducerStateManager:
     :ivar transactions: those open, or ended by a marker that is not committed.
     """
 
-    __slots__ = ("_entries", "end_offset", "transactions")
+    __slots__ = ("_entries", "_looked_at", "end_offset", "transactions")
 
     def __init__(self, end_offset: int = 0, entries: Iterable[ProducerStateEntry] = ()) -> None:
         self.end_offset = end_offset
         self.transactions = OpenTransactions()
+        # The end offset at the last call of expire().
+        self._looked_at = 0
         self._entries: dict[int, ProducerStateEntry] = {entry.producer_id: entry for entry in entries}
         for first, producer_id in sorted(
             (entry.open_since, entry.producer_id) for entry in self if entry.open_since is not None
@@ -294,14 +296,16 @@ class ProducerStateManager:
 
     def expire(self, before_ms: int) -> int:
         """
-        Remove producers without an open transaction whose last batch is older than ``before_ms``.
+        Remove producers without an open transaction whose last batch is older than ``before_ms``, and was there at the
+        last call already: records that a producer copies may be old, and it may be about to send them again.
 
         :returns: their number.
         """
+        settled, self._looked_at = self._looked_at, self.end_offset
         old = [
             entry.producer_id
             for entry in self._entries.values()
-            if entry.last_timestamp < before_ms and entry.open_since is None
+            if entry.last_timestamp < before_ms and entry.open_since is None and entry.last_offset < settled
         ]
         for producer_id in old:
             del self._entries[producer_id]
