@@ -17,6 +17,7 @@ from logbus.coordination.share_state.share_state_calls import Call, Result, call
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import serves, task
+from logbus.net.cancellation import shield_from_cancellation
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.share_state import (
@@ -83,7 +84,9 @@ class ShareStateHandlers:
             refusal = ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "states of share partitions are for brokers")
             return response_of(request.message, [(call.key, refusal) async for call in calls])
         waiting = [self._result(call) async for call in calls]
-        return response_of(request.message, await gatherResults(waiting))
+        # What is under way goes on if the connection is lost.
+        results = await shield_from_cancellation(gatherResults(waiting, consumeErrors=True))
+        return response_of(request.message, results)
 
     def _result(self, call: Call) -> Deferred[tuple[SharePartitionKey, Result]]:
         def refused(failure: Failure) -> ApiError:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from gc import collect
 from uuid import UUID
 
+from twisted.internet.defer import Deferred
+
+from logbus.coordination.share_state.share_coordinator import ShareCoordinator
 from logbus.coordination.share_state.share_state import SharePartitionKey
 from logbus.coordination.share_state.share_state_calls import Call, Initialize, Read, Result, request_of, results_of
 from logbus.errors import ApiError, ErrorCode
@@ -53,3 +57,23 @@ class ShareStateTests(HandlerCase):
         (result,) = self.results(Read(self.keys[0], 0))
         assert isinstance(result, ApiError)
         self.assertIs(result.code, ErrorCode.NOT_COORDINATOR)
+
+    def test_a_connection_is_lost(self) -> None:
+        """What its requests have begun goes on; nobody is told, and nothing is logged."""
+        self.client.protocol.context.broker = 1
+        pending: list[Deferred[None]] = []
+
+        def carry_out(coordinator: object, call: Call) -> Deferred[None]:
+            pending.append(Deferred())
+            return pending[-1]
+
+        self.patch(ShareCoordinator, "carry_out", carry_out)
+        self.client.send(request_of([Initialize(key, 0, 0) for key in self.keys]), 0)
+        self.client.turn()
+        self.client.transport.loseConnection()
+        self.client.turn()
+        self.assertEqual([each.called for each in pending], [False, False])
+        pending[0].callback(None)
+        pending[1].errback(ApiError(ErrorCode.NOT_COORDINATOR))
+        collect()
+        self.assertEqual(self.flushLoggedErrors(), [])
