@@ -68,7 +68,8 @@ def replay_each(
     another call: what was applied is in ``producers.end_offset``.
     """
     for i, segment in enumerate(segments):
-        after = segments[i + 1].base_offset if i + 1 < len(segments) else end_offset
+        # What is behind the end is not read, though there may be more segments.
+        after = min(segments[i + 1].base_offset, end_offset) if i + 1 < len(segments) else end_offset
         if after <= producers.end_offset:
             continue
         for position, header in segment.batches(segment.find(producers.end_offset)):

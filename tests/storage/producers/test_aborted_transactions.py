@@ -19,6 +19,7 @@ from logbus.storage import file_names
 from logbus.storage.appends.append_as_follower import append_as_follower
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.appends.append_marker import append_marker
+from logbus.storage.producers.aborted_transactions import rebuild_transaction_index
 from logbus.storage.producers.last_stable_offset import OpenTransactions
 from logbus.storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
 from logbus.storage.producers.producer_state_loader import load_producer_state
@@ -457,6 +458,16 @@ class DamageTests(SynchronousTestCase):
             self.assertTrue([e for e in logs if "rebuilt" in (e["log_format"] or "")])
             self.lose_power()
             self.assertEqual(list(self.log.aborted_transactions(0, 12)), self.known, data)
+
+    def test_a_segment_among_others(self) -> None:
+        """What is rebuilt has the markers of its own segment only: later ones are not read for it."""
+        now(self.manager.close())
+        self.reopen()
+        self.damage(0, b"torn")
+        first = self.log.segments[0]
+        first.close_transaction_index()
+        index = rebuild_transaction_index(first, self.log.segments, self.log.log_end_offset, "it is torn")
+        self.assertEqual(list(index.entries()), self.known[:2])
 
     def test_after_a_crash(self) -> None:
         """A start that recovers looks at all of them."""
