@@ -17,23 +17,18 @@ from attrs import field, frozen
 from twisted.internet.defer import DeferredLock, FirstError, gatherResults
 from twisted.internet.interfaces import IReactorTime
 
-from logbus.coroutines import returns_deferred, sleep
+from logbus.coroutines import returns_deferred
 from logbus.errors import StorageError
 from logbus.model import TopicPartition
 from logbus.storage.auxiliary_state import AuxiliaryState, begin_with, write_files
 from logbus.storage.cleaner.log_cleaner import LogCleaner
-from logbus.storage.filesystem.cached_only import CachedOnly
-from logbus.storage.istorage import IOPool, NotCached
+from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_directory import LogDirectory
-from logbus.storage.producers.producer_state_loader import latest_snapshot, replay_each
+from logbus.storage.producers.producer_replay import producers_as_of
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.segments.segment import segment_with
-from logbus.storage.throttler import SLICE_SECONDS
 from logbus.storage.truncation import clear, cut, truncate_fully, unshare
-
-_LOADED_BYTES = 1 << 20
-"""Of a segment, when headers of its batches are not in the page cache."""
 
 
 @frozen
@@ -107,27 +102,19 @@ class LogTruncator:
 
     async def _load_producers(self, log: Log) -> None:
         """Load a log's producers in slices, unless somebody uses them meanwhile: then they are loaded at once."""
-        disk, end, begun = log.disk, log.log_end_offset, self._clock.seconds()
-        producers = await disk.submit(
-            IOPool.BACKGROUND, latest_snapshot, disk, log.directory, log.segments[0].base_offset, end
-        )
-        while log.producers_in_memory is None and producers.end_offset < end:
-            cold: NotCached | None = None
-            try:
-                with CachedOnly(disk):
-                    for _ in replay_each(log.segments, producers, end):
-                        if self._clock.seconds() - begun > SLICE_SECONDS:
-                            break
-            except NotCached as missing:
-                cold = missing
-            except StorageError:
-                # A damaged batch: the log is truncated, and who uses its producers gets the error.
-                return
-            if cold is not None:
-                await cold.file.load(cold.position, max(cold.length, _LOADED_BYTES))
-            elif producers.end_offset < end:
-                await sleep(self._clock, 0)
-            begun = self._clock.seconds()
+        end = log.log_end_offset
+        try:
+            producers = await producers_as_of(
+                log.disk,
+                log.directory,
+                lambda: log.segments,
+                end,
+                self._clock,
+                is_wanted=lambda: log.producers_in_memory is None,
+            )
+        except StorageError:
+            # A damaged batch: the log is truncated, and who uses its producers gets the error.
+            return
         if log.producers_in_memory is None and log.log_end_offset == end:
             log.producers = producers
 

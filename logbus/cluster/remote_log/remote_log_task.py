@@ -22,12 +22,18 @@ from logbus.cluster.replication.replica_manager import Replica
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.metrics import metric
 from logbus.storage import file_names
-from logbus.storage.istorage import IDisk
+from logbus.storage.istorage import IDisk, IOPool
 from logbus.storage.leader_epoch_cache import LeaderEpochCache
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.storage.producers.aborted_transactions import aborted_index
-from logbus.storage.producers.producer_snapshot import snapshot_path
+from logbus.storage.producers.producer_replay import producers_as_of
+from logbus.storage.producers.producer_snapshot import (
+    SnapshotCorrupt,
+    decode_snapshot,
+    encode_snapshot,
+    snapshot_path,
+)
 from logbus.storage.remote import object_names, segment_upload
 from logbus.storage.remote.iremote_storage import RemoteStorage, RemoteStorageError
 from logbus.storage.remote.load_queue import Run
@@ -172,6 +178,7 @@ class RemoteLogTask:
         }
         if has_aborted:
             small[object_names.TRANSACTION_INDEX] = encode_aborted(list(aborted.entries()))
+        small[object_names.SNAPSHOT] = await self._snapshot(log, found.end_offset)
         segment = RemoteLogSegment(
             self.replica.topic_id,
             log.partition,
@@ -198,9 +205,7 @@ class RemoteLogTask:
                 raise ApiError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the segment {local.log.path} was deleted meanwhile"
                 ) from None
-            written = await tools.run(
-                _upload, tools, segment, log.disk, local.directory, local, file, local.size, found.end_offset, small
-            )
+            written = await tools.run(_upload, tools, segment, log.disk, local, file, local.size, small)
             tools.counters.copied_bytes += written
             tools.at("copy-finished")
             await self._finish(segment)
@@ -220,6 +225,21 @@ class RemoteLogTask:
             "{partition}: offsets {start} to {end} copied to remote storage, {size} bytes",
             partition=log.partition, start=segment.start_offset, end=segment.end_offset - 1, size=written,
         )  # fmt: skip
+
+    async def _snapshot(self, log: Log, end_offset: int) -> bytes:
+        """
+        The producers behind a segment, without which a follower that begins there would take repeated batches for new
+        ones. The snapshot on the disk may be damaged by a crash, or missing where the log was rolled while many were.
+        """
+        try:
+            path = snapshot_path(log.directory, end_offset)
+            data: bytes = await log.disk.submit(IOPool.BACKGROUND, log.disk.read, path)
+            decode_snapshot(data, end_offset)
+        except (FileNotFoundError, SnapshotCorrupt):
+            clock = self.tools.logs.clock
+            found = producers_as_of(log.disk, log.directory, lambda: log.segments, end_offset, clock, keeps=True)
+            data = encode_snapshot(await found)
+        return data
 
     @staticmethod
     def _damaged(segment: Segment, problem: str) -> ApiError:
@@ -248,14 +268,16 @@ class RemoteLogTask:
 
     async def _delete_all(self, log: Log) -> None:
         """The topic has remote storage no more: delete what is there, if that was asked for (KIP-950)."""
-        partition = self.replica.partition
-        if not partition.is_leader or not log.config.remote_log_delete_on_disable:
+        epoch = self.replica.partition.leader_epoch
+        if not self._leads(epoch, log) or not log.config.remote_log_delete_on_disable:
             return
         number = log.partition.partition
         if not self.tools.topic.partition_count:
             return
         await self.tools.topic.loaded(self.replica.topic_id, number)
         for segment in self.tools.topic.index(self.replica.topic_id, number):
+            if not self._leads(epoch, log) or log.remote is not None:
+                return
             await delete_segment(self.tools, segment)
 
     async def _sweep(self, log: Log, index: RemoteLogIndex) -> None:
@@ -354,11 +376,9 @@ def _upload(
     tools: RemoteTools,
     segment: RemoteLogSegment,
     disk: IDisk,
-    directory: str,
     local: Segment,
     file: object,
     size: int,
-    end_offset: int,
     small: dict[str, bytes],
 ) -> int:
     """Runs in a thread."""
@@ -366,7 +386,6 @@ def _upload(
     for suffix, path in (
         (object_names.OFFSET_INDEX, local.path(file_names.OFFSET_INDEX)),
         (object_names.TIME_INDEX, local.path(file_names.TIME_INDEX)),
-        (object_names.SNAPSHOT, snapshot_path(directory, end_offset)),
     ):
         try:
             files[suffix] = disk.read(path)

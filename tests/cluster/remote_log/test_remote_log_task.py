@@ -16,8 +16,11 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.records.batch import ControlType, Marker, iter_records
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.appends.append_marker import append_marker
+from logbus.storage.filesystem.bounded_work import MOST_WRITE_BACKS
 from logbus.storage.istorage import NotCached
 from logbus.storage.offset_lookup import max_timestamp_offset, offset_for_timestamp
+from logbus.storage.producers.producer_snapshot import decode_snapshot, snapshot_path
+from logbus.storage.remote import object_names
 from logbus.storage.remote.iremote_storage import RemoteStorageError
 from logbus.storage.remote.load_queue import LoadQueue
 from logbus.storage.remote.remote_log_segment import COPY_FINISHED, COPY_STARTED
@@ -168,6 +171,29 @@ class RemoteLogTaskTests(SynchronousTestCase):
         self.assertEqual(self.segments(broker), [(2, 4), (4, 6)])
         self.assertEqual(broker.offsets(), [3, 4, 5, 6])
         self.assertEqual(self.again(broker).offsets(), [3, 4, 5, 6])
+
+    def test_snapshots_of_producers(self) -> None:
+        """Each copy has the producers behind it, whether their snapshot on the disk is intact, damaged or missing."""
+        broker = self.begin()
+        held = [Deferred[None]() for _ in range(MOST_WRITE_BACKS)]
+        for number in range(9):
+            if number == 5:
+                # From now on write-backs wait for others, and there is no snapshot as of when a segment ends.
+                for each in held:
+                    broker.log.queues.write_backs.run(lambda each=each: each)  # type: ignore[misc]
+            value = b"%08d" % number
+            append_as_leader(broker.log, batch(value, producer_id=7, producer_epoch=0, base_sequence=number), 0)
+        directory = broker.log.directory
+        broker.disk.replace(snapshot_path(directory, 4), b"torn", False)
+        self.assertFalse(broker.disk.exists(snapshot_path(directory, 6)))
+        self.successResultOf(broker.work())
+        self.assertEqual(self.segments(broker), [(0, 2), (2, 4), (4, 6), (6, 8)])
+        for segment in broker.topic.index(TOPIC_ID, 0).finished:
+            data = broker.storage.objects[object_names.name_of(segment, object_names.SNAPSHOT)]
+            entry = decode_snapshot(data, segment.end_offset).get(7)
+            assert entry is not None
+            self.assertEqual(entry.batches[-1].last_sequence, segment.end_offset - 1)
+        self.assertEqual(broker.log.producers.end_offset, 9)
 
     def test_the_store_is_away(self) -> None:
         """What is not copied stays on disk; the next run goes on."""
