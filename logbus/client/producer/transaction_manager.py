@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from enum import Enum
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
 from logbus.client import validators as check
@@ -106,6 +106,8 @@ class TransactionManager(ProducerIdentity):
         self._coordinator = CoordinatorRequests(cluster, TRANSACTIONS)
         self._group_coordinators = CoordinatorRequests(cluster, GROUPS)
         self._tasks: set[Deferred[Any]] = set()
+        self._adding: Deferred[Any] | None = None
+        self._sending: set[Deferred[None]] = set()
         self._ending: Deferred[Any] | None = None
 
     # Called by the sender.
@@ -130,7 +132,8 @@ class TransactionManager(ProducerIdentity):
             return True
         if not self._to_add:
             self._to_add.add(partition)
-            self._start(self._add_partitions())
+            adding = self._start(self._add_partitions()).addErrback(lambda failure: failure.trap(CancelledError))
+            self._adding = None if adding.called else adding
         self._to_add.add(partition)
         return False
 
@@ -148,6 +151,7 @@ class TransactionManager(ProducerIdentity):
 
     def close(self) -> None:
         super().close()
+        self._cancel_requests()
         for task in list(self._tasks):
             task.cancel()
 
@@ -224,7 +228,9 @@ class TransactionManager(ProducerIdentity):
             if foreign:
                 code = ErrorCode.ILLEGAL_GENERATION
                 raise ApiError(code, f"{foreign[0]} is not assigned to this member of group {group.group_id!r}")
-            await self._send_offsets(known, group)
+            await self._sent(self._start(self._send_offsets(known, group)))
+        except TransactionError:
+            raise
         except LogbusError as e:
             if isinstance(e, ApiError) and e.code in MOVED_ON:
                 e = ApiError(
@@ -307,6 +313,18 @@ class TransactionManager(ProducerIdentity):
         highest = 5 if self._is_version_2 else 4
         await self._group_coordinators.ask(group.group_id, request, highest, worst_of_offsets, self._deadline)
 
+    async def _sent(self, offsets: Deferred[None]) -> None:
+        """Wait until offsets are sent, or an abort makes that useless."""
+        self._sending.add(offsets)
+        try:
+            await offsets
+        except CancelledError:
+            if offsets in self._sending or self.refusal is None:
+                raise  # The caller has cancelled.
+            raise self.refusal from None
+        finally:
+            self._sending.discard(offsets)
+
     async def _end(self, commit: bool) -> None:
         """Commit or abort, and set the state for the next transaction."""
         try:
@@ -314,9 +332,13 @@ class TransactionManager(ProducerIdentity):
                 self._mark_aborted()
             # Wait for batches in flight, before an abort, too: they must not arrive after EndTxn.
             await self._flush()
+            # Offsets, too, if the caller did not wait for them.
+            for sending in list(self._sending):
+                await shield(sending)
             if self._abort_reason is None and await self._send_end_txn(commit=True):
                 return
             abort_reason = self._abort_reason
+            self._cancel_requests()
             try:
                 await self._send_end_txn(commit=False)
             except OutcomeUnknown as e:
@@ -332,6 +354,17 @@ class TransactionManager(ProducerIdentity):
         """Mark the transaction as aborted, so that unsent records are dropped."""
         if not self._is_deciding:
             self.failed(TransactionAborted("the transaction is aborted"))
+            self._cancel_requests()
+
+    def _cancel_requests(self) -> None:
+        """
+        Send no more of the transaction: what is repeated after its end would begin another one, or be that of a
+        producer whose epoch is fenced.
+        """
+        sending, self._sending = self._sending, set()
+        for each in (self._adding, *sending):
+            if each is not None:
+                each.cancel()
 
     async def _send_end_txn(self, *, commit: bool) -> bool:
         """Send EndTxn; returns False if the transaction has to be aborted instead."""

@@ -437,6 +437,38 @@ class TransactionTests(TransactionalCase):
             self.now(self.write(producer, b"a"))
         self.assertIs(caught.exception.__cause__.code, ErrorCode.INVALID_TRANSACTION_TIMEOUT)  # type: ignore[union-attr]
 
+    def test_unawaited_offsets(self) -> None:
+        """
+        The end of the block waits for offsets that nobody waits for; an abort gives them up, and no later transaction
+        hears of them.
+        """
+        producer = self.producer()
+        outcomes: list[Any] = []
+
+        async def work(value: bytes, offset: int, fail: bool) -> None:
+            async with producer.transaction() as transaction:
+                await producer.send("t", value, partition=0)
+                transaction.send_offsets({P0: offset}, "g").addBoth(outcomes.append)
+                if fail:
+                    raise ZeroDivisionError
+
+        self.fates[COMMIT_OFFSETS] = ["lost"] * 2
+        self.now(work(b"a", 5, False))
+        self.assertEqual((outcomes, self.offsets()), ([None], {P0: 5}))
+        self.fates[COMMIT_OFFSETS] = ["lost"] * 4
+        with self.assertRaises(ZeroDivisionError):
+            self.now(work(b"b", 6, True))
+        self.assertIsInstance(outcomes.pop().value, TransactionAborted)
+        self.fates.clear()
+
+        async def later() -> None:
+            async with producer.transaction():
+                await sleep(self.several.clock, 2)
+                await producer.send("t", b"c", partition=0)
+
+        self.now(later())
+        self.assertEqual((self.committed(), self.offsets()), ([b"a", b"c"], {P0: 5}))
+
     def test_offsets_of_a_former_member(self) -> None:
         """
         Offsets of a member that is none abort the transaction; another one may be tried.
@@ -459,6 +491,32 @@ class OldTransactionTests(TransactionTests):
     """The same by V1."""
 
     by_v2 = False
+
+    def test_abort_while_partitions_are_added(self) -> None:
+        """
+        A partition that could not be added yet is not added after the abort: the next transaction has another epoch.
+        """
+        producer = self.producer()
+        self.now(self.write(producer, b"a"))
+        self.fates[ADD_PARTITIONS] = ["lost"] * 6
+
+        async def work() -> None:
+            async with producer.transaction():
+                producer.send("t", b"b").addErrback(lambda _: None)
+                await sleep(self.several.clock, 1)
+                raise ZeroDivisionError
+
+        with self.assertRaises(ZeroDivisionError):
+            self.now(work())
+        self.fates.clear()
+
+        async def later() -> None:
+            async with producer.transaction():
+                await sleep(self.several.clock, 2)
+                await producer.send("t", b"c")
+
+        self.now(later())
+        self.assertEqual(self.committed(), [b"a", b"c"])
 
 
 async def sleep(clock: Any, seconds: float) -> None:
