@@ -304,7 +304,10 @@ class Replica:
 
     def replace_log(self, log: Log) -> None:
         """Use another log with the same records: it was moved to another log directory."""
-        self.log = log
+        config, self.log = self.log.config, log
+        if log.config is not config:
+            # It was changed while the log was made.
+            log.configure(config)
         self._update_synced_end()
         self._sync_to_followers_end()
         # Waiting fetches wait for records of the old one.

@@ -177,6 +177,22 @@ class ReplicasTests(SynchronousTestCase):
         replica.replace_log(replica.log)
         self.assertEqual(replica.high_watermark, 1)
 
+    def test_settings_change_while_the_log_is_replaced(self) -> None:
+        """A log that takes the place of another has the settings that came meanwhile."""
+        self.become(self.state(ms="1"))
+        name = TopicPartition("t", 0)
+        before = self.replicas.get(*name).log
+        made: Deferred[Log] = Deferred()
+        swapped = self.replicas.swap_log(name, lambda: made)
+        before.disk.make_directory("copy")
+        copy = Log(name, before.disk, "copy", config=before.config, wall_clock=lambda: NOW_S, jitter=before.jitter)
+        copy.create()
+        self.replicas.configure("t", {"ms": "99"})
+        made.callback(copy)
+        self.successResultOf(swapped)
+        self.assertIs(self.replicas.get(*name).log, copy)
+        self.assertEqual(copy.config.retention_ms, 99)
+
     def test_listeners_hear_of_leadership(self) -> None:
         """Of each epoch this broker leads in, and of each end: another leader, deletion, a failed directory."""
         heard: list[tuple[str, int, int | None]] = []
