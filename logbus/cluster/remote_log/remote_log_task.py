@@ -160,8 +160,10 @@ class RemoteLogTask:
         return leads and partition.leader_epoch == epoch and self.replica.log is log
 
     def _note_copied(self, log: Log, remote: RemoteLog) -> None:
+        # Nothing fills a gap before the local part: what is behind it is copied all the same, and once.
+        starts, epochs = {log.log_start_offset, log.local_start_offset}, tuple(log.epochs)
+        copied_end = max(remote.index.copied_end(start, epochs) for start in starts)
         # A former leader may have copied more than this log has, before an unclean election.
-        copied_end = remote.index.copied_end(log.log_start_offset, tuple(log.epochs))
         remote.copied_end = min(copied_end, log.log_end_offset)
 
     # Copying.
@@ -309,7 +311,7 @@ class RemoteLogTask:
         """If the log's first records are neither local nor in remote storage, begin behind them."""
         start, epochs = log.log_start_offset, tuple(log.epochs)
         local = log.segments[0].base_offset
-        if local <= start or remote.copied_end > start:
+        if local <= start or remote.index.copied_end(start, epochs) > start:
             return
         first = remote.index.first_start(start, epochs)
         await self._start_at(log, local if first is None else min(first, local), "what was there is gone")

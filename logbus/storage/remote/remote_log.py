@@ -32,7 +32,8 @@ class RemoteLog:
     :ivar index: the partition's segments in remote storage.
     :ivar reader: reads them.
     :ivar is_loaded: whether all of the partition's metadata has been read: an offset that is not in the index is gone.
-    :ivar copied_end: everything from the log start offset up to here is in remote storage; 0: nothing is known.
+    :ivar copied_end: all that is local up to here is in remote storage, and before that, unless something was lost, all
+        from the log start offset on; 0: nothing is known.
     """
 
     partition: TopicPartition

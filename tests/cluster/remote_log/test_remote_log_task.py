@@ -332,6 +332,36 @@ class RemoteLogTaskTests(SynchronousTestCase):
         self.assertEqual(self.segments(broker), [(0, 2), (2, 4)])
         self.assertEqual(broker.offsets(), list(range(9)))
 
+    def test_a_gap(self) -> None:
+        """Where a segment is lost, those behind it are copied all the same, and once; then they leave the disk."""
+        broker = self.begin()
+        self.append(broker, 7)
+        self.successResultOf(broker.work())
+        self.expire(broker)
+        index = broker.topic.index(TOPIC_ID, 0)
+        index.forget(next(each.segment_id for each in index if each.start_offset == 2))
+        self.append(broker, 4)
+        copies = 0
+
+        def count(what: str) -> None:
+            nonlocal copies
+            copies += what == "write log"
+            if copies > 9:
+                raise RemoteStorageError("it has no end")
+
+        broker.storage.before = count
+        self.successResultOf(broker.work())
+        self.assertEqual(self.segments(broker), [(0, 2), (4, 6), (6, 8), (8, 10)])
+        self.expire(broker)
+        self.assertEqual((broker.log.log_start_offset, broker.log.local_start_offset), (0, 10))
+        self.successResultOf(broker.work())
+        self.assertEqual(copies, 2)
+        self.assertRaises(ApiError, broker.read, 2)
+        # Once what is before the gap is given up, the log begins behind it.
+        self.successResultOf(broker.logs.delete_records(broker.log.partition, 2))
+        self.successResultOf(broker.work())
+        self.assertEqual(broker.offsets(), [4, 5, 6, 7, 8, 9, 10])
+
     def test_retention_while_copying_is_turned_off(self) -> None:
         """What is only local expires as in a topic without remote storage: nothing will copy it (KIP-950)."""
         broker = self.begin(evolve(CONFIG, retention_ms=10_000, local_retention_bytes=-2))
