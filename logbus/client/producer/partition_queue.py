@@ -217,10 +217,15 @@ class PartitionQueue:
             return False
         return True
 
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether a new epoch is needed and the last one is used: then a new producer id is needed."""
-        return self.sequences.lost and self.sequences.producer.epoch >= LAST_EPOCH
+    def has_exhausted(self, producer: ProducerId | None) -> bool:
+        """Whether a new epoch of a producer id is needed and the last one is used: then another id is needed."""
+        last = self.sequences.producer
+        return (
+            self.sequences.lost
+            and last.epoch >= LAST_EPOCH
+            and producer is not None
+            and last.producer_id == producer.producer_id
+        )
 
     def handle_result(
         self, batch: ProducerBatch, outcome: BatchOutcome, *, final: bool = False, transactional: bool = False

@@ -183,7 +183,7 @@ class Sender:
                 continue
             if not queue.may_send(leader, idempotent=identity.idempotent) or not identity.admits(partition):
                 continue
-            if queue.is_exhausted and identity.transactional_id is None:
+            if identity.transactional_id is None and queue.has_exhausted(identity.producer):
                 identity.renew()
                 return True
             batch = queue.take_next(leader, identity.producer if identity.idempotent else None)

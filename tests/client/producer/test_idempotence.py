@@ -114,7 +114,7 @@ class World:
         queue = self.queue
         if not queue.waiting or not queue.may_send(1, idempotent=True):
             return False
-        assert not queue.is_exhausted
+        assert not queue.has_exhausted(ME)
         batch = queue.take_next(1, ME)
         assert batch.numbers is not None
         values = [int(each.value or b"") for each in decode_batch(batch.builder.build())]
@@ -317,9 +317,10 @@ class QueueTests(SynchronousTestCase):
         """
         self.world.begin(1)
         self.queue.sequences = PartitionSequences(ProducerId(7, LAST_EPOCH), 5, True, True)
-        self.assertTrue(self.queue.is_exhausted)
+        self.assertTrue(self.queue.has_exhausted(ProducerId(7, 0)))
+        self.assertFalse(self.queue.has_exhausted(ProducerId(8, 0)))
         self.assertEqual(self.queue.take_next(1, ProducerId(8, 0)).numbers, BatchSequence(ProducerId(8, 0), 0))
-        self.assertFalse(self.queue.is_exhausted)
+        self.assertFalse(self.queue.has_exhausted(ProducerId(8, 0)))
 
     def test_an_epoch_from_a_coordinator(self) -> None:
         """

@@ -6,8 +6,9 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from logbus.client.producer.idempotence import LAST_EPOCH, ProducerId
 from logbus.client.producer.producer import DeliveryFailed, Producer, RecordMetadata
-from tests.client.producer.test_transaction_manager import PRODUCE, TransactionalCase
+from tests.client.producer.test_transaction_manager import INIT, P0, PRODUCE, TransactionalCase
 
 
 class DeliveryCase(TransactionalCase):
@@ -81,6 +82,21 @@ class DeliveryTests(DeliveryCase):
             self.now(producer.close())
             self.doCleanups()
             self.setUp()
+
+    def test_after_the_last_epoch(self) -> None:
+        """
+        When a partition's epochs are used up, one other producer id is fetched, and sending goes on.
+        """
+        producer = self.idempotent()
+        self.now(producer.send("t", b"0", partition=0))
+        queue = producer._accumulator.queue(P0)
+        queue.sequences.producer = ProducerId(queue.sequences.producer.producer_id, LAST_EPOCH)
+        queue.sequences.lost = True
+        self.asked.clear()
+        sent = self.sending(producer, range(1, 3))
+        self.several.settle(3)
+        self.assertEqual([self.successResultOf(each).offset for each in sent], [1, 2])
+        self.assertEqual(self.asked.count(INIT), 1)
 
     def test_without_numbers(self) -> None:
         """
