@@ -27,6 +27,10 @@ BOUNDS: Mapping[ConfigKey[Any], tuple[ConfigKey[int] | None, ConfigKey[int]]] = 
         keys.GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS,
         keys.GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS,
     ),
+    keys.GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS: (
+        keys.GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
+        keys.GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
+    ),
     keys.GROUP_SHARE_SESSION_TIMEOUT_MS: (
         keys.GROUP_SHARE_MIN_SESSION_TIMEOUT_MS,
         keys.GROUP_SHARE_MAX_SESSION_TIMEOUT_MS,
@@ -34,6 +38,10 @@ BOUNDS: Mapping[ConfigKey[Any], tuple[ConfigKey[int] | None, ConfigKey[int]]] = 
     keys.GROUP_SHARE_HEARTBEAT_INTERVAL_MS: (
         keys.GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS,
         keys.GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS,
+    ),
+    keys.GROUP_SHARE_ASSIGNMENT_INTERVAL_MS: (
+        keys.GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS,
+        keys.GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS,
     ),
     keys.GROUP_SHARE_DELIVERY_COUNT_LIMIT: (
         keys.GROUP_SHARE_MIN_DELIVERY_COUNT_LIMIT,
@@ -54,6 +62,10 @@ BOUNDS: Mapping[ConfigKey[Any], tuple[ConfigKey[int] | None, ConfigKey[int]]] = 
     keys.GROUP_STREAMS_HEARTBEAT_INTERVAL_MS: (
         keys.GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS,
         keys.GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS,
+    ),
+    keys.GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS: (
+        keys.GROUP_STREAMS_MIN_ASSIGNMENT_INTERVAL_MS,
+        keys.GROUP_STREAMS_MAX_ASSIGNMENT_INTERVAL_MS,
     ),
     keys.GROUP_STREAMS_NUM_STANDBY_REPLICAS: (None, keys.GROUP_STREAMS_MAX_STANDBY_REPLICAS),
 }
@@ -77,10 +89,12 @@ class GroupConfig:
 
     :ivar session_timeout_ms: time without heartbeats after which a member is removed.
     :ivar heartbeat_interval_ms: interval at which members should send heartbeats.
+    :ivar assignment_interval_ms: least time between two target assignments.
     """
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
+    assignment_interval_ms: int
 
 
 def group_value(get: Values, overrides: Mapping[str, str], key: ConfigKey[T]) -> T:
@@ -112,7 +126,8 @@ def group_config(get: Values, overrides: Mapping[str, str]) -> GroupConfig:
     """Return the effective configuration of a consumer group; the parameters are those of :func:`group_value`."""
     session = group_value(get, overrides, keys.GROUP_CONSUMER_SESSION_TIMEOUT_MS)
     heartbeat = group_value(get, overrides, keys.GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS)
-    return GroupConfig(session, min(session, heartbeat))
+    interval = group_value(get, overrides, keys.GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS)
+    return GroupConfig(session, min(session, heartbeat), interval)
 
 
 def check_group_overrides(get: Values, overrides: Mapping[str, str | None]) -> None:

@@ -12,6 +12,7 @@ Groups of either protocol:
 * ``consumer``: groups of the consumer protocol, KIP-848 (a package, pure)
 * ``share``: share groups, KIP-932 (a package, pure)
 * ``streams``: streams groups, KIP-1071 (a package, pure)
+* ``assignment_interval``: when partitions or tasks may be assigned anew (pure)
 * ``recorded_changes``: changes of a group's state that can be undone (pure)
 * ``group_coordinator``: the groups of this broker, by partition, with leadership
 * ``group_metadata_manager``: creates groups, writes their records, and keeps their timers

@@ -39,6 +39,7 @@ def consumer_settings(
     return ConsumerGroupSettings(
         own.session_timeout_ms,
         own.heartbeat_interval_ms,
+        own.assignment_interval_ms,
         config.get(keys.GROUP_CONSUMER_MAX_SIZE),
         config.get(keys.GROUP_MIN_SESSION_TIMEOUT_MS),
         config.get(keys.GROUP_MAX_SESSION_TIMEOUT_MS),

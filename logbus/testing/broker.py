@@ -39,7 +39,10 @@ __all__ = ["TEST_CONFIG", "Broker", "BrokerFailed"]
 
 #: Settings of a broker for tests that differ from the defaults; the test's own settings override them.
 TEST_CONFIG: Mapping[str, str] = {
+    "group.consumer.assignment.interval.ms": "0",
     "group.initial.rebalance.delay.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
     "log.flush.before.ack": "false",
     "offsets.topic.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",

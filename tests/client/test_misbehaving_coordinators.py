@@ -125,6 +125,10 @@ class Reader:
             else:
                 self.commits.append([None])
 
+    def is_at(self, offset: int) -> bool:
+        """Whether it has read all of its partitions until there."""
+        return all(self.consumer.position(each) == offset for each in self.consumer.assignment)
+
     def close(self) -> Deferred[None]:
         self._reading.cancel()
         return self.consumer.close()
@@ -150,6 +154,8 @@ class Members:
         wire.be_honest()
         self.passes(lambda: {each for reader in readers for each in reader.found} >= set(written))
         self.passes(lambda: all(len(reader.consumer.assignment) == 3 for reader in readers), 130)
+        # Who has just got a partition reads on from what the member before has committed.
+        self.passes(lambda: all(reader.is_at(seconds) for reader in readers))
         self.passes(lambda: all(heard for reader in readers for heard in reader.commits))
         return readers, written
 

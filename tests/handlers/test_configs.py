@@ -142,8 +142,10 @@ class ConfigTests(HandlerCase):
         defaults = {
             session: "45000",
             heartbeat: "5000",
+            "consumer.assignment.interval.ms": "1000",
             "share.session.timeout.ms": "45000",
             "share.heartbeat.interval.ms": "5000",
+            "share.assignment.interval.ms": "1000",
             "share.delivery.count.limit": "5",
             "share.record.lock.duration.ms": "30000",
             "share.partition.max.record.locks": "2000",
@@ -152,6 +154,7 @@ class ConfigTests(HandlerCase):
             "share.renew.acknowledge.enable": "true",
             "streams.session.timeout.ms": "45000",
             "streams.heartbeat.interval.ms": "5000",
+            "streams.assignment.interval.ms": "1000",
             "streams.num.standby.replicas": "0",
             "streams.initial.rebalance.delay.ms": "3000",
         }
@@ -179,6 +182,8 @@ class ConfigTests(HandlerCase):
             (("share.auto.offset.reset", 0, "none"), ErrorCode.INVALID_CONFIG),
             (("share.auto.offset.reset", 0, "by_duration:-PT1H"), ErrorCode.INVALID_CONFIG),
             (("streams.session.timeout.ms", 0, "70000"), ErrorCode.INVALID_CONFIG),
+            (("streams.assignment.interval.ms", 0, "15001"), ErrorCode.INVALID_CONFIG),
+            (("share.assignment.interval.ms", 0, "-1"), ErrorCode.INVALID_CONFIG),
             (("group.consumer.session.timeout.ms", 0, "45000"), ErrorCode.INVALID_CONFIG),
             ((session, 2, "1"), ErrorCode.INVALID_CONFIG),
             ((session, 0, None), ErrorCode.INVALID_REQUEST),

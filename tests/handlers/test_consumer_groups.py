@@ -229,6 +229,26 @@ class MigrationTests(ConsumerGroupCase):
         new.beat()
         self.assertEqual(new.assigned, [0, 1])
 
+    def test_classic_member_while_an_assignment_waits(self) -> None:
+        """It is told to join again when there is something to join for, not before."""
+        self.client.turn(10)
+        old = self.classic()
+        old.send_sync({old.member_id: assigned(0, 1)})
+        old.answer()
+        new, other = self.consumer("new"), self.consumer("other")
+        new.beat()
+        self.rejoin(old)
+        (kept,) = self.assignment(old)
+        other.beat()
+        self.assertEqual(self.type_of(), ("consumer", "Assigning"))
+        self.assertEqual(old.heartbeat(), 0)
+        self.rejoin(old)
+        self.assertEqual(self.assignment(old), [kept])
+        self.client.turn(1)
+        self.assertEqual(old.heartbeat(), ErrorCode.REBALANCE_IN_PROGRESS)
+        self.rejoin(old)
+        self.assertEqual(self.type_of(), ("consumer", "Reconciling"))
+
     def test_unreadable(self) -> None:
         """A group whose members say something else than consumers do stays classic."""
         self.group_of(self.member())

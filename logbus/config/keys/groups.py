@@ -77,6 +77,20 @@ GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS = int32(
 GROUP_CONSUMER_MAX_HEARTBEAT_INTERVAL_MS = int32(
     "group.consumer.max.heartbeat.interval.ms", 15_000, "Longest such heartbeat interval of any group.", at_least=1
 )
+GROUP_CONSUMER_ASSIGNMENT_INTERVAL_MS = int32(
+    "group.consumer.assignment.interval.ms",
+    1000,
+    "Least time between two target assignments of a ``consumer`` group with several members, in milliseconds.",
+    at_least=0,
+    dynamic=CLUSTER,
+    group="consumer.assignment.interval.ms",
+)
+GROUP_CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS = int32(
+    "group.consumer.min.assignment.interval.ms", 0, "Shortest such time of any group.", at_least=0
+)
+GROUP_CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS = int32(
+    "group.consumer.max.assignment.interval.ms", 15_000, "Longest such time of any group.", at_least=0
+)
 GROUP_CONSUMER_MAX_SIZE = int32(
     "group.consumer.max.size", 5000, "Maximum number of members of a group of the ``consumer`` protocol.", at_least=1
 )

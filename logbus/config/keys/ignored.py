@@ -18,7 +18,6 @@ _REMOTE_RETRIES = "what failed is tried again at the next run, at most a minute 
 _FORMAT = "records are always stored as version 2 batches, and never converted for readers"
 _WAITING = "waiting requests are dropped when they end, not purged"
 _GROWING = "segment files grow as they are written"
-_AT_ONCE = "partitions and tasks are assigned at once"
 _NO_WINDOW = "limits of remote storage need no window"
 _METRICS = "metrics are at /metrics of the admin listener"
 
@@ -57,17 +56,8 @@ IGNORED_BROKER_KEYS: Mapping[str, str] = {
     "group.consumer.regex.refresh.interval.ms": "new topics are matched as soon as they are known",
     "group.consumer.assignors": "members choose between uniform and range, and there are no others",
     "group.share.assignors": "there is no assignor but simple",
-    "group.consumer.assignment.interval.ms": _AT_ONCE,
-    "group.consumer.min.assignment.interval.ms": _AT_ONCE,
-    "group.consumer.max.assignment.interval.ms": _AT_ONCE,
     "group.consumer.assignor.offload.enable": _THREADS,
-    "group.share.assignment.interval.ms": _AT_ONCE,
-    "group.share.min.assignment.interval.ms": _AT_ONCE,
-    "group.share.max.assignment.interval.ms": _AT_ONCE,
     "group.share.assignor.offload.enable": _THREADS,
-    "group.streams.assignment.interval.ms": _AT_ONCE,
-    "group.streams.min.assignment.interval.ms": _AT_ONCE,
-    "group.streams.max.assignment.interval.ms": _AT_ONCE,
     "group.streams.assignor.offload.enable": _THREADS,
     "share.fetch.purgatory.purge.interval.requests": _WAITING,
     "broker.id.generation.enable": "a broker's number is always given",

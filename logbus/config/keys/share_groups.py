@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from logbus.config.config_key import Scope
-from logbus.config.keys.declare import boolean, choice, int32, key
+from logbus.config.keys.declare import CLUSTER, boolean, choice, int32, key
 from logbus.config.kinds import ConfigType, Kind
 from logbus.config.offset_reset import LATEST, OffsetReset, parse_offset_reset
 
@@ -32,6 +32,20 @@ GROUP_SHARE_MIN_HEARTBEAT_INTERVAL_MS = int32(
 )
 GROUP_SHARE_MAX_HEARTBEAT_INTERVAL_MS = int32(
     "group.share.max.heartbeat.interval.ms", 15_000, "Longest such heartbeat interval of any group.", at_least=1
+)
+GROUP_SHARE_ASSIGNMENT_INTERVAL_MS = int32(
+    "group.share.assignment.interval.ms",
+    1000,
+    "Least time between two target assignments of a share group with several members, in milliseconds.",
+    at_least=0,
+    dynamic=CLUSTER,
+    group="share.assignment.interval.ms",
+)
+GROUP_SHARE_MIN_ASSIGNMENT_INTERVAL_MS = int32(
+    "group.share.min.assignment.interval.ms", 0, "Shortest such time of any group.", at_least=0
+)
+GROUP_SHARE_MAX_ASSIGNMENT_INTERVAL_MS = int32(
+    "group.share.max.assignment.interval.ms", 15_000, "Longest such time of any group.", at_least=0
 )
 GROUP_SHARE_MAX_SIZE = int32("group.share.max.size", 200, "Maximum number of members of a share group.", at_least=1)
 GROUP_SHARE_DELIVERY_COUNT_LIMIT = int32(

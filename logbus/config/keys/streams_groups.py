@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logbus.config.keys.declare import int32
+from logbus.config.keys.declare import CLUSTER, int32
 
 GROUP_STREAMS_SESSION_TIMEOUT_MS = int32(
     "group.streams.session.timeout.ms",
@@ -29,6 +29,20 @@ GROUP_STREAMS_MIN_HEARTBEAT_INTERVAL_MS = int32(
 )
 GROUP_STREAMS_MAX_HEARTBEAT_INTERVAL_MS = int32(
     "group.streams.max.heartbeat.interval.ms", 15_000, "Longest such heartbeat interval of any group.", at_least=1
+)
+GROUP_STREAMS_ASSIGNMENT_INTERVAL_MS = int32(
+    "group.streams.assignment.interval.ms",
+    1000,
+    "Least time between two target assignments of a streams group with several members, in milliseconds.",
+    at_least=0,
+    dynamic=CLUSTER,
+    group="streams.assignment.interval.ms",
+)
+GROUP_STREAMS_MIN_ASSIGNMENT_INTERVAL_MS = int32(
+    "group.streams.min.assignment.interval.ms", 0, "Shortest such time of any group.", at_least=0
+)
+GROUP_STREAMS_MAX_ASSIGNMENT_INTERVAL_MS = int32(
+    "group.streams.max.assignment.interval.ms", 15_000, "Longest such time of any group.", at_least=0
 )
 GROUP_STREAMS_MAX_SIZE = int32(
     "group.streams.max.size", 2**31 - 1, "Maximum number of members of a streams group.", at_least=1

@@ -111,7 +111,7 @@ class ClassicProtocolAdapter:
                 raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             position = self.group.recorded.position(member.member_id)
             # A member that must revoke partitions has to learn that first; then it joins again by itself.
-            behind = position.epoch < (self.group.recorded.epoch or 0)
+            behind = position.epoch < self.group.reachable_epoch(now)
             if behind and position.state is not MemberState.UNREVOKED_PARTITIONS:
                 raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
             assignment = write_assignment(position.assigned, self.group.topics, usable_version(protocols[0][1]))
@@ -129,16 +129,16 @@ class ClassicProtocolAdapter:
         except ApiError as e:
             return e.code
         self.group.renew_session(now, member_id)
-        if not self._has_to_join(member):
+        if not self._has_to_join(now, member):
             return ErrorCode.NONE
         if not self.group.deadlines.awaits_step(member_id):
             self.group.await_step(now, member_id)
         return ErrorCode.REBALANCE_IN_PROGRESS
 
-    def _has_to_join(self, member: ConsumerGroupMember) -> bool:
+    def _has_to_join(self, now: float, member: ConsumerGroupMember) -> bool:
         recorded = self.group.recorded
         position = recorded.position(member.member_id)
-        if position.epoch < (recorded.epoch or 0) or position.state is MemberState.UNREVOKED_PARTITIONS:
+        if position.epoch < self.group.reachable_epoch(now) or position.state is MemberState.UNREVOKED_PARTITIONS:
             return True
         if position.state is not MemberState.UNRELEASED_PARTITIONS:
             return False

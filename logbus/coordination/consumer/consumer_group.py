@@ -129,7 +129,7 @@ class ConsumerGroup:
         recorded = self.recorded
         if self.is_empty:
             return "Dead" if self.is_dead else "Empty"
-        if recorded.epoch != recorded.target_epoch:
+        if self.targets.is_due:
             return "Assigning"
         positions = map(recorded.position, recorded.members)
         if all(p.epoch == recorded.target_epoch and p.state is MemberState.STABLE for p in positions):
@@ -329,14 +329,19 @@ class ConsumerGroup:
         if is_new or (member.topics, member.regex) != (before.topics, before.regex):
             self.targets.subscriptions_changed(int(now * 1000), sees)
         self.targets.check_topics(int(now * 1000), sees)
-        self.targets.update()
+        self.targets.update(int(now * 1000), self.settings.assignment_interval_ms)
+
+    def reachable_epoch(self, now: float) -> int:
+        """The group epoch, or while a new assignment has to wait that of the present one."""
+        recorded = self.recorded
+        waits = not self.targets.may_update(int(now * 1000), self.settings.assignment_interval_ms)
+        return (recorded.target_epoch if waits else recorded.epoch) or 0
 
     def advance(self, now: float, member_id: str, owned: Partitions | None) -> MemberPosition:
         """Reconcile a member: move it towards its target as far as possible now."""
         recorded = self.recorded
         before = recorded.position(member_id)
-        target = recorded.targets.get(member_id, NO_PARTITIONS)
-        after = reconcile(before, recorded.target_epoch or 0, target, owned, recorded.is_free)
+        after = reconcile(before, recorded.target_epoch or 0, self.targets.of(member_id), owned, recorded.is_free)
         if after != before:
             recorded.set_position(member_id, after)
             if after.state is MemberState.UNREVOKED_PARTITIONS:

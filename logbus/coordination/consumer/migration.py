@@ -71,7 +71,7 @@ def upgrade(now: float, classic: ClassicGroup, group: ConsumerGroup) -> list[Cha
         recorded.set_position(
             member.member_id, MemberPosition(classic.generation, classic.generation, assigned=assigned)
         )
-    recorded.set_target_epoch(classic.generation)
+    recorded.set_target_epoch(classic.generation, 0)
     group.activate(now)
     return [*classic.tombstones(), *recorded.written()]
 

@@ -25,6 +25,7 @@ from logbus.coordination.consumer.partition_sets import (
     difference,
     from_pairs,
     intersection,
+    is_subset,
     pairs,
     union,
 )
@@ -45,14 +46,15 @@ def reconcile(
     """
     match position.state:
         case MemberState.STABLE:
-            if position.epoch == target_epoch:
+            # While a new target has to wait, the present one may lose topics that the member has left out.
+            if position.epoch == target_epoch and is_subset(position.assigned, target):
                 return position
             epoch = position.epoch
         case MemberState.UNREVOKED_PARTITIONS:
             if still_owned(position.revoking, owned):
                 return position
             # It has revoked what this epoch required. Its target may have changed since, and require more.
-            epoch = position.epoch + 1
+            epoch = min(position.epoch + 1, target_epoch)
         case MemberState.UNRELEASED_PARTITIONS:
             epoch = position.epoch
         case _:

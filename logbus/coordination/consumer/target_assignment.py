@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 
 from attrs import define, field
 
+from logbus.coordination.assignment_interval import may_assign
 from logbus.coordination.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
 from logbus.coordination.consumer.consumer_group_member import ConsumerGroupMember
-from logbus.coordination.consumer.partition_sets import TopicId
+from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, TopicId
 from logbus.coordination.consumer.recorded_state import RecordedState
 from logbus.coordination.consumer.regular_expressions import matching_names
 from logbus.coordination.consumer.topics_view import TopicsView
@@ -100,10 +101,19 @@ class TargetAssignment:
                 self._recorded.set_epoch(self._recorded.epoch + 1)
         self._seen = self._topics.version
 
-    def update(self) -> None:
-        """Compute the targets for the group epoch, unless they exist."""
+    @property
+    def is_due(self) -> bool:
+        """Whether the targets are older than the group epoch."""
+        return self._recorded.epoch is not None and self._recorded.epoch != self._recorded.target_epoch
+
+    def may_update(self, now_ms: int, interval_ms: int) -> bool:
+        """Whether the targets may be computed anew now; see :func:`.may_assign`."""
+        return may_assign(len(self._recorded.members), self._recorded.target_ms, interval_ms, now_ms)
+
+    def update(self, now_ms: int, interval_ms: int) -> None:
+        """Compute the targets for the group epoch, unless they exist, or this must wait."""
         recorded = self._recorded
-        if recorded.epoch is None or recorded.epoch == recorded.target_epoch:
+        if recorded.epoch is None or not self.is_due or not self.may_update(now_ms, interval_ms):
             return
         counts = self._partition_counts(self.names)
         ids = {name: topic.topic_id for name in self.names if (topic := self._topics.topic(name)) is not None}
@@ -121,7 +131,15 @@ class TargetAssignment:
         for member_id, target in made.items():
             if target != recorded.targets.get(member_id):
                 recorded.set_target(member_id, target)
-        recorded.set_target_epoch(recorded.epoch)
+        recorded.set_target_epoch(recorded.epoch, now_ms)
+
+    def of(self, member_id: str) -> Partitions:
+        """A member's target; while a newer one is due, without topics that the member has left out since."""
+        target = self._recorded.targets.get(member_id, NO_PARTITIONS)
+        if not target or not self.is_due:
+            return target
+        wanted = self._wanted(self._recorded.members[member_id])
+        return {topic_id: numbers for topic_id, numbers in target.items() if self._topics.name(topic_id) in wanted}
 
     def _wanted(self, member: ConsumerGroupMember) -> frozenset[str]:
         named = frozenset(member.topics)

@@ -33,6 +33,7 @@ class RecordedState(RecordedChanges):
 
     :ivar epoch: the group epoch: grows when members, subscriptions or share partitions change; None without a record.
     :ivar target_epoch: the group epoch that the targets were computed for.
+    :ivar target_ms: when they were computed, in ms since 1970; 0: never, or not known.
     :ivar members: the members, with their subscriptions.
     :ivar positions: what the members were told.
     :ivar targets: the members' target assignments.
@@ -41,6 +42,7 @@ class RecordedState(RecordedChanges):
 
     epoch: int | None = field(default=None, init=False)
     target_epoch: int | None = field(default=None, init=False)
+    target_ms: int = field(default=0, init=False)
     members: dict[str, ShareGroupMember] = field(factory=dict, init=False)
     positions: dict[str, SharePosition] = field(factory=dict, init=False)
     targets: dict[str, Partitions] = field(factory=dict, init=False)
@@ -57,11 +59,14 @@ class RecordedState(RecordedChanges):
         self._write(records.group_epoch(self.group_id, epoch), partial(setattr, self, "epoch", self.epoch))
         self.epoch = epoch
 
-    def set_target_epoch(self, epoch: int) -> None:
-        """Set the epoch of the targets."""
-        change = records.target_epoch(self.group_id, epoch)
-        self._write(change, partial(setattr, self, "target_epoch", self.target_epoch))
-        self.target_epoch = epoch
+    def set_target_epoch(self, epoch: int, now_ms: int) -> None:
+        """Set the epoch of the targets, and when they were computed."""
+        change = records.target_epoch(self.group_id, epoch, now_ms)
+        self._write(change, partial(self._put_target_epoch, self.target_epoch, self.target_ms))
+        self._put_target_epoch(epoch, now_ms)
+
+    def _put_target_epoch(self, epoch: int | None, now_ms: int) -> None:
+        self.target_epoch, self.target_ms = epoch, now_ms
 
     def set_member(self, member_id: str, member: ShareGroupMember | None) -> None:
         """Set a member; None, here and below, deletes the record."""
@@ -106,7 +111,10 @@ class RecordedState(RecordedChanges):
         self.epoch = None if value is None else value.epoch
 
     def _read_target_epoch(self, key: Any, value: Any) -> None:
-        self.target_epoch = None if value is None else value.assignment_epoch
+        if value is None:
+            self._put_target_epoch(None, 0)
+        else:
+            self._put_target_epoch(value.assignment_epoch, value.assignment_timestamp)
 
     def _read_member(self, key: Any, value: Any) -> None:
         put(self.members, key.member_id, None if value is None else records.read_member(key.member_id, value))

@@ -34,9 +34,11 @@ def group_epoch(group_id: str, epoch: int | None) -> Change:
     return ShareGroupMetadataKey(group_id=group_id), value
 
 
-def target_epoch(group_id: str, epoch: int | None) -> Change:
-    """The record of the epoch that the targets were computed for."""
-    value = None if epoch is None else ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
+def target_epoch(group_id: str, epoch: int | None, now_ms: int = 0) -> Change:
+    """The record of the epoch that the targets were computed for, and when."""
+    value = None
+    if epoch is not None:
+        value = ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
     return ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value
 
 

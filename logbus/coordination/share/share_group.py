@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from logbus.coordination.classic.requests import admit_all
 from logbus.coordination.consumer.consumer_group import Save
 from logbus.coordination.consumer.member_deadlines import RETRY_S, MemberDeadlines
-from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, TopicId, difference
+from logbus.coordination.consumer.partition_sets import Partitions, TopicId, difference, is_subset
 from logbus.coordination.consumer.topics_view import TopicsView
 from logbus.coordination.group import Change, GroupType
 from logbus.coordination.share import simple_assignor
@@ -219,11 +219,13 @@ class ShareGroup:
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"the group {self.group_id!r} has {settings.max_size} members: the most it may",
             )
-        self._update(member, request.applied_to(member or ShareGroupMember(member_id)))
-        after = before
+        self._update(now, member, request.applied_to(member or ShareGroupMember(member_id)))
+        after, target = before, self.targets.of(member_id)
         if before.epoch != (recorded.target_epoch or 0):
-            target = recorded.targets.get(member_id, NO_PARTITIONS)
             after = SharePosition(recorded.target_epoch or 0, before.epoch, target)
+        elif not is_subset(before.assigned, target):
+            after = evolve(before, assigned=target)
+        if after != before:
             recorded.set_position(member_id, after)
         self._renew_session(now, member_id)
         told = request.epoch != before.epoch or after.assigned != before.assigned or request.topics is not None
@@ -237,7 +239,7 @@ class ShareGroup:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group {self.group_id!r} has no member {member_id!r}")
         return member
 
-    def _update(self, before: ShareGroupMember | None, member: ShareGroupMember) -> None:
+    def _update(self, now: float, before: ShareGroupMember | None, member: ShareGroupMember) -> None:
         """Set a member's subscription, and update the group's epoch, share partitions and targets."""
         if member != before:
             self._admit(member.memory - (0 if before is None else before.memory))
@@ -245,7 +247,7 @@ class ShareGroup:
         if before is None or member.topics != before.topics:
             self.targets.subscriptions_changed()
         self.targets.check_partitions()
-        self.targets.update()
+        self.targets.update(int(now * 1000), self._settings().assignment_interval_ms)
 
     def _remove(self, member_ids: Sequence[str]) -> None:
         """Remove members: the group's epoch grows, and others get their partitions at their next heartbeats."""

@@ -21,6 +21,7 @@ class ShareGroupSettings:
 
     :ivar session_timeout_ms: how long a member may be silent.
     :ivar heartbeat_interval_ms: how often members shall send heartbeats.
+    :ivar assignment_interval_ms: least time between two target assignments of a group with several members.
     :ivar max_size: maximum number of members.
     :ivar record_lock_duration_ms: for how long a delivered record is not delivered to another member.
     :ivar delivery_count_limit: how often a record is delivered at most.
@@ -32,6 +33,7 @@ class ShareGroupSettings:
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5000
+    assignment_interval_ms: int = 1000
     max_size: int = 200
     record_lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
@@ -52,6 +54,7 @@ def share_group_settings(get: Values, overrides: Mapping[str, str]) -> ShareGrou
     return ShareGroupSettings(
         session_timeout_ms=session,
         heartbeat_interval_ms=min(session, group_value(get, overrides, keys.GROUP_SHARE_HEARTBEAT_INTERVAL_MS)),
+        assignment_interval_ms=group_value(get, overrides, keys.GROUP_SHARE_ASSIGNMENT_INTERVAL_MS),
         max_size=get(keys.GROUP_SHARE_MAX_SIZE),
         record_lock_duration_ms=group_value(get, overrides, keys.GROUP_SHARE_RECORD_LOCK_DURATION_MS),
         delivery_count_limit=group_value(get, overrides, keys.GROUP_SHARE_DELIVERY_COUNT_LIMIT),

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from logbus.coordination.consumer.partition_sets import Partitions, TopicId, difference, intersection
+from logbus.coordination.assignment_interval import may_assign
+from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, TopicId, difference, intersection
 from logbus.coordination.consumer.topics_view import Topic, TopicsView
 from logbus.coordination.share import simple_assignor
 from logbus.coordination.share.recorded_state import RecordedState
@@ -77,10 +78,25 @@ class TargetAssignment:
                 recorded.set_epoch(recorded.epoch + 1)
         self._seen = (self._topics.version, recorded.partitions)
 
-    def update(self) -> None:
-        """Compute the targets for the group epoch, unless they exist."""
+    @property
+    def is_due(self) -> bool:
+        """Whether the targets are older than the group epoch."""
+        return self._recorded.epoch is not None and self._recorded.epoch != self._recorded.target_epoch
+
+    def of(self, member_id: str) -> Partitions:
+        """A member's target; while a newer one is due, without topics that the member has left out since."""
+        target = self._recorded.targets.get(member_id, NO_PARTITIONS)
+        if not target or not self.is_due:
+            return target
+        wanted = self._recorded.members[member_id].topics
+        return {topic_id: numbers for topic_id, numbers in target.items() if self._topics.name(topic_id) in wanted}
+
+    def update(self, now_ms: int, interval_ms: int) -> None:
+        """Compute the targets for the group epoch, unless they exist, or this must wait."""
         recorded = self._recorded
-        if recorded.epoch is None or recorded.epoch == recorded.target_epoch:
+        if recorded.epoch is None or not self.is_due:
+            return
+        if not may_assign(len(recorded.members), recorded.target_ms, interval_ms, now_ms):
             return
         topics = self._subscribed()
         same: dict[tuple[str, ...], frozenset[TopicId]] = {}
@@ -93,7 +109,8 @@ class TargetAssignment:
         for member_id, target in made.items():
             if target != recorded.targets.get(member_id):
                 recorded.set_target(member_id, target)
-        recorded.set_target_epoch(recorded.epoch)
+        # Who comes while the first states are made has been assigned nothing yet, and need not wait.
+        recorded.set_target_epoch(recorded.epoch, now_ms if any(made.values()) else 0)
 
     def _subscribed(self) -> dict[str, Topic]:
         """The topics that members are subscribed to, and that exist, by name."""

@@ -83,12 +83,12 @@ class StreamsHeartbeatResult:
 
 
 def statuses(
-    member: StreamsGroupMember, configured: ConfiguredTopology, *, delayed: bool, stopped_by: str | None
+    member: StreamsGroupMember, configured: ConfiguredTopology, *, delay: str | None, stopped_by: str | None
 ) -> Iterator[Status]:
     """
     What a member should know.
 
-    :param delayed: whether the group waits for more members.
+    :param delay: why tasks are not assigned yet; None: they are.
     :param stopped_by: the member that asked that all stop.
     """
     if member.topology_epoch < configured.epoch:
@@ -96,8 +96,8 @@ def statuses(
             StatusCode.STALE_TOPOLOGY,
             f"the member has the topology of epoch {member.topology_epoch}, the group that of {configured.epoch}",
         )
-    if delayed:
-        yield Status(StatusCode.ASSIGNMENT_DELAYED, "the group waits for more members before it assigns tasks")
+    if delay is not None:
+        yield Status(StatusCode.ASSIGNMENT_DELAYED, delay)
     if configured.problem is not None:
         yield configured.problem
     if stopped_by is not None:

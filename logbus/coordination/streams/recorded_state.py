@@ -36,6 +36,7 @@ class RecordedState(RecordedChanges):
     :ivar epoch: the group epoch: grows when members, topics or settings change; None without a record of it.
     :ivar topology: the topology that the first member brought, also while there are none; None without a record.
     :ivar target_epoch: the group epoch that the targets were computed for.
+    :ivar target_ms: when they were computed, in ms since 1970; 0: never, or not known.
     :ivar members: the members, as they described themselves.
     :ivar positions: the members' epochs and tasks.
     :ivar targets: the members' target assignments.
@@ -46,6 +47,7 @@ class RecordedState(RecordedChanges):
     epoch: GroupEpoch | None = field(default=None, init=False)
     topology: Topology | None = field(default=None, init=False)
     target_epoch: int | None = field(default=None, init=False)
+    target_ms: int = field(default=0, init=False)
     members: dict[str, StreamsGroupMember] = field(factory=dict, init=False)
     positions: dict[str, StreamsPosition] = field(factory=dict, init=False)
     targets: dict[str, TaskSets] = field(factory=dict, init=False)
@@ -93,11 +95,14 @@ class RecordedState(RecordedChanges):
         self._write(records.topology(self.group_id, topology), partial(setattr, self, "topology", self.topology))
         self.topology = topology
 
-    def set_target_epoch(self, epoch: int) -> None:
-        """Set the epoch of the targets."""
-        change = records.target_epoch(self.group_id, epoch)
-        self._write(change, partial(setattr, self, "target_epoch", self.target_epoch))
-        self.target_epoch = epoch
+    def set_target_epoch(self, epoch: int, now_ms: int) -> None:
+        """Set the epoch of the targets, and when they were computed."""
+        change = records.target_epoch(self.group_id, epoch, now_ms)
+        self._write(change, partial(self._put_target_epoch, self.target_epoch, self.target_ms))
+        self._put_target_epoch(epoch, now_ms)
+
+    def _put_target_epoch(self, epoch: int | None, now_ms: int) -> None:
+        self.target_epoch, self.target_ms = epoch, now_ms
 
     def set_member(self, member_id: str, member: StreamsGroupMember | None) -> None:
         """Set a member; None, here and below, deletes the record."""
@@ -164,7 +169,10 @@ class RecordedState(RecordedChanges):
             raise DecodeError(f"the topology of the group {self.group_id!r} is damaged: {e.message}") from None
 
     def _read_target_epoch(self, key: Any, value: Any) -> None:
-        self.target_epoch = None if value is None else value.assignment_epoch
+        if value is None:
+            self._put_target_epoch(None, 0)
+        else:
+            self._put_target_epoch(value.assignment_epoch, value.assignment_timestamp)
 
     def _read_member(self, key: Any, value: Any) -> None:
         put(self.members, key.member_id, None if value is None else records.read_member(key.member_id, value))

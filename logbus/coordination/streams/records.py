@@ -85,9 +85,11 @@ def read_recorded_topology(value: StreamsGroupTopologyValue) -> Topology:
     return read_topology(value.epoch, value.subtopologies)
 
 
-def target_epoch(group_id: str, epoch: int | None) -> Change:
-    """The record of the epoch that the targets were computed for."""
-    value = None if epoch is None else StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
+def target_epoch(group_id: str, epoch: int | None, now_ms: int = 0) -> Change:
+    """The record of the epoch that the targets were computed for, and when."""
+    value = None
+    if epoch is not None:
+        value = StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
     return StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), value
 
 

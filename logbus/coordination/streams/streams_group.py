@@ -271,7 +271,7 @@ class StreamsGroup:
             return self._stay(now, request), changes
 
     def _stay(self, now: float, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
-        settings, recorded, member_id = self._settings(), self.recorded, request.member_id
+        settings, recorded, member_id, now_ms = self._settings(), self.recorded, request.member_id, int(now * 1000)
         begins = self.is_empty
         former = self._member_of(request, settings.max_size)
         member = request.applied_to(former or StreamsGroupMember(member_id))
@@ -286,10 +286,10 @@ class StreamsGroup:
         if begins and settings.initial_rebalance_delay_ms:
             self._waits_until = now + settings.initial_rebalance_delay_ms / 1000
         waits = self._waits_until is not None and now < self._waits_until
-        if self.targets.is_due and not waits:
-            self.targets.update(configured, settings)
+        if self.targets.is_due and not waits and self.targets.may_update(now_ms, settings):
+            self.targets.update(configured, settings, now_ms)
         before = recorded.position(member_id)
-        after = self._advance(now, request, delayed=self.targets.is_due)
+        after = self._advance(now, request, first=waits)
         self._renew_session(now, member_id)
         if request.shutdown:
             self._stopped_by = self._stopped_by or member_id
@@ -302,23 +302,30 @@ class StreamsGroup:
             member_id,
             after.epoch,
             settings.heartbeat_interval_ms,
-            tuple(statuses(member, configured, delayed=self.targets.is_due, stopped_by=self._stopped_by)),
+            tuple(statuses(member, configured, delay=self._delay(waits), stopped_by=self._stopped_by)),
             after.assigned if told else None,
             self._endpoint_epoch,
             None if request.endpoint_epoch == self._endpoint_epoch else self._endpoints(configured),
             configured.missing,
         )
 
+    def _delay(self, first: bool) -> str | None:
+        if not self.targets.is_due:
+            return None
+        if first:
+            return "the group waits for more members before it assigns tasks"
+        return "tasks were assigned a moment ago: the group collects changes before it assigns them anew"
+
     def _member_of(self, request: StreamsHeartbeat, max_size: int) -> StreamsGroupMember | None:
         if request.epoch == JOINING:
             return join_and_leave.join(self.recorded, request.member_id, max_size)
         return join_and_leave.stay(self.recorded, request)
 
-    def _advance(self, now: float, request: StreamsHeartbeat, *, delayed: bool) -> StreamsPosition:
-        """Move a member towards its target as far as possible now; there is none while the assignment is delayed."""
+    def _advance(self, now: float, request: StreamsHeartbeat, *, first: bool) -> StreamsPosition:
+        """Move a member towards its target as far as possible now; there is none before the ``first`` assignment."""
         recorded, member_id = self.recorded, request.member_id
         before = recorded.position(member_id)
-        target = NO_TASK_SETS if delayed else recorded.targets.get(member_id, NO_TASK_SETS)
+        target = NO_TASK_SETS if first else recorded.targets.get(member_id, NO_TASK_SETS)
 
         def is_free(task: Task, active: bool) -> bool:
             return recorded.is_free(member_id, task, active)

@@ -9,6 +9,7 @@ from hashlib import blake2b
 
 from attrs import define, evolve, field
 
+from logbus.coordination.assignment_interval import may_assign
 from logbus.coordination.consumer.topics_view import TopicsView
 from logbus.coordination.streams.configured_topology import ConfiguredTopology, configure
 from logbus.coordination.streams.recorded_state import RecordedState
@@ -102,7 +103,12 @@ class TargetAssignment:
         recorded = self._recorded
         return recorded.epoch is not None and recorded.epoch.epoch > (recorded.target_epoch or 0)
 
-    def update(self, configured: ConfiguredTopology, settings: StreamsGroupSettings) -> None:
+    def may_update(self, now_ms: int, settings: StreamsGroupSettings) -> bool:
+        """Whether the targets may be computed anew now; see :func:`.may_assign`."""
+        recorded = self._recorded
+        return may_assign(len(recorded.members), recorded.target_ms, settings.assignment_interval_ms, now_ms)
+
+    def update(self, configured: ConfiguredTopology, settings: StreamsGroupSettings, now_ms: int) -> None:
         """Compute the targets for the group epoch; without the topics that are needed nobody has tasks."""
         recorded = self._recorded
         if recorded.epoch is None:
@@ -115,7 +121,7 @@ class TargetAssignment:
         for member_id, target in made.items():
             if target != recorded.targets.get(member_id):
                 recorded.set_target(member_id, target)
-        recorded.set_target_epoch(recorded.epoch.epoch)
+        recorded.set_target_epoch(recorded.epoch.epoch, now_ms)
 
     def _spec(self, member_id: str) -> MemberSpec:
         target = self._recorded.targets.get(member_id, NO_TASK_SETS)

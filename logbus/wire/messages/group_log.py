@@ -174,9 +174,10 @@ class ConsumerGroupTargetAssignmentMetadataKey:
 
 @message(None, versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMetadataValue:
-    """The group epoch that the target assignment was computed for."""
+    """The group epoch that the target assignment was computed for, and when (ms since 1970; KIP-1263)."""
 
     assignment_epoch: Int32
+    assignment_timestamp: Int64 = field("0+", default=0, tag=0, ignorable=True)
 
 
 @message(None, versions="7", flexible="none")

@@ -434,3 +434,67 @@ class ExpressionTests(GroupCase):
             self.log.restart(0)
             self.beat(a)
         self.assertEqual(a.told, {self.t: frozenset(range(4))})
+
+
+class AssignmentIntervalTests(GroupCase):
+    """Changes that follow each other within a second make one assignment (KIP-1263)."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.now = 1000.0
+        self.log.settings = evolve(self.log.settings, max_size=9)
+
+    def epochs(self) -> tuple[int, int]:
+        """Of the group, and of its targets."""
+        described = self.log.group.describe()
+        return described.epoch, described.target_epoch
+
+    def test_burst_of_joins(self) -> None:
+        """The first member has all at once, those that come right after it get theirs together."""
+        a = self.join("a")
+        self.assertEqual(a.told, {self.t: frozenset(range(4))})
+        self.now += 0.1
+        b, c = self.join("b"), self.join("c")
+        self.assertEqual((self.epochs(), self.log.group.state_name), ((3, 1), "Assigning"))
+        self.assertEqual([(one.epoch, one.told) for one in (b, c)], [(1, NO_PARTITIONS)] * 2)
+        self.now += 0.8
+        self.settle(a, b, c)
+        self.assertEqual((self.epochs(), a.told), ((3, 1), {self.t: frozenset(range(4))}))
+        self.now += 0.1
+        self.settle(a, b, c)
+        self.assertEqual((self.epochs(), self.log.group.state_name), ((3, 3), "Stable"))
+        self.assertEqual(sorted(len(one.told[self.t]) for one in (a, b, c)), [1, 1, 2])
+
+    def test_interval_of_zero(self) -> None:
+        """Each change makes an assignment."""
+        self.log.settings = evolve(self.log.settings, assignment_interval_ms=0)
+        a, b = self.join("a"), self.join("b")
+        self.settle(a, b)
+        self.assertEqual((self.epochs(), len(b.told[self.t])), ((2, 2), 2))
+
+    def test_restart_of_the_only_member(self) -> None:
+        """It need not wait."""
+        a = self.join("a")
+        a.epoch = LEFT
+        self.log.heartbeat(self.now, a.beat())
+        self.assertEqual(self.join("a2").told, {self.t: frozenset(range(4))})
+
+    def test_next_coordinator(self) -> None:
+        """It knows when the last assignment was."""
+        self.join("a")
+        self.log.restart(self.now)
+        self.join("b")
+        self.assertEqual(self.epochs(), (2, 1))
+
+    def test_topic_that_is_left_out(self) -> None:
+        """A member gives up at once what it does not want any more, and what it wants now it gets later."""
+        u = self.cluster.create("u", 2)
+        a = self.join("a", topics=("t", "u"))
+        b = self.join("b")
+        a.topics, a.full = ("u",), True
+        self.settle(b, a)
+        self.assertEqual((self.epochs(), a.told, b.told), ((3, 1), {u: frozenset({0, 1})}, NO_PARTITIONS))
+        self.now += 1
+        self.settle(b, a)
+        self.assertEqual((self.epochs(), b.told), ((3, 3), {self.t: frozenset(range(4))}))
+        self.assertEqual((a.told, self.log.group.state_name), ({u: frozenset({0, 1})}, "Stable"))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import evolve
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from logbus.coordination.consumer.consumer_group_member import AWAY, LEFT
 from logbus.coordination.consumer.consumer_group_settings import ConsumerGroupSettings
@@ -16,6 +17,7 @@ from tests.coordination.consumer.kit import Client, Cluster, Log, overlap
 
 NAMES = ["a", "b", "c"]
 SESSION_S = 45.0
+NUMBERS = ("epoch", "target_epoch", "target_ms")
 START_ANEW = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
 
 wishes = st.tuples(st.sets(st.sampled_from(NAMES)).map(sorted), st.sampled_from(["", "a|b", "[bc]", ".*"]))
@@ -25,7 +27,7 @@ def everything(recorded: RecordedState) -> dict[str, Any]:
     """The fields of a recorded state."""
     return {
         name: getattr(recorded, name)
-        for name in ("epoch", "target_epoch", "members", "positions", "targets", "expressions", "instances", "owners")
+        for name in (*NUMBERS, "members", "positions", "targets", "expressions", "instances", "owners")
     }
 
 
@@ -41,8 +43,13 @@ class GroupMachine(RuleBasedStateMachine):
         self.cluster.create("a", 3)
         self.log = Log(self.cluster, ConsumerGroupSettings(session_timeout_ms=int(SESSION_S * 1000), max_size=6))
         self.clients: list[Client] = []
-        self.now = 0.0
+        self.now = 1000.0
         self.made = 0
+
+    @initialize(interval_ms=st.sampled_from([0, 5000]))
+    def begin(self, interval_ms: int) -> None:
+        """Assignments follow each other at once, or not."""
+        self.log.settings = evolve(self.log.settings, assignment_interval_ms=interval_ms)
 
     def client(self, data: st.DataObject) -> Client:
         """Any client."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, pairs
 from logbus.coordination.group import Change
@@ -36,7 +36,7 @@ class Client:
 
 def everything(recorded: RecordedState) -> dict[str, Any]:
     """The fields of a recorded state."""
-    names = ("epoch", "target_epoch", "members", "positions", "targets", "partitions")
+    names = ("epoch", "target_epoch", "target_ms", "members", "positions", "targets", "partitions")
     return {name: getattr(recorded, name) for name in names}
 
 
@@ -55,8 +55,13 @@ class ShareGroupMachine(RuleBasedStateMachine):
         self.broken = False
         self.group = self.new_group()
         self.clients: list[Client] = []
-        self.now = 0.0
+        self.now = 1000.0
         self.made = 0
+
+    @initialize(interval_ms=st.sampled_from([0, 5000]))
+    def begin(self, interval_ms: int) -> None:
+        """Assignments follow each other at once, or not."""
+        self.settings = evolve(self.settings, assignment_interval_ms=interval_ms)
 
     def new_group(self) -> ShareGroup:
         """An empty group."""

@@ -38,6 +38,7 @@ class ShareGroupSettingsTests(SynchronousTestCase):
         overrides = {
             "share.session.timeout.ms": "60000",
             "share.heartbeat.interval.ms": "6000",
+            "share.assignment.interval.ms": "2000",
             "share.record.lock.duration.ms": "16000",
             "share.auto.offset.reset": "earliest",
             "share.isolation.level": "read_committed",
@@ -47,6 +48,7 @@ class ShareGroupSettingsTests(SynchronousTestCase):
         expected = ShareGroupSettings(
             50_000,
             6000,
+            2000,
             7,
             16_000,
             6,

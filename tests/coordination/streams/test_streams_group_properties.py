@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from logbus.coordination.group import Change
 from logbus.coordination.group_records import decode_change, encode_change
@@ -60,7 +60,7 @@ class Client:
 
 def everything(recorded: RecordedState) -> dict[str, Any]:
     """The fields of a recorded state."""
-    names = ("epoch", "topology", "target_epoch", "members", "positions", "targets", "owners", "copies")
+    names = ("epoch", "topology", "target_epoch", "target_ms", "members", "positions", "targets", "owners", "copies")
     return {name: getattr(recorded, name) for name in names}
 
 
@@ -86,8 +86,13 @@ class StreamsGroupMachine(RuleBasedStateMachine):
         self.broken = False
         self.group = self.new_group()
         self.clients: list[Client] = []
-        self.now = 0.0
+        self.now = 1000.0
         self.made = 0
+
+    @initialize(interval_ms=st.sampled_from([0, 5000]))
+    def begin(self, interval_ms: int) -> None:
+        """Assignments follow each other at once, or not."""
+        self.settings = evolve(self.settings, assignment_interval_ms=interval_ms)
 
     def new_group(self) -> StreamsGroup:
         """An empty group."""
@@ -206,9 +211,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
     @rule(copies=st.integers(0, 2))
     def set_copies(self, copies: int) -> None:
         """An operator wants other copies."""
-        self.settings = StreamsGroupSettings(
-            max_size=MAX_SIZE, initial_rebalance_delay_ms=3000, num_standby_replicas=copies
-        )
+        self.settings = evolve(self.settings, num_standby_replicas=copies)
 
     @rule()
     def restart(self) -> None:
