@@ -44,14 +44,18 @@ class _Removed(Exception):
 
 def offset_for_timestamp(log: Log, timestamp: int) -> Search:
     """The first record at or behind the log's start whose timestamp is at least ``timestamp``."""
-    local = log.segments[0].base_offset
-    if log.remote is not None and log.log_start_offset < local:
-        epochs = tuple(log.epochs)
-        found = yield from remote_offset_for_timestamp(log.remote, log.log_start_offset, local, epochs, timestamp)
-        if found is not None:
-            return found
+    searched = 0
     while True:
         segments = log.segments
+        start, local = max(searched, log.log_start_offset), segments[0].base_offset
+        if log.remote is not None and start < local:
+            epochs = tuple(log.epochs)
+            found = yield from remote_offset_for_timestamp(log.remote, start, local, epochs, timestamp)
+            if found is not None:
+                return found
+            # Local retention may have given up more meanwhile.
+            searched = local
+            continue
         for segment in segments:
             yield None
             if segment not in log.segments:

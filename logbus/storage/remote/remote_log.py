@@ -77,11 +77,20 @@ class RemoteLog:
 
     def _segment(self, offset: int, epochs: EpochStarts) -> RemoteLogSegment | None:
         segment = self.index.segment_at(offset, epoch_at(epochs, offset))
-        if segment is None and not self.is_loaded:
+        if segment is None:
+            self.check_loaded()
+        return segment
+
+    def check_loaded(self) -> None:
+        """
+        Check that no segment is unknown.
+
+        :raise ApiError: KAFKA_STORAGE_ERROR.
+        """
+        if not self.is_loaded:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self.partition}: the metadata of remote storage is being loaded"
             )
-        return segment
 
     def _read_ahead(self, segment: RemoteLogSegment, offset: int, size: int, epochs: EpochStarts) -> None:
         """Have the windows from an offset on loaded, so many bytes of them: of later segments as well."""
@@ -105,6 +114,8 @@ class RemoteLog:
         :raise NotFetched: an index must be loaded first.
         :raise ApiError: KAFKA_STORAGE_ERROR.
         """
+        # The marker of a transaction may be in a segment that is not known yet.
+        self.check_loaded()
         found: set[AbortedTransaction] = set()
         is_complete = False
         for segment in self.index.with_aborted:

@@ -41,7 +41,10 @@ def remote_offset_for_timestamp(
     """
     The first record from ``start_offset`` on and below ``end_offset``, in remote storage, whose timestamp is at least
     ``timestamp``.
+
+    :raise ApiError: KAFKA_STORAGE_ERROR: not all segments are known, or one cannot be read.
     """
+    remote.check_loaded()
     for segment, end in list(remote.index.chain(start_offset, epochs)):
         yield None
         if segment.start_offset >= end_offset:
@@ -54,7 +57,12 @@ def remote_offset_for_timestamp(
 
 
 def remote_max_timestamp(remote: RemoteLog, start_offset: int, end_offset: int, epochs: EpochStarts) -> int:
-    """The largest timestamp of the records that only remote storage has; −1 without any."""
+    """
+    The largest timestamp of the records that only remote storage has; −1 without any.
+
+    :raise ApiError: KAFKA_STORAGE_ERROR: not all segments are known.
+    """
+    remote.check_loaded()
     chain = remote.index.chain(start_offset, epochs)
     return max((segment.max_timestamp for segment, _ in chain if segment.start_offset < end_offset), default=-1)
 

@@ -23,6 +23,8 @@ from logbus.storage.producers.producer_snapshot import decode_snapshot, snapshot
 from logbus.storage.remote import object_names
 from logbus.storage.remote.iremote_storage import RemoteStorageError
 from logbus.storage.remote.load_queue import LoadQueue
+from logbus.storage.remote.remote_log import RemoteLog
+from logbus.storage.remote.remote_log_index import RemoteLogIndex
 from logbus.storage.remote.remote_log_segment import COPY_FINISHED, COPY_STARTED
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.truncation import delete_expired
@@ -610,6 +612,42 @@ class RemoteReadTests(SynchronousTestCase):
         self.assertEqual(found, wanted)
         latest = finish(max_timestamp_offset(broker.log))
         self.assertEqual(latest and latest.offset, 6)
+
+    def test_metadata_that_are_not_loaded_yet(self) -> None:
+        """Nothing is taken for all that there is: neither the first record of a time, nor the aborted transactions."""
+        broker = self.begin()
+        for i in range(7):
+            append_as_leader(broker.log, batch(b"%08d" % i, timestamp=NOW_MS + 10 * i), 0)
+        self.successResultOf(broker.work())
+        self.expire(broker)
+        log = broker.log
+        loaded, log.remote = log.remote, RemoteLog(log.partition, RemoteLogIndex(), broker.reader)
+        for look_up in (
+            lambda: finish(offset_for_timestamp(log, NOW_MS)),
+            lambda: finish(max_timestamp_offset(log)),
+            lambda: log.aborted_transactions(0, 7),
+        ):
+            error = self.assertRaises(ApiError, look_up)
+            self.assertEqual(error.code, ErrorCode.KAFKA_STORAGE_ERROR)
+        log.remote = loaded
+        found = finish(offset_for_timestamp(log, NOW_MS))
+        self.assertEqual(found and found.offset, 0)
+
+    def test_local_retention_during_a_search(self) -> None:
+        """Segments that leave the disk during a search by time are searched in the store."""
+        broker = self.begin(evolve(CONFIG, local_retention_bytes=4 * SIZE))
+        for i in range(9):
+            append_as_leader(broker.log, batch(b"%08d" % i, timestamp=NOW_MS + 10 * i), 0)
+        self.successResultOf(broker.work())
+        self.expire(broker)
+        self.assertEqual(broker.log.local_start_offset, 4)
+        search = offset_for_timestamp(broker.log, NOW_MS + 50)
+        next(search)
+        broker.log.configure(CONFIG)
+        self.expire(broker)
+        self.assertEqual(broker.log.local_start_offset, 8)
+        found = finish(search)
+        self.assertEqual(found and found.offset, 5)
 
     def test_records_before_the_local_start_are_small_parts(self) -> None:
         """A fetch gets whole batches up to its limit, at least one, and reads on where it ended."""
