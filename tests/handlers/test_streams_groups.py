@@ -519,7 +519,7 @@ class OffsetTests(StreamsGroupCase):
         self.assertEqual(commits(0, before - 1), ErrorCode.STALE_MEMBER_EPOCH)
         self.assertEqual(commits(1, before), ErrorCode.STALE_MEMBER_EPOCH)
 
-        def fetches(member_id: str, epoch: int) -> int:
+        def fetches(member_id: str | None, epoch: int) -> int:
             asked = OffsetFetchRequestGroup(group_id="g", member_id=member_id, member_epoch=epoch, topics=None)
             (found,) = self.client.ask(OffsetFetchRequest(groups=[asked]), 9).groups
             return int(found.error_code)
@@ -527,6 +527,8 @@ class OffsetTests(StreamsGroupCase):
         self.assertEqual(fetches("m1", one.epoch), ErrorCode.NONE)
         self.assertEqual(fetches("m1", before), ErrorCode.STALE_MEMBER_EPOCH)
         self.assertEqual(fetches("m9", one.epoch), ErrorCode.UNKNOWN_MEMBER_ID)
+        self.assertEqual(fetches(None, -1), ErrorCode.NONE)
+        self.assertEqual(fetches("", -1), ErrorCode.UNKNOWN_MEMBER_ID)
 
     def test_deletion(self) -> None:
         """Offsets of topics that are read cannot be deleted, and a group with members neither."""

@@ -193,11 +193,11 @@ class ConsumerGroup:
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """
-        Refuse an OffsetFetch of a member that is not in its epoch; requests without a member are accepted.
+        Refuse an OffsetFetch of a member that is not in its epoch; requests without a member id are accepted.
 
         :raise ApiError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION for classic members).
         """
-        if epoch < 0 and not member_id:
+        if epoch < 0 and member_id is None:
             return
         self._check_epoch(join_and_leave.find(self.recorded, member_id or "", None), epoch)
 

@@ -239,6 +239,8 @@ class RefusalTests(GroupCase):
         group.check_fetch(None, -1)
         group.check_fetch("a", 1)
         self.assertRaises(ApiError, group.check_fetch, "a", 0)
+        error = self.assertRaises(ApiError, group.check_fetch, "", -1)
+        self.assertEqual(error.code, ErrorCode.UNKNOWN_MEMBER_ID)
         self.assertRaises(ApiError, group.check_deletable)
 
     def test_state_of_a_later_release(self) -> None:
