@@ -341,6 +341,7 @@ class ShareFetchHandlers:
             message.max_records,
             strict=message.share_acquire_mode == RECORD_LIMIT,
             is_wanted=lambda: self.sessions.find(key) is session,
+            waiting=session.waiting,
         )
         return results + await self._fetcher.fetch(readable, params, time_slice)
 

@@ -48,6 +48,7 @@ class ShareFetchParams:
     :ivar min_bytes: to wait for, up to ``max_wait_ms``; ``max_bytes``: of records, but for a first batch.
     :ivar max_records: to acquire, and those up to the end of the last one's batch; with ``strict`` no more.
     :ivar is_wanted: whether its session has not ended: afterwards nobody would acknowledge what it acquires.
+    :ivar waiting: what its session calls when it ends.
     """
 
     group_id: str
@@ -58,6 +59,7 @@ class ShareFetchParams:
     max_records: int
     strict: bool
     is_wanted: Callable[[], bool]
+    waiting: dict[Callable[[], object], None]
 
 
 @define(eq=False)
@@ -115,6 +117,7 @@ class ShareFetcher:
         deadline = began + params.max_wait_ms / 1000
         watcher = DelayedShareFetch(self._purgatory)
         opening: dict[SharedPartition, ApiError | None] = {}
+        params.waiting[watcher.available] = None
         try:
             while params.is_wanted():
                 watcher.begin()
@@ -147,6 +150,7 @@ class ShareFetcher:
                     await watcher.wait(self._clock, patience - self._clock.seconds())
             return []
         finally:
+            del params.waiting[watcher.available]
             watcher.leave()
 
     async def _open(

@@ -7,7 +7,7 @@ that one that was lost, or is repeated, is noticed. A member has one session wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -45,12 +45,14 @@ class ShareSession:
     :ivar epoch: of the request that comes next.
     :ivar connection_id: of the connection that the last request came by.
     :ivar partitions: in the order in which they are fetched next.
+    :ivar waiting: what tells its fetches that wait that it has ended.
     """
 
     key: SessionKey
     epoch: int
     connection_id: int
     partitions: dict[SharedPartition, None] = field(factory=dict, init=False)
+    waiting: dict[Callable[[], object], None] = field(factory=dict, init=False)
 
     def update(self, added: Iterable[SharedPartition], forgotten: Iterable[SharedPartition]) -> None:
         """Add and remove partitions."""
@@ -154,6 +156,8 @@ class ShareSessionCache:
         if session is not None:
             self.partitions -= len(session.partitions)
             self._leave_connection(session)
+            for tell in list(session.waiting):
+                tell()
 
     def of_connection(self, connection_id: int) -> list[ShareSession]:
         """The sessions whose last request came by a connection."""
