@@ -40,6 +40,7 @@ from logbus.storage.repair.damage import Damage
 from logbus.storage.segments.segment import Segment
 from logbus.testing.simulation.settings import Settings
 from tests.planted_bugs.bug import Bug
+from tests.planted_bugs.share_bugs import SHARE_BUGS
 from tests.planted_bugs.transaction_bugs import TRANSACTION_BUGS
 
 USUAL = Settings(seconds=60, between=4)
@@ -253,4 +254,5 @@ BUGS: dict[str, Bug] = {
         test="tests.storage.test_log.AppendTests.test_invalid_batches_from_a_leader",
     ),
     **TRANSACTION_BUGS,
+    **SHARE_BUGS,
 }

@@ -23,6 +23,7 @@ from logbus.testing.simulation.run import Outcome, Run
 from logbus.testing.simulation.schedule import KINDS, TRANSACTION_KINDS, WORKER_KINDS, Fault
 from logbus.testing.simulation.settings import (
     ON_ONE_MACHINE,
+    SHARES,
     TRANSACTIONS,
     TRANSACTIONS_ON_ONE_MACHINE,
     WORKLOADS,
@@ -44,6 +45,8 @@ EXACTLY_ONCE_ALONE = evolve(EXACTLY_ONCE, brokers=1, replication=1, min_insync=1
 EXACTLY_ONCE_WORKERS = evolve(
     EXACTLY_ONCE, workers=True, kinds=TRANSACTIONS_ON_ONE_MACHINE, replication=1, min_insync=1
 )
+SHARED = evolve(THREE, workloads=(SHARES,), rate=8, between=4)
+SHARED_ALONE = evolve(SHARED, brokers=1, replication=1, min_insync=1)
 
 AT_ONCE = 20
 """Seeds of one test, at most: one that fails has a name, and several processes can take their share."""
@@ -55,6 +58,8 @@ SCENARIOS = {
     "transactions": (EXACTLY_ONCE, SEEDS // 4),
     "transactions-on-one-broker": (EXACTLY_ONCE_ALONE, SEEDS // 6),
     "transactions-on-workers": (EXACTLY_ONCE_WORKERS, SEEDS // 12),
+    "share-groups": (SHARED, SEEDS // 4),
+    "share-groups-on-one-broker": (SHARED_ALONE, SEEDS // 6),
 }
 """How many seeds each has. The first of them are also to show each kind of fault."""
 FURTHER = [
@@ -163,9 +168,15 @@ class RunTests(SynchronousTestCase):
         """Nor do workers, when the log of a coordinator or of a partition moves in the middle of a transaction."""
         self.run_many("transactions-on-workers")
 
+    def test_share_groups(self) -> None:
+        """What a member has accepted for certain nobody is given again, and what is written somebody is given."""
+        self.run_many("share-groups")
+        self.run_many("share-groups-on-one-broker")
+
     def test_the_same_seed_is_the_same_run(self) -> None:
         """To the last segment on the network: here, and in processes that hash otherwise."""
-        for brokers, workloads in ((1, WORKLOADS[:1]), (3, WORKLOADS[:1]), (3, WORKLOADS)):
+        everything = (*WORKLOADS, SHARES)
+        for brokers, workloads in ((1, WORKLOADS[:1]), (3, WORKLOADS[:1]), (3, everything)):
             settings = Settings(
                 brokers=brokers,
                 replication=brokers,
@@ -179,7 +190,7 @@ class RunTests(SynchronousTestCase):
             traces = [(each.trace, each.events, each.acknowledged + each.committed) for each in here]
             self.assertNotEqual(*traces)
             # All that there is runs in the last one.
-            for hash_seed in ("1", "2") if workloads == WORKLOADS else ("1",):
+            for hash_seed in ("1", "2") if workloads == everything else ("1",):
                 self.assertEqual(elsewhere(5, settings, hash_seed), traces[0])
 
     def test_a_schedule_instead_of_the_seeds(self) -> None:

@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--workload",
-    type=click.Choice(["both", "records", "transactions"]),
+    type=click.Choice(["both", "records", "transactions", "shares"]),
     default="both",
     show_default=True,
-    help="The workload of clients.",
+    help="The workload of clients; both: records and transactions.",
 )
 @click.option("--flush/--no-flush", default=True, show_default=True, help="log.flush.before.ack of the topic.")
 @click.option("--schedule", "schedule_text", metavar="JSON", default=None, help="Exactly these faults, or @FILE.")

@@ -14,7 +14,7 @@ from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
 
 from logbus.errors import ErrorCode, LogbusError
-from logbus.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from logbus.model import OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTIONS_TOPIC
 from logbus.testing.simulation.bitflips import BitFlips
 from logbus.testing.simulation.checks.durability_oracle import DurabilityOracle
 from logbus.testing.simulation.checks.error_log import ErrorLog
@@ -27,13 +27,14 @@ from logbus.testing.simulation.environment.simulated_cluster import SimulatedClu
 from logbus.testing.simulation.environment.virtual_clock import VirtualClock
 from logbus.testing.simulation.nemesis import Nemesis
 from logbus.testing.simulation.schedule import Fault, draw_schedule
-from logbus.testing.simulation.settings import RECORDS, TRANSACTIONS, Settings
+from logbus.testing.simulation.settings import RECORDS, SHARES, TRANSACTIONS, Settings
 from logbus.testing.simulation.totals import RunOutcome
 from logbus.testing.simulation.workloads.cluster_client import ClusterClient, Unavailable, name_of
 from logbus.testing.simulation.workloads.cluster_operator import ClusterOperator
 from logbus.testing.simulation.workloads.consumer import DAMAGED, WorkloadContext
 from logbus.testing.simulation.workloads.records_workload import TOPIC, RecordsWorkload
-from logbus.testing.simulation.workloads.transactions_workload import LEDGER, NEVER_ENDED, TOPICS, TransactionsWorkload
+from logbus.testing.simulation.workloads.shares_workload import JOBS, SharesWorkload
+from logbus.testing.simulation.workloads.transactions_workload import NEVER_ENDED, TOPICS, TransactionsWorkload
 from logbus.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 
 START_S = 60.0
@@ -41,7 +42,8 @@ HEAL_S = 30.0
 """Seconds after the end of the last fault in which everything must work again."""
 CLIENT_HOST = "10.0.1.1"
 
-_ALL_TOPICS = (*TOPICS, TRANSACTIONS_TOPIC, OFFSETS_TOPIC)
+_OF_TRANSACTIONS = (*TOPICS, TRANSACTIONS_TOPIC, OFFSETS_TOPIC)
+_OF_SHARES = (JOBS, SHARE_GROUP_STATE_TOPIC, OFFSETS_TOPIC)
 
 
 @define(kw_only=True)
@@ -67,6 +69,7 @@ class Run:
     job: WorkloadContext = field(init=False)
     _records: RecordsWorkload | None = field(default=None, init=False)
     _transactions: TransactionsWorkload | None = field(default=None, init=False)
+    _shares: SharesWorkload | None = field(default=None, init=False)
     _losses: list[DurabilityOracle] = field(factory=list, init=False)
     _collector: GarbageCollectorWatch = field(factory=GarbageCollectorWatch, init=False)
     _flips: BitFlips = field(init=False)
@@ -90,7 +93,12 @@ class Run:
     def _run(self, random: Random) -> Outcome:
         settings, clock, cluster = self.settings, self.clock, self.cluster
         world = cluster.world
-        for topic in (TOPIC, *(_ALL_TOPICS if TRANSACTIONS in settings.workloads else ())):
+        watched = (
+            TOPIC,
+            *(_OF_TRANSACTIONS if TRANSACTIONS in settings.workloads else ()),
+            *(_OF_SHARES if SHARES in settings.workloads else ()),
+        )
+        for topic in dict.fromkeys(watched):
             self._losses.append(DurabilityOracle(topic, world.ensemble.tree, lambda: clock.now))
         world.ensemble.clients += self._losses
         if world.worker_store is not None:
@@ -104,7 +112,7 @@ class Run:
         self.job = WorkloadContext(History(), cluster.wall_clock)
         self._clients = cluster.client(CLIENT_HOST)
         operator = ClusterOperator(
-            self._view(LEDGER if TRANSACTIONS in settings.workloads else TOPIC),
+            self._view(self._topics[-1] if self._topics else TOPIC),
             settings.partitions,
             settings.replication,
         )
@@ -129,6 +137,12 @@ class Run:
 
     # The story.
 
+    @property
+    def _topics(self) -> list[str]:
+        """Those that clients write to."""
+        of = {RECORDS: (TOPIC,), SHARES: (JOBS,), TRANSACTIONS: TOPICS[::-1]}
+        return [topic for workload, topics in of.items() if workload in self.settings.workloads for topic in topics]
+
     def _view(self, topic: str) -> ClusterClient:
         return ClusterClient(self._clients, self.cluster.addresses, topic, self.cluster.world.generator())
 
@@ -151,11 +165,21 @@ class Run:
             self._records.start()
         if self._transactions is not None:
             self._transactions.start()
+        if SHARES in settings.workloads:
+            self._shares = SharesWorkload(
+                settings,
+                WorkloadContext(History(), self.cluster.wall_clock),
+                self._view,
+                self.cluster.world.generator,
+                self._found,
+                self._client_failed,
+            )
+            self._shares.start()
         return True
 
     async def _create(self, view: ClusterClient) -> None:
         settings = self.settings
-        names = {*([TOPIC] if RECORDS in settings.workloads else []), *(TOPICS if self._transactions else [])}
+        names = set(self._topics)
         while names:
             broker_id = view.random.choice(sorted(self.cluster.nodes))
             topics = [
@@ -220,8 +244,8 @@ class Run:
             self._found("not-repaired", f"{what}; damaged segments that brokers know of: {known}")
 
     @property
-    def _works(self) -> list[RecordsWorkload | TransactionsWorkload]:
-        return [work for work in (self._records, self._transactions) if work is not None]
+    def _works(self) -> list[RecordsWorkload | TransactionsWorkload | SharesWorkload]:
+        return [work for work in (self._records, self._transactions, self._shares) if work is not None]
 
     # Observations.
 
@@ -257,18 +281,27 @@ class Run:
             for line in work.outcomes:
                 self._note(line)
             self.job.errors.update(work.errors)
+        sends = history.sends
+        if self._shares is not None:
+            # Where everything may be lost, so may what members were told.
+            if self.settings.flush or not any(each.at for each in self._losses):
+                anomalies += self._shares.anomalies()
+            sends = [*sends, *self._shares.job.history.sends]
+            for delivery in self._shares.history.deliveries:
+                self._note(f"{delivery}")
+            self.job.errors.update(self._shares.job.errors)
         if self.job.errors[DAMAGED] and not self._flips.count:
             anomalies.append(Anomaly("damaged-read", "readers were given damaged batches, and no bit had flipped"))
         for node in self.cluster.nodes.values():
             anomalies += [Anomaly("gave-up", what) for what in node.trouble]
-        for send in history.sends:
+        for send in sends:
             self._note(f"{send}")
         return Outcome(
             seed=self.seed,
             schedule=schedule,
             anomalies=anomalies,
-            acknowledged=sum(send.outcome == "ok" for send in history.sends),
-            sent=len(history.sends),
+            acknowledged=sum(send.outcome == "ok" for send in sends),
+            sent=len(sends),
             committed=work.committed if work is not None else 0,
             begun=work.begun if work is not None else 0,
             effects=nemesis.log.effects,

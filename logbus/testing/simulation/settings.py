@@ -8,8 +8,9 @@ from logbus.testing.simulation.schedule import APPLICATION_KINDS, KINDS, TRANSAC
 
 RECORDS = "records"
 TRANSACTIONS = "transactions"
+SHARES = "shares"
 WORKLOADS = (RECORDS, TRANSACTIONS)
-"""What clients may do: see :mod:`logbus.testing.simulation.workloads`."""
+"""What clients do, unless something else is wanted: see :mod:`logbus.testing.simulation.workloads`."""
 
 ON_ONE_MACHINE = (
     *("kill", "kill-at-step", "kill-all", "restart", "freeze", "slow-sync", "disk-error", "no-space", "clock-jump"),
@@ -45,7 +46,7 @@ class Settings:
     :ivar kinds: of faults; ``between``: seconds from one fault to the next, on average.
     :ivar flush: ``log.flush.before.ack``.
     :ivar lag: how long a replica in sync may be behind, in seconds; ``latency``: of every link, likewise.
-    :ivar workloads: of :data:`WORKLOADS`, those that run beside each other.
+    :ivar workloads: of :data:`WORKLOADS` and :data:`SHARES`, those that run beside each other.
     :ivar workers: brokers are workers of one supervisor, which has the metadata store; ``kinds`` are of
         :data:`ON_ONE_MACHINE` then.
     :ivar fetch_bytes: ``replica.fetch.max.bytes``; with 1 a follower gets one batch at a time, and is slow to catch up.
@@ -82,6 +83,16 @@ class Settings:
             "share.coordinator.state.topic.replication.factor": str(self.replication),
             "share.coordinator.state.topic.min.isr": str(self.min_insync),
             "share.coordinator.state.topic.num.partitions": "2",
+            # Members of share groups that are gone are to be missed within a run.
+            "group.share.min.session.timeout.ms": "6000",
+            "group.share.session.timeout.ms": "6000",
+            "group.share.min.heartbeat.interval.ms": "1000",
+            "group.share.heartbeat.interval.ms": "1000",
+            "group.share.min.record.lock.duration.ms": "3000",
+            "group.share.record.lock.duration.ms": "3000",
+            # A record is not to be archived since answers to members were lost.
+            "group.share.delivery.count.limit": "10",
+            "share.coordinator.snapshot.update.records.per.snapshot": "20",
             "transaction.state.log.replication.factor": str(self.replication),
             "transaction.state.log.min.isr": str(self.min_insync),
             "transaction.state.log.num.partitions": "2",
