@@ -45,6 +45,7 @@ Beside it:
 
 What all of them share:
 
+* ``attrs_classes``: makes the classes of attrs small
 * ``attrs_code``: keeps the compiled methods of attrs classes
 * ``quick_imports``: makes the first imports of a process cheap
 * ``model``: immutable values

@@ -29,6 +29,8 @@ from typing import Any
 
 import attr._make
 
+from logbus.attrs_classes import small_classes
+
 MAX_ENTRIES = 4096
 """With more, only those that were used are kept: others may be of versions that are gone."""
 
@@ -125,8 +127,8 @@ def code_path() -> Path:
 @contextmanager
 def kept_attrs_code(path: Callable[[], Path] = code_path, module: ModuleType = attr._make) -> Iterator[None]:
     """
-    Take what attrs compiles within the context from the file, and write what is new to it. Tracebacks do not show the
-    lines of these methods.
+    Take what attrs compiles within the context from the file, and write what is new to it; and make the classes small
+    (:mod:`logbus.attrs_classes`). Tracebacks do not show the lines of these methods.
 
     :param module: the module of attrs that calls ``compile``: it is given another one. Where it calls none, nothing
         happens.
@@ -137,7 +139,8 @@ def kept_attrs_code(path: Callable[[], Path] = code_path, module: ModuleType = a
     code = CodeFile(path())
     vars(module)["compile"] = code.compile
     try:
-        yield
+        with small_classes():
+            yield
     finally:
         # Another thread that began at the same moment may have ended before.
         vars(module).pop("compile", None)

@@ -9,6 +9,7 @@ from typing import Any
 from twisted.plugin import getPlugins
 
 import twisted.plugins
+from logbus.attrs_code import kept_attrs_code
 
 _found: dict[Any, tuple[object, list[Any]]] = {}
 
@@ -25,7 +26,8 @@ def installed_plugins(interface: Any) -> Iterable[Any]:
     seen = [(path, _changed(path)) for path in twisted.plugins.__path__]
     known, plugins = _found.get(interface, (None, []))
     if known != seen:
-        plugins = list(getPlugins(interface))
+        with kept_attrs_code():
+            plugins = list(getPlugins(interface))
         _found[interface] = seen, plugins
     return plugins
 

@@ -18,7 +18,6 @@ from logbus.ilogbus import Listener
 from logbus.listener_config import ADMIN, KAFKA, refuse_keys_of_none, resolve_listeners
 from logbus.metastore.connect_string import ConnectString
 from logbus.metastore.zookeeper_security import ZooKeeperSecurity
-from logbus.metastore.zookeeper_store import require_kazoo
 from logbus.wire.kafka_releases import DEFAULT_RELEASE, RELEASES
 
 
@@ -131,6 +130,8 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
     config = ConfigView.load(file, settings, origins)
     zookeeper = config.get(keys.ZOOKEEPER_CONNECT)
     if zookeeper:
+        from logbus.metastore.zookeeper_store import require_kazoo
+
         ConnectString.parse(zookeeper)
         require_kazoo()
     try:

@@ -8,7 +8,7 @@ import resource
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import IReactorTime
 
@@ -24,9 +24,11 @@ from logbus.config.setting_checks import usable_topic_overrides
 from logbus.metastore.connect_string import ConnectString
 from logbus.metastore.embedded_store import FILE_NAME, EmbeddedStore
 from logbus.metastore.zookeeper_security import ZooKeeperSecurity
-from logbus.metastore.zookeeper_store import ZooKeeperStore
 from logbus.net.connection_limits import ConnectionLimits, ConnectionQuotas
 from logbus.storage.settings import CleanerSettings, ScrubSettings, StorageSettings
+
+if TYPE_CHECKING:
+    from logbus.metastore.zookeeper_store import ZooKeeperStore
 
 UNBOUNDED_DESCRIPTORS = 65_536
 """The number of open files that is asked for where users may have any."""
@@ -197,6 +199,8 @@ def metadata_store(config: ConfigView, reactor: Any, wall_clock: Callable[[], fl
     security = ZooKeeperSecurity.of(config)
     if not zookeeper:
         return EmbeddedStore(Path(config.get(keys.LOG_DIRS)[0]) / FILE_NAME, reactor, wall_clock)
+    from logbus.metastore.zookeeper_store import ZooKeeperStore
+
     return ZooKeeperStore(
         ConnectString.parse(zookeeper),
         reactor,

@@ -17,6 +17,7 @@ The HTTP server:
 * ``authorization_header``: reads passwords and tokens
 * ``verified_passwords``: remembers right passwords for a short time
 * ``authorization``: the rights of the principal
+* ``routes``: all routes, made with the first request
 * ``routing``: the table of routes
 * ``schema_registry``: the console's access to the schema registry
 * ``relay``: passes requests on to the brokers that serve them, and merges lists of all brokers

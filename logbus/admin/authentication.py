@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 from twisted.internet.defer import Deferred, DeferredSemaphore
@@ -26,11 +26,13 @@ from logbus.metrics import metric
 from logbus.net.connection_limits import WarningLimiter
 from logbus.net.request_context import ANONYMOUS
 from logbus.security.sasl.mechanism import Login, SaslAuthenticationError, shown
-from logbus.security.sasl.oauthbearer import TokenValidator
 from logbus.security.sasl.plain import Verifier
 from logbus.security.sasl.scram_credential import ScramCredential
 from logbus.security.sasl.scram_server import ScramAccounts, UnknownUsers
 from logbus.security.tls.ssl_principal_mapper import NoMatchingRule
+
+if TYPE_CHECKING:
+    from logbus.security.sasl.oauthbearer import TokenValidator
 
 REALM = "logbus"
 THREADS = 2

@@ -1,14 +1,14 @@
 """
 The factory of an admin listener.
 
-twisted.web is imported with the first connection, so that a broker starts faster and an unused listener costs no
-memory.
+twisted.web is imported with the first connection, and the views of all routes with the first request, so that a broker
+starts faster and an unused listener costs no memory.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -19,46 +19,19 @@ from twisted.internet.interfaces import IAddress, IReactorTime
 from twisted.internet.protocol import Protocol, ServerFactory
 from twisted.logger import Logger
 
-from logbus.admin.acls import AclViews
 from logbus.admin.authentication import HttpAuthentication
 from logbus.admin.authorization import HttpAuthorization
-from logbus.admin.broker_history import HistoryViews
-from logbus.admin.cluster import ClusterViews
 from logbus.admin.cluster_events import ClusterEventViews
-from logbus.admin.cluster_health import ClusterHealthViews
-from logbus.admin.condition_watch import ConditionWatch
-from logbus.admin.conditions import ConditionViews
-from logbus.admin.configs import ConfigViews
 from logbus.admin.event_log import EventLog
 from logbus.admin.event_stream import EventStreams
-from logbus.admin.group_changes import GroupChangeViews
-from logbus.admin.groups import GroupViews
-from logbus.admin.hanging_transactions import HangingTransactionViews
 from logbus.admin.http_limits import HttpLimits
 from logbus.admin.kafka_requests import KafkaRequests
-from logbus.admin.log_dirs import LogDirViews
-from logbus.admin.loggers import LoggerViews
 from logbus.admin.metric_history import MetricHistory
-from logbus.admin.metrics_view import Combine, MetricsView
-from logbus.admin.mirrors import MirrorViews
-from logbus.admin.openapi import OpenApiView
 from logbus.admin.pages import NoPages, Pages
-from logbus.admin.partition_changes import PartitionChangeViews
-from logbus.admin.partitions import PartitionViews
-from logbus.admin.probes import ProbeViews
-from logbus.admin.quotas import QuotaViews
-from logbus.admin.record_reader import RecordReader
-from logbus.admin.record_writer import RecordWriter
-from logbus.admin.records import RecordViews
 from logbus.admin.relay import Relay, RelayedRequest
 from logbus.admin.request_guard import RequestGuard
 from logbus.admin.routing import PendingResponse, Router
-from logbus.admin.snapshots import SnapshotViews
-from logbus.admin.topic_groups import TopicGroupViews
-from logbus.admin.topics import TopicViews
-from logbus.admin.transactions import TransactionViews
-from logbus.admin.usage import UsageViews
-from logbus.admin.users import UserViews
+from logbus.attrs_code import kept_attrs_code
 from logbus.cluster.broker_snapshots import BrokerSnapshots
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.cluster.replication.partition_metrics import partition_families
@@ -74,7 +47,6 @@ from logbus.coordination.transactions.hanging_transactions import HangingTransac
 from logbus.coordination.transactions.transaction_coordinator import TransactionCoordinator
 from logbus.exposition import process_families
 from logbus.ilogbus import IAdminResource, IBroker
-from logbus.log_levels import process_levels
 from logbus.metrics import Family, Registry
 from logbus.plugins import installed_plugins
 from logbus.series_limit import limit_series
@@ -83,6 +55,7 @@ if TYPE_CHECKING:
     from twisted.web.resource import IResource
 
     from logbus.admin.channel import AdminHTTPFactory
+    from logbus.admin.metrics_view import Combine
     from logbus.mirror.running_mirror import RunningMirror
 
 CONSOLE = b"console"
@@ -238,64 +211,10 @@ class AdminSite(ServerFactory):
     @cached_property
     def router(self) -> Router:
         """All routes, made when a client or another broker first asks for something."""
-        router, config = Router(self.relay), self.config
-        reader = RecordReader(self.requests, self.metadata, self.clock)
-        conditions = ConditionViews(self.broker.broker_id, self.conditions)
-        self.events.conditions = ConditionWatch(
-            self.metadata, self.relay, self.clock, conditions.rows, self.events.conditions_changed
-        )
-        groups = GroupViews(self.metadata, self.lags, self.lag_history)
-        router.add(
-            [
-                ProbeViews(self.not_ready),
-                MetricsView(self.families, self.combine_metrics),
-                ClusterViews(self.metadata, self.broker.broker_id),
-                ClusterHealthViews(
-                    self.metadata,
-                    self.broker.broker_id,
-                    lambda given: self.config.topic_config(given).min_insync_replicas,
-                    self.not_ready,
-                    self.stop,
-                ),
-                conditions,
-                self.events,
-                TopicViews(
-                    self.metadata,
-                    self.topics,
-                    self.internal_topics,
-                    lambda: self.config.get(keys.DELETE_TOPIC_ENABLE),
-                    self._cleanup_policy,
-                ),
-                PartitionViews(self.metadata, self.replicas),
-                UsageViews(self.metadata, self.broker.broker_id, self.replicas, self.clock),
-                RecordViews(
-                    self.metadata,
-                    reader,
-                    RecordWriter(self.requests, self.metadata, self.relay, self.wall_clock),
-                    self.replicas,
-                    self.streams,
-                ),
-                HistoryViews(self.metadata, self.broker.broker_id, self.history),
-                LogDirViews(self.metadata, self.broker.broker_id, self.requests),
-                SnapshotViews(self.metadata, self.broker.broker_id, self.snapshots),
-                AclViews(self.metadata, self.requests),
-                QuotaViews(self.metadata, self.requests),
-                UserViews(self.metadata, self.requests),
-                PartitionChangeViews(self.metadata, self.requests, self.internal_topics),
-                groups,
-                TopicGroupViews(self.metadata, self.lags, self.clock),
-                GroupChangeViews(self.metadata, groups, self.requests, reader, self.relay),
-                TransactionViews(self.metadata, self.transactions, self.requests),
-                HangingTransactionViews(
-                    self.metadata, self.replicas, self.transactions, self.hanging_transactions, self.requests
-                ),
-                MirrorViews(self.metadata, self.broker.broker_id, self.clock, self.mirrors),
-                ConfigViews(self.metadata, self.topics, config, self.broker.broker_id, self.requests),
-                LoggerViews(self.metadata, self.broker.broker_id, process_levels, self.requests),
-                OpenApiView(router),
-            ]
-        )
-        return router
+        with kept_attrs_code():
+            from logbus.admin.routes import make_router
+
+            return make_router(self)
 
     def _relayed(self, request: RelayedRequest) -> PendingResponse:
         """Serve a request that another broker has sent here."""
@@ -308,9 +227,6 @@ class AdminSite(ServerFactory):
     @_pages.default
     def _make_pages(self) -> Pages:
         return self.make_pages(self)
-
-    def _cleanup_policy(self, overrides: Mapping[str, str]) -> str:
-        return overrides.get("cleanup.policy") or ",".join(sorted(self.config.topic_config({}).cleanup_policy))
 
     def families(self) -> Iterator[Family]:
         """The metrics of this broker, of which none has more series than the configuration allows."""
@@ -330,7 +246,8 @@ class AdminSite(ServerFactory):
         return {self.host_name, *advertised} - {""}
 
     def _build(self) -> AdminHTTPFactory:
-        from logbus.admin.channel import AdminHTTPFactory
+        with kept_attrs_code():
+            from logbus.admin.channel import AdminHTTPFactory
 
         return AdminHTTPFactory(
             router=self.router,

@@ -9,7 +9,8 @@ The composition root: builds a broker of its subsystems, and passes each what it
 * ``cluster_control``: the controller, and the administration of topics
 * ``coordinators``: the coordinators of groups and transactions
 * ``share_partitions``: the partitions that share groups read, of which this broker is the leader
-* ``remote_log``: tiered storage, with its threads
+* ``remote_log``: the remote parts of logs, if there is tiered storage
+* ``tiered_storage``: what that consists of, with its threads
 * ``security``: the TLS and the logins of listeners
 * ``sasl_listeners``: the logins of listeners with SASL
 * ``http_listeners``: the logins of HTTP listeners

@@ -14,7 +14,6 @@ from twisted.internet.interfaces import IProtocolFactory
 
 from logbus.admin.authorization import HttpAuthorization
 from logbus.admin.kafka_requests import KafkaRequests
-from logbus.admin.metrics_view import Combine
 from logbus.admin.relay import NAME as RELAY
 from logbus.admin.relay import Relay
 from logbus.admin.site import AdminSite
@@ -36,6 +35,7 @@ from logbus.model import INTERNAL_TOPICS
 from logbus.net.connection_limits import WarningLimiter
 
 if TYPE_CHECKING:
+    from logbus.admin.metrics_view import Combine
     from logbus.mirror.running_mirror import RunningMirror
 
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 from twisted.application.service import Service
@@ -71,7 +71,9 @@ from logbus.protocols import protocol_plugins
 from logbus.services import OrderedService
 from logbus.socket_server import SocketServer
 from logbus.storage.istorage import IDisk
-from logbus.storage.remote.iremote_storage import RemoteStorage
+
+if TYPE_CHECKING:
+    from logbus.storage.remote.iremote_storage import RemoteStorage
 
 
 class _Part(Service):

@@ -13,7 +13,6 @@ from attrs import define, field, frozen
 
 from logbus.broker.security import BrokerSecurity
 from logbus.cluster.cluster_metadata import ClusterMetadata
-from logbus.cluster.remote_log.store_trouble import StoreTrouble
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.conditions import Finding
 from logbus.metastore.imetastore import IMetadataStore
@@ -25,6 +24,7 @@ from logbus.storage.log_manager import LogManager
 from logbus.wording import counted
 
 if TYPE_CHECKING:
+    from logbus.cluster.remote_log.store_trouble import StoreTrouble
     from logbus.mirror.running_mirror import RunningMirror
 
 Source = Callable[[], Iterator[Finding | None]]

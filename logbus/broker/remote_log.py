@@ -1,41 +1,31 @@
 """
-The tiered storage of a broker.
+The remote parts of a broker's logs, if it has tiered storage.
+
+What that consists of is imported only then, so that others do without its memory.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from functools import partial
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
-from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
 from logbus.broker.cluster_member import ClusterMember
 from logbus.broker.environment import Environment
 from logbus.broker.replication import Replication
-from logbus.cluster.remote_log.copy_throttle import CopyThrottle
-from logbus.cluster.remote_log.deleted_topics import GRACE_SECONDS, DeletedTopics
-from logbus.cluster.remote_log.metadata_topic import RemoteLogMetadataTopic
-from logbus.cluster.remote_log.remote_log_manager import RemoteLogManager
-from logbus.cluster.remote_log.remote_log_task import RemoteTools
-from logbus.cluster.remote_log.remote_state import remote_state
-from logbus.cluster.remote_log.store_trouble import StoreTrouble
 from logbus.config import keys
 from logbus.coroutines import returns_deferred
-from logbus.model import REMOTE_LOG_METADATA_TOPIC
 from logbus.storage.log import Log
-from logbus.storage.remote.fsspec_storage import FsspecStorage
-from logbus.storage.remote.iremote_storage import RemoteStorage
-from logbus.storage.remote.load_queue import LoadQueue
-from logbus.storage.remote.read_ahead import ReadAhead
-from logbus.storage.remote.remote_reader import RemoteReader
-from logbus.storage.remote.window_cache import WindowCache
+
+if TYPE_CHECKING:
+    from logbus.cluster.remote_log.remote_log_manager import RemoteLogManager
+    from logbus.cluster.remote_log.store_trouble import StoreTrouble
+    from logbus.storage.remote.iremote_storage import RemoteStorage
 
 STOP_SECONDS = 5.0
 """Until threads that do not end are left behind."""
@@ -104,74 +94,12 @@ class RemoteLogs:
         :param storage: the store; None: that of the configuration.
         :raise ConfigError: the store cannot be used.
         """
-        config, reactor = env.config, env.reactor
-        if not config.get(keys.REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
-            replicas = replication.replicas
-            replicas.logs.housekeeping.remote_log_of = _NoRemoteStorage()
+        if not env.config.get(keys.REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
+            replication.replicas.logs.housekeeping.remote_log_of = _NoRemoteStorage()
             return cls()
-        if storage is None:
-            uri, options = config.get(keys.REMOTE_LOG_STORAGE_URI), config.get(keys.REMOTE_LOG_STORAGE_OPTIONS)
-            storage = FsspecStorage.open(uri or "", options or {})
-        threads, cache = config.get(keys.REMOTE_LOG_READER_THREADS), config.get(keys.REMOTE_LOG_READER_CACHE_BYTES)
-        readers = _pool("logbus-remote-read", threads)
-        copiers = _pool("logbus-remote-copy", config.get(keys.REMOTE_LOG_MANAGER_THREAD_POOL_SIZE))
-        replicas, trouble = replication.replicas, StoreTrouble(storage.where)
+        from logbus.broker.tiered_storage import build
 
-        def read(fn: Callable[..., Any], *args: Any) -> Deferred[Any]:
-            return deferToThreadPool(reactor, readers, fn, *args)
-
-        def copy(fn: Callable[..., Any], *args: Any) -> Deferred[Any]:
-            def worked(result: Any) -> Any:
-                trouble.note(None)
-                return result
-
-            return deferToThreadPool(reactor, copiers, fn, *args).addCallback(worked)
-
-        topic = RemoteLogMetadataTopic(
-            env.broker_id,
-            replicas,
-            member.metadata,
-            member.plugin_calls,
-            lambda: ensure(REMOTE_LOG_METADATA_TOPIC),
-            reactor,
-            env.wall_ms,
-        )
-        tools = RemoteTools(
-            env.broker_id,
-            replicas.logs,
-            topic,
-            storage,
-            RemoteReader(
-                storage,
-                LoadQueue(read, threads),
-                reactor,
-                WindowCache(cache),
-                ReadAhead(cache // 2, reactor.seconds),
-                lambda: config.get(keys.REMOTE_FETCH_MAX_WAIT_MS) / 1000,
-                trouble.note,
-            ),
-            copy,
-            CopyThrottle(lambda: config.get(keys.REMOTE_LOG_MANAGER_COPY_MAX_BYTES_PER_SECOND)),
-            env.wall_ms,
-            env.new_uuid,
-        )
-        stray_ms = config.get(keys.LOG_STRAY_RETENTION_MS)
-        stray_seconds = math.inf if stray_ms < 0 else max(GRACE_SECONDS, stray_ms / 1000)
-        manager = RemoteLogManager(
-            replicas,
-            tools,
-            DeletedTopics(member.metadata, topic, reactor.seconds, lambda: replicas.unreadable, stray_seconds),
-            trouble,
-            reactor,
-            lambda: config.get(keys.REMOTE_LOG_MANAGER_TASK_INTERVAL_MS) / 1000,
-            config.get(keys.REMOTE_LOG_MANAGER_THREAD_POOL_SIZE),
-        )
-        # A circle in fact: logs ask for their remote parts, which are those of the broker's replicas.
-        replicas.logs.housekeeping.remote_log_of = manager.remote_log
-        replicas.listeners.append(manager)
-        replication.fetcher.remote_state = partial(remote_state, tools)
-        manager.register_metrics(env.registry)
-        return cls(manager, (readers, copiers), reactor)
+        return build(env, member, replication, ensure, storage)
 
 
 @define(eq=False)
@@ -190,13 +118,3 @@ class _NoRemoteStorage:
                 "there cannot be read here, and nothing is deleted locally",
                 topic=topic,
             )
-
-
-class _DaemonPool(ThreadPool):
-    """Threads that do not keep the process when a store hangs."""
-
-    threadFactory = staticmethod(partial(Thread, daemon=True))  # type: ignore[assignment]
-
-
-def _pool(name: str, size: int) -> ThreadPool:
-    return _DaemonPool(minthreads=0, maxthreads=size, name=name)

@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Producer
 
-from logbus.broker import remote_log
+from logbus.broker import tiered_storage
 from logbus.cluster.remote_log.deleted_topics import DeletedTopics
 from logbus.cluster.remote_log.metadata_topic import number_for
 from logbus.model import REMOTE_LOG_METADATA_TOPIC
@@ -125,7 +125,7 @@ def test_a_cluster(store: Path) -> None:
 
 def test_a_deletion_whose_leader_dies(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The remote segments of a deleted topic are all deleted, though the broker that does it is killed meanwhile."""
-    monkeypatch.setattr(remote_log, "DeletedTopics", partial(DeletedTopics, grace_seconds=0.5))
+    monkeypatch.setattr(tiered_storage, "DeletedTopics", partial(DeletedTopics, grace_seconds=0.5))
     one_by_one, delete = Lock(), segment_upload.delete
 
     def slowly(*arguments: Any) -> None:
