@@ -9,6 +9,7 @@ in memory is that of the transactions only.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from attrs import define, field
 from twisted.logger import Logger
@@ -29,6 +30,9 @@ from logbus.model import TopicPartition
 from logbus.timers import Timers
 
 NEWER = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+PARTITIONS_AT_A_TIME = 50
+"""Number of markers of one transaction that are written here in one turn of the reactor."""
 
 
 @define(eq=False, repr=False)
@@ -116,12 +120,20 @@ class MarkerChannelManager:
                 queue = queues[image.leader] = self._queue(image.leader)
                 queue.add(pending, partition)
         if here:
+            here, rest = here[:PARTITIONS_AT_A_TIME], here[PARTITIONS_AT_A_TIME:]
+            if rest:
+                self.timers.call_later(0, lambda: self._route_rest(pending, rest))
             written = self.writer.write(pending.end_marker, here)
             # The producer's next transaction waits for the completion, so do not defer it if it is known now.
             told = self._written if written.called else self._written_later
             written.addCallback(told, pending).addErrback(self._failed)
         for queue in queues.values():
             queue.send()
+
+    def _route_rest(self, pending: PendingCompleteTxn, partitions: Collection[TopicPartition]) -> None:
+        if not pending.over:
+            self._route(pending, partitions)
+            self._complete_if_done(pending)
 
     def _queue(self, broker_id: int) -> TxnMarkerQueue:
         queue = self._queues.get(broker_id)
@@ -153,8 +165,9 @@ class MarkerChannelManager:
     def _metadata_changed(self) -> None:
         for pending in list(self._pending.values()):
             if pending.timer is not None:
+                # In turns of their own: there may be many, and each writes to several logs.
                 pending.timer.cancel()
-                self._try_again(pending)
+                pending.timer = self.timers.call_later(0, partial(self._try_again, pending))
 
     # Results.
 

@@ -26,6 +26,9 @@ CONNECTIONS_PER_BROKER = 4
 MAX_PARTITIONS_PER_REQUEST = 500
 """Maximum number of partitions in one request."""
 
+MAX_TRANSACTIONS_PER_REQUEST = 50
+"""Maximum number of transactions in one request: its response may complete all of them, in one turn of the reactor."""
+
 Batch = Sequence[tuple[PendingCompleteTxn, list[TopicPartition]]]
 
 
@@ -53,6 +56,8 @@ class TxnMarkerQueue:
         while self._queue and len(self._busy) < CONNECTIONS_PER_BROKER:
             batch: dict[str, tuple[PendingCompleteTxn, list[TopicPartition]]] = {}
             for _ in range(min(len(self._queue), MAX_PARTITIONS_PER_REQUEST)):
+                if len(batch) >= MAX_TRANSACTIONS_PER_REQUEST:
+                    break
                 pending, partition = self._queue.popleft()
                 if not pending.over:
                     name = pending.transaction.transactional_id

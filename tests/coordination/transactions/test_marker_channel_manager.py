@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
+from unittest.mock import patch
 from uuid import UUID
 
 from attrs import define, field
@@ -15,12 +17,16 @@ from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata, Partit
 from logbus.cluster.metadata_update import MetadataUpdate, PartitionState
 from logbus.cluster.metadata_update_receiver import STATES_SHOWN, MetadataUpdateReceiver
 from logbus.coordination.transactions.end_transaction_marker import EndTransactionMarker
-from logbus.coordination.transactions.marker_channel_manager import MarkerChannelManager
+from logbus.coordination.transactions.marker_channel_manager import PARTITIONS_AT_A_TIME, MarkerChannelManager
 from logbus.coordination.transactions.pending_complete_txn import FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS
 from logbus.coordination.transactions.transaction_metadata import TransactionMetadata
 from logbus.coordination.transactions.transaction_shard import TransactionEntry
 from logbus.coordination.transactions.transaction_state import TransactionState
-from logbus.coordination.transactions.txn_marker_queue import CONNECTIONS_PER_BROKER, MAX_PARTITIONS_PER_REQUEST
+from logbus.coordination.transactions.txn_marker_queue import (
+    CONNECTIONS_PER_BROKER,
+    MAX_PARTITIONS_PER_REQUEST,
+    MAX_TRANSACTIONS_PER_REQUEST,
+)
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TRANSACTIONS_TOPIC, LeaderAndIsr, TopicPartition
 from logbus.timers import Timers
@@ -159,6 +165,12 @@ class MarkerCase(SynchronousTestCase):
         self.clock.advance(0)
         return transaction
 
+    @contextmanager
+    def clock_stopped(self) -> Iterator[None]:
+        """No other turn of the reactor comes."""
+        with patch.object(self.clock, "advance"):
+            yield
+
     @property
     def done(self) -> list[TransactionState]:
         return [transaction.state for transaction in self.world.put_states]
@@ -222,6 +234,41 @@ class DeliveryTests(MarkerCase):
             sorted(len(one.partitions) for one in asked), [1, MAX_PARTITIONS_PER_REQUEST, MAX_PARTITIONS_PER_REQUEST]
         )
 
+    def test_many_transactions(self) -> None:
+        """No request names more than so many transactions: its response completes them in one turn."""
+        for n in range(CONNECTIONS_PER_BROKER + MAX_TRANSACTIONS_PER_REQUEST + 1):
+            self.ending(1, name=f"x{n}", producer_id=n)
+        for one in self.others():
+            one.reply()
+        sizes = [len(one.message.markers) for one in self.others()]
+        self.assertEqual(sizes, [MAX_TRANSACTIONS_PER_REQUEST, 1])
+
+    def test_many_partitions_here(self) -> None:
+        """Markers of many partitions are written here in several turns, unless the shard moves away meanwhile."""
+        count = 2 * PARTITIONS_AT_A_TIME + 1
+        self.lead("t", [ME] * count)
+        for name, is_over in (("x", False), ("y", True)):
+            self.world.written.clear()
+            with self.clock_stopped():
+                self.ending(*range(count), name=name)
+            self.assertEqual([len(some) for _, some in self.world.written], [PARTITIONS_AT_A_TIME])
+            if is_over:
+                self.sender.give_up(self.world)
+            self.clock.pump([0, 0])
+            sizes = [PARTITIONS_AT_A_TIME] if is_over else [PARTITIONS_AT_A_TIME, PARTITIONS_AT_A_TIME, 1]
+            self.assertEqual([len(some) for _, some in self.world.written], sizes)
+        self.assertEqual(self.done, [TransactionState.COMPLETE_COMMIT])
+
+    def test_many_wait_for_a_leader(self) -> None:
+        """When a partition gets a leader, the transactions that wait for it get turns of their own."""
+        for n in range(3):
+            self.ending(3, name=f"x{n}", producer_id=n)
+        self.lead("t", [ME] * 4)
+        self.assertEqual(self.world.written, [])
+        self.clock.advance(0)
+        self.assertEqual(len(self.world.written), 3)
+        self.assertEqual(len(self.done), 3)
+
 
 class AgainTests(MarkerCase):
     """Retries."""
@@ -276,6 +323,7 @@ class AgainTests(MarkerCase):
         self.clock.advance(100)
         self.assertEqual((self.others(), self.done), ([], []))
         self.lead("t", [ME, OTHER, THIRD, THIRD])
+        self.clock.advance(0)
         (asked,) = self.others()
         asked.reply()
         self.assertEqual(self.done, [TransactionState.COMPLETE_COMMIT])
@@ -297,6 +345,7 @@ class AgainTests(MarkerCase):
         self.ending(3)
         with self.metadata.changing() as metadata:
             metadata.remove_topic("t")
+        self.clock.advance(0)
         self.assertEqual(self.done, [TransactionState.COMPLETE_COMMIT])
 
     def test_incomplete_metadata(self) -> None:
@@ -330,6 +379,7 @@ class AgainTests(MarkerCase):
         states = (PartitionState(TopicPartition(name, 0), UUID(int=9), (ME,), leads) for name in names)
         receiver = MetadataUpdateReceiver(ME, self.metadata, RecordingHost(), lambda: 1, lambda configs: None)
         self.successResultOf(receiver.apply(MetadataUpdate(ME, 1, 1, partitions=tuple(states), full=True)))
+        self.clock.advance(0)
         self.assertEqual([some for _, some in self.world.written], [[TopicPartition("t", 0)]])
         self.assertEqual(self.done, [TransactionState.COMPLETE_COMMIT])
 
