@@ -18,7 +18,13 @@ from logbus.coordination.transactions.transaction_shard import TransactionShard
 from logbus.errors import ApiError
 
 IDS_A_TURN = 1000
-"""Number of ids checked before the reactor gets a turn."""
+"""Number of ids whose timeouts are checked before the reactor gets a turn."""
+
+IDS_TO_ABORT = 200
+"""So many ids take as long to check as one transaction to abort."""
+
+REMOVED_A_TURN = 100
+"""Number of ids that are checked, and removed if they have expired, before the reactor gets a turn."""
 
 
 @define(eq=False)
@@ -58,6 +64,7 @@ class TransactionExpiration:
                 now = None if entry is None else entry.idle_state
                 if now is not None and has_timed_out(now, now_ms):
                     self._abort(transactional_id, now.timeout_ms)
+                    left -= IDS_TO_ABORT
                 left -= 1
                 if left <= 0:
                     await deferLater(self.coordinator.clock, 0)
@@ -91,8 +98,8 @@ class TransactionExpiration:
         expiration_ms = self.coordinator.config.get(keys.TRANSACTIONAL_ID_EXPIRATION_MS)
         for shard in self.coordinator.active_shards():
             ids = list(shard.entries)
-            for start in range(0, len(ids), IDS_A_TURN):
-                self._forget(shard, ids[start : start + IDS_A_TURN], now_ms, expiration_ms)
+            for start in range(0, len(ids), REMOVED_A_TURN):
+                self._forget(shard, ids[start : start + REMOVED_A_TURN], now_ms, expiration_ms)
                 await deferLater(self.coordinator.clock, 0)
 
     def _forget(self, shard: TransactionShard, ids: list[str], now_ms: int, expiration_ms: int) -> None:

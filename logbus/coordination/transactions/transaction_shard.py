@@ -173,4 +173,5 @@ class TransactionShard(CoordinatorShard):
             if not isinstance(result, Failure):
                 del self.entries[transactional_id]
             waiting, entry.waiting = entry.waiting, []
-            self.log.clock.callLater(0, self._settled, waiting, None)
+            if waiting:
+                self.log.clock.callLater(0, self._settled, waiting, None)
