@@ -13,7 +13,10 @@ Groups of either protocol:
 * ``share``: share groups, KIP-932 (a package, pure)
 * ``streams``: streams groups, KIP-1071 (a package, pure)
 * ``assignment_interval``: when partitions or tasks may be assigned anew (pure)
+* ``modern_group``: what groups of the last three kinds have in common (pure)
+* ``recorded_group``: and what is the same in their recorded states (pure)
 * ``recorded_changes``: changes of a group's state that can be undone (pure)
+* ``member_deadlines``: session timeouts and revocation timeouts (pure)
 * ``group_coordinator``: the groups of this broker, by partition, with leadership
 * ``group_metadata_manager``: creates groups, writes their records, and keeps their timers
 * ``consumer_group_service``: heartbeats of the consumer protocol, and the upgrade of classic groups

@@ -10,7 +10,6 @@ increases the group epoch and leads to a new ``target_assignment``. Then the mem
 * ``heartbeat``: a heartbeat, its response, and its validation
 * ``consumer_group_member``: a member, and its position on the way to its target
 * ``join_and_leave``: finds, adds and replaces members
-* ``member_deadlines``: session timeouts and revocation timeouts
 * ``recorded_state``: the state of a group that is in its records
 * ``records``: the state to records and back
 * ``partition_sets``: immutable sets of partitions

@@ -10,8 +10,7 @@ the member's epoch, so that those of an earlier one are refused. See
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 
 from attrs import define, evolve, field, frozen
 
@@ -26,25 +25,18 @@ from logbus.coordination.consumer.consumer_group_member import (
 )
 from logbus.coordination.consumer.consumer_group_settings import ConsumerGroupSettings
 from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat, ConsumerHeartbeatResult, check_heartbeat
-from logbus.coordination.consumer.member_deadlines import RETRY_S, MemberDeadlines
 from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions
 from logbus.coordination.consumer.reconciliation import reconcile
 from logbus.coordination.consumer.recorded_state import RecordedState
 from logbus.coordination.consumer.target_assignment import TargetAssignment
-from logbus.coordination.consumer.topics_view import TopicsView
 from logbus.coordination.group import Change, GroupType
+from logbus.coordination.modern_group import ModernGroup
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
 
 OFFSET_COMMIT_WITH_EPOCH = 9
 """The first version of OffsetCommit that carries a member's epoch."""
-
-Save = Callable[[Sequence[Change], Callable[[ApiError | None], None]], None]
-"""
-Appends records as one batch; raises ApiError if it cannot. Its second argument is called once, at once or later: with
-None when the records are durable, else with the error.
-"""
 
 
 @frozen
@@ -59,32 +51,19 @@ class ConsumerGroupDescription:
 
 
 @define(eq=False)
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[ConsumerGroupSettings, RecordedState]):
     """
     One group of the consumer protocol. Requests carry the time, in seconds; state changes are returned as records.
 
-    :ivar topics: the topics of the cluster.
     :ivar new_member_id: makes a unique id for a member that has none.
-    :ivar recorded: the state in its records; :meth:`apply` restores it.
     """
 
-    group_id: str
-    _settings: Callable[[], ConsumerGroupSettings]
-    topics: TopicsView
-    _save: Save
     new_member_id: Callable[[], str]
-    recorded: RecordedState = field(init=False)
-    deadlines: MemberDeadlines = field(factory=MemberDeadlines, init=False)
     targets: TargetAssignment = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.recorded = RecordedState(self.group_id)
         self.targets = TargetAssignment(self.recorded, self.topics)
-
-    @property
-    def settings(self) -> ConsumerGroupSettings:
-        """The present settings."""
-        return self._settings()
 
     # The interface of any group.
 
@@ -97,31 +76,6 @@ class ConsumerGroup:
     def protocol_type(self) -> str:
         """Always ``consumer``."""
         return PROTOCOL_TYPE
-
-    @property
-    def memory(self) -> int:
-        """About how many bytes its members take."""
-        return sum(member.memory for member in self.recorded.members.values())
-
-    @property
-    def size(self) -> int:
-        """The number of its members."""
-        return len(self.recorded.members)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no members."""
-        return not self.recorded.members
-
-    @property
-    def empty_since_ms(self) -> int | None:
-        """None: as in Kafka, the retention of offsets starts at their commit."""
-        return None
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether no record of it is left."""
-        return self.recorded.epoch is None and self.is_empty
 
     @property
     def state_name(self) -> str:
@@ -141,11 +95,6 @@ class ConsumerGroup:
         """Whether all members use the classic protocol, so that the group could be downgraded."""
         members = self.recorded.members.values()
         return bool(members) and all(member.classic is not None for member in members)
-
-    @property
-    def expires(self) -> bool:
-        """True."""
-        return True
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members are subscribed to a topic, by name or by regular expression."""
@@ -207,25 +156,16 @@ class ConsumerGroup:
             code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
             raise ApiError(code, f"the member {member.member_id} is in epoch {current}, not in {epoch}")
 
-    def check_deletable(self) -> None:
-        """:raise ApiError: NON_EMPTY_GROUP."""
-        if not self.is_empty:
-            raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"the group {self.group_id!r} has members")
-
     # Records.
 
     def apply(self, change: Change) -> None:
         """Apply a record that was read back, or that a migration made."""
-        self.recorded.apply(change)
+        super().apply(change)
         self.targets.forget()
-
-    def tombstones(self) -> Sequence[Change]:
-        """The records that delete it."""
-        return self.recorded.tombstones()
 
     def undo(self) -> None:
         """Undo the changes of the last request, which could not be appended."""
-        self.recorded.undo()
+        super().undo()
         self.targets.forget()
 
     def activate(self, now: float) -> None:
@@ -234,34 +174,6 @@ class ConsumerGroup:
             self.renew_session(now, member_id)
             if self.recorded.position(member_id).state is MemberState.UNREVOKED_PARTITIONS:
                 self.await_step(now, member_id)
-
-    @contextmanager
-    def changing(self) -> Iterator[list[Change]]:
-        """Collect the changes made within the block; an error undoes them."""
-        self.recorded.begin()
-        try:
-            yield self.recorded.written()
-        except BaseException:
-            self.undo()
-            raise
-
-    def save(self, changes: Sequence[Change], done: Callable[[ApiError | None], None]) -> bool:
-        """
-        Append ``changes``, made by the last request.
-
-        :param done: called once with the result; at once if there are no changes.
-        :return: False if they could not be appended; then they are undone.
-        """
-        if not changes:
-            done(None)
-            return True
-        try:
-            self._save(changes, done)
-        except ApiError as error:
-            self.undo()
-            done(error)
-            return False
-        return True
 
     # Heartbeats.
 
@@ -368,37 +280,3 @@ class ConsumerGroup:
         if timeout_ms < 0:
             timeout_ms = self.settings.session_timeout_ms
         self.deadlines.await_step(member_id, now + timeout_ms / 1000)
-
-    # Time.
-
-    @property
-    def deadline(self) -> float | None:
-        """The time at which to call :meth:`expire` next."""
-        return self.deadlines.next
-
-    def expire(self, now: float) -> None:
-        """Remove members that missed a deadline; other members get their partitions at their next heartbeats."""
-        late = self.deadlines.due(now, self.recorded.members)
-        if late:
-            self._expel(now, late)
-
-    def _expel(self, now: float, late: Sequence[str]) -> None:
-        """Remove members that missed a deadline; in parts, if the records do not fit into one batch."""
-        refusals: list[ApiError | None] = []
-        with self.changing() as changes:
-            self.remove(now, late)
-        if self.save(changes, refusals.append):
-            self.deadlines.forget(late)
-            return
-        too_large = refusals[0] is not None and refusals[0].code is ErrorCode.UNKNOWN_SERVER_ERROR
-        if too_large and len(late) > 1:
-            half = len(late) // 2
-            self._expel(now, late[:half])
-            self._expel(now, late[half:])
-            return
-        for member_id in late:
-            self.deadlines.step_done(member_id)
-            self.deadlines.renew_session(member_id, now + RETRY_S)
-
-    def resign(self) -> None:
-        """Nothing to do: no request waits in a consumer group."""

@@ -35,6 +35,11 @@ def group_epoch(group_id: str, epoch: int | None) -> Change:
     return ConsumerGroupMetadataKey(group_id=group_id), value
 
 
+def read_group_epoch(value: ConsumerGroupMetadataValue) -> int:
+    """The group epoch in a record."""
+    return value.epoch
+
+
 def target_epoch(group_id: str, epoch: int | None, now_ms: int = 0) -> Change:
     """The record of the epoch that the targets were computed for, and when."""
     value = None
@@ -49,6 +54,11 @@ def target(group_id: str, member_id: str, partitions: Partitions | None) -> Chan
     if partitions is not None:
         value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=assigned_topics(partitions))
     return ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value
+
+
+def read_target(value: ConsumerGroupTargetAssignmentMemberValue) -> Partitions:
+    """The target in a record."""
+    return from_wire(value.topic_partitions)
 
 
 def position(group_id: str, member_id: str, where: MemberPosition | None) -> Change:

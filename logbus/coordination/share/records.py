@@ -34,6 +34,11 @@ def group_epoch(group_id: str, epoch: int | None) -> Change:
     return ShareGroupMetadataKey(group_id=group_id), value
 
 
+def read_group_epoch(value: ShareGroupMetadataValue) -> int:
+    """The group epoch in a record."""
+    return value.epoch
+
+
 def target_epoch(group_id: str, epoch: int | None, now_ms: int = 0) -> Change:
     """The record of the epoch that the targets were computed for, and when."""
     value = None
@@ -48,6 +53,11 @@ def target(group_id: str, member_id: str, partitions: Partitions | None) -> Chan
     if partitions is not None:
         value = ShareGroupTargetAssignmentMemberValue(topic_partitions=assigned_topics(partitions))
     return ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value
+
+
+def read_target(value: ShareGroupTargetAssignmentMemberValue) -> Partitions:
+    """The target in a record."""
+    return from_wire(value.topic_partitions)
 
 
 def position(group_id: str, member_id: str, where: SharePosition | None) -> Change:

@@ -8,17 +8,14 @@ acknowledgements do not depend on epochs: who has a record is known to the leade
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from attrs import define, evolve, field, frozen
 
 from logbus.coordination.classic.requests import admit_all
-from logbus.coordination.consumer.consumer_group import Save
-from logbus.coordination.consumer.member_deadlines import RETRY_S, MemberDeadlines
 from logbus.coordination.consumer.partition_sets import Partitions, TopicId, difference, is_subset
-from logbus.coordination.consumer.topics_view import TopicsView
 from logbus.coordination.group import Change, GroupType
+from logbus.coordination.modern_group import ModernGroup
 from logbus.coordination.share import simple_assignor
 from logbus.coordination.share.heartbeat import ShareHeartbeat, ShareHeartbeatResult
 from logbus.coordination.share.recorded_state import RecordedState
@@ -44,21 +41,12 @@ class ShareGroupDescription:
 
 
 @define(eq=False)
-class ShareGroup:
+class ShareGroup(ModernGroup[ShareGroupSettings, RecordedState]):
     """
     One share group. Requests carry the time, in seconds; state changes are returned as records.
-
-    :ivar topics: the topics of the cluster.
-    :ivar recorded: the state in its records; :meth:`apply` restores it.
     """
 
-    group_id: str
-    _settings: Callable[[], ShareGroupSettings]
-    topics: TopicsView
-    _save: Save
     _admit: Callable[[int], None] = admit_all
-    recorded: RecordedState = field(init=False)
-    deadlines: MemberDeadlines = field(factory=MemberDeadlines, init=False)
     targets: TargetAssignment = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -76,26 +64,6 @@ class ShareGroup:
     def protocol_type(self) -> str:
         """Always ``share``."""
         return PROTOCOL_TYPE
-
-    @property
-    def memory(self) -> int:
-        """About how many bytes its members take."""
-        return sum(member.memory for member in self.recorded.members.values())
-
-    @property
-    def size(self) -> int:
-        """The number of its members."""
-        return len(self.recorded.members)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no members."""
-        return not self.recorded.members
-
-    @property
-    def empty_since_ms(self) -> int | None:
-        """None: it has no committed offsets that could expire."""
-        return None
 
     @property
     def is_dead(self) -> bool:
@@ -150,41 +118,17 @@ class ShareGroup:
         if epoch >= 0 or member_id:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"the group {self.group_id!r} is a share group")
 
-    def check_deletable(self) -> None:
-        """:raise ApiError: NON_EMPTY_GROUP."""
-        if not self.is_empty:
-            raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"the group {self.group_id!r} has members")
-
     # Records.
 
     def apply(self, change: Change) -> None:
         """Apply a record that was read back."""
-        self.recorded.apply(change)
+        super().apply(change)
         self.targets.forget()
-
-    def tombstones(self) -> Sequence[Change]:
-        """The records that delete it."""
-        return self.recorded.tombstones()
 
     def undo(self) -> None:
         """Undo the changes of the last request, which could not be appended."""
-        self.recorded.undo()
+        super().undo()
         self.targets.forget()
-
-    def activate(self, now: float) -> None:
-        """Start the members' sessions after a load."""
-        for member_id in self.recorded.members:
-            self._renew_session(now, member_id)
-
-    @contextmanager
-    def changing(self) -> Iterator[list[Change]]:
-        """Collect the changes made within the block; an error undoes them."""
-        self.recorded.begin()
-        try:
-            yield self.recorded.written()
-        except BaseException:
-            self.undo()
-            raise
 
     # Heartbeats.
 
@@ -199,12 +143,12 @@ class ShareGroup:
         """
         with self.changing() as changes:
             if request.epoch == LEFT:
-                self._remove([self._known(request.member_id).member_id])
+                self.remove(now, [self._known(request.member_id).member_id])
                 return ShareHeartbeatResult(request.member_id, LEFT), changes
             return self._stay(now, request), changes
 
     def _stay(self, now: float, request: ShareHeartbeat) -> ShareHeartbeatResult:
-        settings, recorded, member_id = self._settings(), self.recorded, request.member_id
+        settings, recorded, member_id = self.settings, self.recorded, request.member_id
         before = recorded.position(member_id)
         member = recorded.members.get(member_id)
         if request.epoch != JOINING:
@@ -227,7 +171,7 @@ class ShareGroup:
             after = evolve(before, assigned=target)
         if after != before:
             recorded.set_position(member_id, after)
-        self._renew_session(now, member_id)
+        self.renew_session(now, member_id)
         told = request.epoch != before.epoch or after.assigned != before.assigned or request.topics is not None
         return ShareHeartbeatResult(
             member_id, after.epoch, settings.heartbeat_interval_ms, after.assigned if told else None
@@ -247,16 +191,13 @@ class ShareGroup:
         if before is None or member.topics != before.topics:
             self.targets.subscriptions_changed()
         self.targets.check_partitions()
-        self.targets.update(int(now * 1000), self._settings().assignment_interval_ms)
+        self.targets.update(int(now * 1000), self.settings.assignment_interval_ms)
 
-    def _remove(self, member_ids: Sequence[str]) -> None:
+    def remove(self, now: float, member_ids: Sequence[str]) -> None:
         """Remove members: the group's epoch grows, and others get their partitions at their next heartbeats."""
         for member_id in member_ids:
             self.recorded.remove(member_id)
         self.targets.subscriptions_changed()
-
-    def _renew_session(self, now: float, member_id: str) -> None:
-        self.deadlines.renew_session(member_id, now + self._settings().session_timeout_ms / 1000)
 
     # Share partitions.
 
@@ -323,31 +264,3 @@ class ShareGroup:
         with self.changing() as changes:
             self.recorded.set_partitions(self.recorded.partitions.without(topics))
             return changes
-
-    # Time.
-
-    @property
-    def deadline(self) -> float | None:
-        """The time at which to call :meth:`expire` next."""
-        return self.deadlines.next
-
-    def expire(self, now: float) -> None:
-        """Remove members that missed a deadline."""
-        late = self.deadlines.due(now, self.recorded.members)
-        if late:
-            self._expel(now, late)
-
-    def _expel(self, now: float, late: Sequence[str]) -> None:
-        with self.changing() as changes:
-            self._remove(late)
-        try:
-            self._save(changes, lambda error: None)
-        except ApiError:
-            self.undo()
-            for member_id in late:
-                self.deadlines.renew_session(member_id, now + RETRY_S)
-        else:
-            self.deadlines.forget(late)
-
-    def resign(self) -> None:
-        """Nothing to do: no request waits in a share group."""

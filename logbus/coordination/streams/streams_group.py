@@ -9,16 +9,14 @@ requires. See :mod:`~logbus.coordination.streams.reconciliation`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 
 from attrs import define, field, frozen
 
 from logbus.coordination.classic.requests import admit_all
-from logbus.coordination.consumer.consumer_group import OFFSET_COMMIT_WITH_EPOCH, Save
-from logbus.coordination.consumer.member_deadlines import RETRY_S, MemberDeadlines
-from logbus.coordination.consumer.topics_view import TopicsView
+from logbus.coordination.consumer.consumer_group import OFFSET_COMMIT_WITH_EPOCH
 from logbus.coordination.group import Change, GroupType
+from logbus.coordination.modern_group import ModernGroup
 from logbus.coordination.streams import join_and_leave
 from logbus.coordination.streams.commit_fencing import check_commit_epoch
 from logbus.coordination.streams.configured_topology import ConfiguredTopology
@@ -62,21 +60,12 @@ class StreamsGroupDescription:
 
 
 @define(eq=False)
-class StreamsGroup:
+class StreamsGroup(ModernGroup[StreamsGroupSettings, RecordedState]):
     """
     One streams group. Requests carry the time, in seconds; state changes are returned as records.
-
-    :ivar topics: the topics of the cluster.
-    :ivar recorded: the state in its records; :meth:`apply` restores it.
     """
 
-    group_id: str
-    _settings: Callable[[], StreamsGroupSettings]
-    topics: TopicsView
-    _save: Save
     _admit: Callable[[int], None] = admit_all
-    recorded: RecordedState = field(init=False)
-    deadlines: MemberDeadlines = field(factory=MemberDeadlines, init=False)
     targets: TargetAssignment = field(init=False)
     _waits_until: float | None = field(default=None, init=False)
     _stopped_by: str | None = field(default=None, init=False)
@@ -105,31 +94,6 @@ class StreamsGroup:
         topology = self.recorded.topology
         members = sum(member.memory for member in self.recorded.members.values())
         return members + (0 if topology is None else topology.memory)
-
-    @property
-    def size(self) -> int:
-        """The number of its members."""
-        return len(self.recorded.members)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no members."""
-        return not self.recorded.members
-
-    @property
-    def empty_since_ms(self) -> int | None:
-        """None: as in Kafka, the retention of offsets starts at their commit."""
-        return None
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether no record of it is left."""
-        return self.recorded.epoch is None and self.is_empty
-
-    @property
-    def expires(self) -> bool:
-        """True."""
-        return True
 
     @property
     def state_name(self) -> str:
@@ -213,41 +177,14 @@ class StreamsGroup:
                 ErrorCode.STALE_MEMBER_EPOCH, f"the member {member_id} is in epoch {current}, not in {epoch}"
             )
 
-    def check_deletable(self) -> None:
-        """:raise ApiError: NON_EMPTY_GROUP."""
-        if not self.is_empty:
-            raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"the group {self.group_id!r} has members")
-
     # Records.
-
-    def apply(self, change: Change) -> None:
-        """Apply a record that was read back."""
-        self.recorded.apply(change)
-
-    def tombstones(self) -> Sequence[Change]:
-        """The records that delete it."""
-        return self.recorded.tombstones()
-
-    def undo(self) -> None:
-        """Undo the changes of the last request, which could not be appended."""
-        self.recorded.undo()
 
     def activate(self, now: float) -> None:
         """Start the members' session and revocation timeouts after a load."""
         for member_id in self.recorded.members:
-            self._renew_session(now, member_id)
+            self.renew_session(now, member_id)
             if self.recorded.position(member_id).state is MemberState.UNREVOKED_TASKS:
                 self._await_revocation(now, member_id)
-
-    @contextmanager
-    def changing(self) -> Iterator[list[Change]]:
-        """Collect the changes made within the block; an error undoes them."""
-        self.recorded.begin()
-        try:
-            yield self.recorded.written()
-        except BaseException:
-            self.undo()
-            raise
 
     # Heartbeats.
 
@@ -266,12 +203,12 @@ class StreamsGroup:
                 join_and_leave.find(self.recorded, request.member_id)
                 if request.shutdown:
                     self._stopped_by = self._stopped_by or request.member_id
-                self._remove([request.member_id])
+                self.remove(now, [request.member_id])
                 return StreamsHeartbeatResult(request.member_id, LEFT), changes
             return self._stay(now, request), changes
 
     def _stay(self, now: float, request: StreamsHeartbeat) -> StreamsHeartbeatResult:
-        settings, recorded, member_id, now_ms = self._settings(), self.recorded, request.member_id, int(now * 1000)
+        settings, recorded, member_id, now_ms = self.settings, self.recorded, request.member_id, int(now * 1000)
         begins = self.is_empty
         former = self._member_of(request, settings.max_size)
         member = request.applied_to(former or StreamsGroupMember(member_id))
@@ -290,7 +227,7 @@ class StreamsGroup:
             self.targets.update(configured, settings, now_ms)
         before = recorded.position(member_id)
         after = self._advance(now, request, first=waits)
-        self._renew_session(now, member_id)
+        self.renew_session(now, member_id)
         if request.shutdown:
             self._stopped_by = self._stopped_by or member_id
         changed = request.epoch == JOINING or after.assigned != before.assigned
@@ -348,7 +285,7 @@ class StreamsGroup:
         members = ((member, recorded.position(each)) for each, member in sorted(recorded.members.items()))
         return self._endpoint_cache.partitions(members, configured, self.targets.partitions_of)
 
-    def _remove(self, member_ids: Sequence[str]) -> None:
+    def remove(self, now: float, member_ids: Sequence[str]) -> None:
         """Remove members: their tasks become free, and the group's epoch grows."""
         for member_id in member_ids:
             self.recorded.remove(member_id)
@@ -357,41 +294,9 @@ class StreamsGroup:
             self._stopped_by = None
             self._waits_until = None
 
-    # Time.
-
-    def _renew_session(self, now: float, member_id: str) -> None:
-        self.deadlines.renew_session(member_id, now + self._settings().session_timeout_ms / 1000)
-
     def _await_revocation(self, now: float, member_id: str) -> None:
         """Give a member its rebalance timeout to give up tasks."""
         timeout_ms = self.recorded.members[member_id].rebalance_timeout_ms
         if timeout_ms < 0:
-            timeout_ms = self._settings().session_timeout_ms
+            timeout_ms = self.settings.session_timeout_ms
         self.deadlines.await_step(member_id, now + timeout_ms / 1000)
-
-    @property
-    def deadline(self) -> float | None:
-        """The time at which to call :meth:`expire` next."""
-        return self.deadlines.next
-
-    def expire(self, now: float) -> None:
-        """Remove members that missed a deadline; others get their tasks at their next heartbeats."""
-        late = self.deadlines.due(now, self.recorded.members)
-        if late:
-            self._expel(now, late)
-
-    def _expel(self, now: float, late: Sequence[str]) -> None:
-        with self.changing() as changes:
-            self._remove(late)
-        try:
-            self._save(changes, lambda error: None)
-        except ApiError:
-            self.undo()
-            for member_id in late:
-                self.deadlines.step_done(member_id)
-                self.deadlines.renew_session(member_id, now + RETRY_S)
-        else:
-            self.deadlines.forget(late)
-
-    def resign(self) -> None:
-        """Nothing to do: no request waits in a streams group."""

@@ -1,5 +1,5 @@
 """
-Session timeouts and revocation (rebalance) timeouts of the members of a consumer group. Pure.
+Session timeouts and revocation (rebalance) timeouts of the members of a group. Pure.
 
 Most deadlines are moved by each heartbeat before they are reached; that costs one assignment in a dictionary. When the
 earliest deadline is reached, a scan over all members finds the next one.
