@@ -45,7 +45,7 @@ class ClusterControl:
     ) -> None:
         config, reactor, replicas = env.config, env.reactor, replication.replicas
         broker_configs = DynamicBrokerConfig(env.broker_id, config, security)
-        self._config, self._metadata, self._replicas = config, member.metadata, replicas
+        self._config, self._replicas = config, replicas
         self.epochs = ControllerEpochStore(replicas.logs.disks)
         self.receiver = MetadataUpdateReceiver(
             env.broker_id,
@@ -103,6 +103,5 @@ class ClusterControl:
         config.subscribe(TOPIC_KEYS.values(), lambda view: self._topic_defaults_changed())
 
     def _topic_defaults_changed(self) -> None:
-        for topic in self._metadata.topics.values():
-            self._replicas.configure(topic.name, topic.configs)
+        self._replicas.defaults_changed()
         self.controller.settings_changed()

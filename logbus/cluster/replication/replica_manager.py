@@ -97,6 +97,9 @@ class ReplicaManager:
     _by_partition: dict[tuple[str, int], Replica] = field(factory=dict, init=False)
     # By topic: the numbers of its partitions here, which are some of all where there are other brokers.
     _numbers: dict[str, set[int]] = field(factory=dict, init=False)
+    _overrides: dict[str, Mapping[str, str]] = field(factory=dict, init=False)
+    # While roles are given, by the overrides' identity: all partitions of a topic share one mapping, and so one object.
+    _configs: dict[int, TopicConfig] = field(factory=dict, init=False)
     _failed: dict[tuple[str, int], ApiError] = field(factory=dict, init=False)
     _changing: DeferredLock = field(factory=DeferredLock, init=False)
     _log = Logger()
@@ -165,14 +168,11 @@ class ReplicaManager:
     async def _become(self, states: Sequence[PartitionState]) -> PartitionErrors:
         errors: dict[TopicPartition, ApiError] = {}
         older: list[str] = []
-        configs: dict[int, TopicConfig] = {}  # one object per topic: overrides mappings are shared by its partitions
+        self._configs.clear()
         async for state in TimeSlice(self.slices).over(states):
-            config = configs.get(id(state.overrides))
-            if config is None:
-                config = configs[id(state.overrides)] = self._topic_config(state.overrides)
             is_new = state.topic_partition not in self._by_partition
             try:
-                await self._take_role(state, config)
+                await self._take_role(state)
                 given, latest = state.leader_and_isr.leader_epoch, self._latest_epoch(state.topic_partition)
                 if is_new and latest > given:
                     older.append(f"{state.topic_partition} (epoch {latest}, not {given})")
@@ -181,6 +181,7 @@ class ReplicaManager:
                 errors[state.topic_partition] = self._failed[state.topic_partition] = error
                 self.lacked_space |= isinstance(e, NoSpace)
                 self._log.error("{partition} cannot be brought up: {error}", partition=state.topic_partition, error=e)
+        self._configs.clear()
         if older:
             self._log.error(
                 "{logs} with newer leader epochs than the metadata store, such as {example}: it was set back to an "
@@ -195,7 +196,14 @@ class ReplicaManager:
         replica = self._by_partition.get(name)
         return -1 if replica is None else replica.log.epochs.latest
 
-    async def _take_role(self, state: PartitionState, config: TopicConfig) -> None:
+    def _config_of(self, state: PartitionState) -> TopicConfig:
+        """The present configuration of a topic, of which a role is given."""
+        config = self._configs.get(id(state.overrides))
+        if config is None:
+            config = self._configs[id(state.overrides)] = self._topic_config(state.overrides)
+        return config
+
+    async def _take_role(self, state: PartitionState) -> None:
         name = state.topic_partition
         replica = self._by_partition.get(name)
         if replica is None or replica.topic_id != state.topic_id:
@@ -208,7 +216,7 @@ class ReplicaManager:
                     partition=name,
                     id=state.topic_id,
                 )
-                log = await self.logs.create(name, state.topic_id, config)
+                log = await self.logs.create(name, state.topic_id, self._config_of(state))
             elif log is not None and log.topic_id != state.topic_id:
                 self._log.warn(
                     "{partition}: the log on disk belongs to topic id {old}, not to {new}; a new one replaces it",
@@ -227,12 +235,13 @@ class ReplicaManager:
                         ErrorCode.KAFKA_STORAGE_ERROR,
                         f"{name} is in none of the log directories that work; offline: {', '.join(offline)}",
                     )
-                log = await self.logs.create(name, state.topic_id, config)
+                log = await self.logs.create(name, state.topic_id, self._config_of(state))
             # Records committed when the broker stopped still are.
             partition = Partition(name, self.broker_id, high_watermark=min(log.high_watermark, log.log_end_offset))
             replica = Replica(partition, state.topic_id, log, cluster=self.cluster, repair=self.repair)
             self._pop(name)
-        replica.configure(config)
+        # The defaults may have changed while the log was made.
+        replica.configure(self._config_of(state))
         partition = replica.partition
         before = (partition.is_leader, partition.leader_epoch)
         given = state.leader_and_isr
@@ -246,6 +255,7 @@ class ReplicaManager:
             self.added()
         self._by_partition[name] = replica
         self._numbers.setdefault(name.topic, set()).add(name.partition)
+        self._overrides[name.topic] = state.overrides
         self._failed.pop(name, None)
         if is_new_role and not partition.is_leader and given.leader >= 0:
             self.fetcher.follow(replica, given.leader)
@@ -362,14 +372,21 @@ class ReplicaManager:
             self.topic_stats.closed(name.topic)
             self._numbers[name.topic].discard(name.partition)
             if not self._numbers[name.topic]:
-                del self._numbers[name.topic]
+                del self._numbers[name.topic], self._overrides[name.topic]
         return replica
 
     def configure(self, topic: str, overrides: Mapping[str, str]) -> None:
         if numbers := sorted(self._numbers.get(topic, ())):
+            self._overrides[topic] = overrides
             config = self._topic_config(overrides)
             for number in numbers:
                 self._by_partition[topic, number].configure(config)
+
+    def defaults_changed(self) -> None:
+        """The defaults of topics changed: also those of replicas whose topics the metadata do not show yet."""
+        self._configs.clear()
+        for topic, overrides in list(self._overrides.items()):
+            self.configure(topic, overrides)
 
     def directory_failed(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
         """A log directory went offline and these partitions with it; requests for them get KAFKA_STORAGE_ERROR."""

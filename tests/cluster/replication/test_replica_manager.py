@@ -23,6 +23,7 @@ from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.storage.checkpoints import decode_partition_metadata
+from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
@@ -176,6 +177,29 @@ class ReplicasTests(SynchronousTestCase):
         replica.log.reopen()
         replica.replace_log(replica.log)
         self.assertEqual(replica.high_watermark, 1)
+
+    def test_defaults_change_while_roles_are_given(self) -> None:
+        """New defaults reach replicas whose topics are not in the metadata yet, and those whose logs are being made."""
+        defaults = {"ms": 1}
+        replicas = ReplicaManager(
+            0, self.manager, lambda given: TopicConfig(retention_ms=int(given.get("ms", defaults["ms"])))
+        )
+        self.manager.user = replicas
+        own = PartitionState(TopicPartition("u", 0), UUID(int=2), (0,), ALONE, overrides={"ms": "5"})
+        self.assertEqual(dict(self.successResultOf(replicas.become([self.state(), own]))), {})
+        for disk in self.disks:
+            disk.held.add(IOPool.BACKGROUND)
+        becoming = replicas.become([self.state(1), self.state(2)])
+        self.assertNoResult(becoming)
+        defaults["ms"] = 99
+        replicas.defaults_changed()
+        for disk in self.disks:
+            disk.held.clear()
+        for disk in 10 * self.disks:
+            disk.release(IOPool.BACKGROUND)
+        self.assertEqual(dict(self.successResultOf(becoming)), {})
+        found = {each.topic_partition: each.log.config.retention_ms for each in replicas}
+        self.assertEqual(found, {("t", 0): 99, ("u", 0): 5, ("t", 1): 99, ("t", 2): 99})
 
     def test_settings_change_while_the_log_is_replaced(self) -> None:
         """A log that takes the place of another has the settings that came meanwhile."""
