@@ -6,6 +6,7 @@ An idle log costs a glance at each retention check; all other work is requested 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from operator import length_hint
@@ -38,6 +39,8 @@ _FILES_PER_OPERATION = 100
 """Files that the background thread removes before others have their turn."""
 _TREES_PER_TURN = 200
 """Directories whose removal is begun in one turn."""
+_PRODUCERS_A_TURN = 20_000
+"""Producers that are looked at in one turn, rounded up to those of whole logs."""
 _CHECKPOINT_DELAY_MS = 1000
 """Delay after which recovery points are checkpointed together."""
 _NEVER = 2**62
@@ -265,13 +268,21 @@ class Housekeeping:
         return int(wall_ms)
 
     def expire_producers(self) -> None:
-        """Remove idempotent producers that have not written for long."""
+        """Remove idempotent producers that have not written for long: of some logs at once, of the others soon."""
         before_ms = int(self._wall_clock() * 1000) - self.settings.producer_id_expiration_ms
-        for directory in self._directories:
-            for log in directory.logs.values():
-                producers = log.producers_in_memory
-                if producers is not None:
-                    producers.expire(before_ms)
+        self._expire_producers(deque(log for each in self._directories for log in each.logs.values()), before_ms)
+
+    def _expire_producers(self, logs: deque[Log], before_ms: int) -> None:
+        """Remove those of some logs; the others have a turn of the reactor of their own."""
+        looked_at = 0
+        while logs and looked_at < _PRODUCERS_A_TURN:
+            producers = logs.popleft().producers_in_memory
+            looked_at += 1
+            if producers is not None:
+                looked_at += len(producers)
+                producers.expire(before_ms)
+        if logs:
+            self.timers.call_later(0, lambda: self._expire_producers(logs, before_ms))
 
     def _watch(self, work: Deferred[None], what: str) -> None:
         """

@@ -13,6 +13,7 @@ from zope.interface import implementer
 
 from logbus.config.topic_config import TopicConfig
 from logbus.model import TopicPartition
+from logbus.storage import housekeeping
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IDeletePolicy
 from logbus.storage.log import Log
@@ -157,6 +158,20 @@ class HousekeepingTests(SynchronousTestCase):
         self.assertEqual(len(log.producers), 1)
         self.pass_time(601)
         self.assertEqual(len(log.producers), 0)
+
+    def test_producers_of_many_logs(self) -> None:
+        """They expire in several turns of the reactor."""
+        self.patch(housekeeping, "_PRODUCERS_A_TURN", 2)
+        self.managed()
+        logs = [self.successResultOf(self.manager.create(PARTITION._replace(partition=i))) for i in range(1, 6)]
+        for log in logs:
+            append_as_leader(log, batch(timestamp=1, producer_id=1, producer_epoch=0, base_sequence=0), 0, 1)
+        self.manager.housekeeping.expire_producers()
+        self.clock.advance(0)
+        self.manager.housekeeping.expire_producers()
+        self.assertEqual(sum(len(log.producers) for log in logs), 4)
+        self.clock.advance(0)
+        self.assertEqual(sum(len(log.producers) for log in logs), 0)
 
     def test_producers_of_old_records(self) -> None:
         """
