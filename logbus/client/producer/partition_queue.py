@@ -132,6 +132,7 @@ class PartitionQueue:
     :ivar broker: the broker that the batches in flight were sent to.
     :ivar attempts: consecutive failures, for the backoff.
     :ivar last_error: the last error.
+    :ivar missing_since: when brokers first answered that there is no such partition; None: there is, or was.
     :ivar taken: bytes of all records ever appended.
     """
 
@@ -144,6 +145,7 @@ class PartitionQueue:
     broker: int = -1
     attempts: int = 0
     last_error: Exception | None = None
+    missing_since: float | None = None
     taken: int = 0
     _places: int = field(default=0, init=False)
 

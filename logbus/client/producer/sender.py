@@ -45,6 +45,8 @@ later, so a timer fires about this much too late.
 """
 _PROGRESS = 1e-6
 """Seconds that the linger timer waits at least: more than what is lost by rounding."""
+_MISSING_SECONDS = 5.0
+"""Seconds for which a partition may be missing that was there: a broker may not know yet that it was added."""
 _LEADER_SHARE = 0.9
 """
 The part of the request timeout that the leader may use, so that it answers with its own timeout error before the client
@@ -352,18 +354,30 @@ class Sender:
             self._looking_up.discard(name)
         for queue in self._accumulator.queues():
             partition = queue.partition
-            if partition.topic != name or self._cluster.leader(partition) is not None:
+            if partition.topic != name:
                 continue
-            final = gone
-            if last_error is None and partition.partition not in indexes:
-                final = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
+            if self._cluster.leader(partition) is not None:
+                queue.missing_since = None
+                continue
+            final, problem = gone, last_error
+            if problem is None and partition.partition not in indexes:
+                problem = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
+                if self._is_missing_for_long(queue):
+                    final = problem
             if final is not None:
                 self.give_up(final, partition)
             else:
-                queue.last_error = last_error or ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+                queue.last_error = problem or ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
                 queue.attempts += 1
                 self._pause(queue)
         self.pump()
+
+    def _is_missing_for_long(self, queue: PartitionQueue) -> bool:
+        """Whether brokers have answered for a while that there is no such partition."""
+        now: float = self._clock.seconds()
+        if queue.missing_since is None:
+            queue.missing_since = now
+        return now - queue.missing_since >= _MISSING_SECONDS
 
     # Time.
 

@@ -564,6 +564,32 @@ class ProducerTests(SynchronousTestCase):
             self.assertEqual(log.end > 0, expected)
         self.assertEqual(len(self.brokers.requests("Metadata")), 2)
 
+    def test_partition_that_a_broker_does_not_know_yet(self) -> None:
+        """
+        Its records wait a few seconds for a broker that knows it, and fail then.
+        """
+        partitions = self.brokers.add("t", 1, 1)
+        producer = self.producer()
+        producer.send("t", b"a", partition=1)
+        self.lingered()
+        for lag, is_written in ((3.0, True), (30.0, False)):
+            sent = producer.send("t", b"b", partition=1)
+            added = partitions.pop(1)
+            self.lingered()
+            for _ in range(int(10 * lag)):
+                self.brokers.settle(0.1)
+                if not is_written and sent.called:
+                    break
+                self.assertNoResult(sent)
+            partitions[1] = added
+            if is_written:
+                self.brokers.settle(1.1)
+                self.successResultOf(sent)
+            else:
+                error = self.failureResultOf(sent, ApiError).value
+                self.assertIs(error.code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                self.assertIn("t-1", str(error))
+
     def test_contradictory_options(self) -> None:
         """They are refused at once."""
         for options in ({"acks": 2}, {"acks": 1, "enable_idempotence": True}, {"acks": 0, "transactional_id": "x"},
