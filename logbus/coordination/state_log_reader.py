@@ -40,6 +40,12 @@ RECORDS_A_PART = 100
 RETRY_SECONDS = 0.1
 """Delay before a failed read is retried."""
 
+PATIENCE_SECONDS = 60.0
+"""How long a load waits in all until damage is repaired, if another replica may come back that has what is damaged."""
+
+REPAIR_RETRY_SECONDS = 0.5
+"""Delay before another repair is tried."""
+
 MAX_LOGGED_PROBLEMS = 20
 """Number of damaged records of one partition that are logged; further ones are only counted."""
 
@@ -74,11 +80,12 @@ class LoadSummary:
 
 
 class _Suspected(Exception):
-    """Damage that no repair has been tried for yet."""
+    """Damage that may be repaired; ``was_tried``: a repair has failed."""
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int, was_tried: bool) -> None:
         super().__init__(offset)
         self.offset = offset
+        self.was_tried = was_tried
 
 
 @define(eq=False)
@@ -98,6 +105,8 @@ class StateLogReader:
     _transactions: TransactionReplay | None
     loaded: LoadSummary = field(factory=LoadSummary, init=False)
     _suspected: set[int] = field(factory=set, init=False)
+    # Until when repairs are tried again; None: no damage was found yet.
+    _patience_ends: float | None = field(default=None, init=False)
     # What is left of the turn, in records; the first turn is yet to come.
     _left: int = field(default=0, init=False)
     _log = Logger()
@@ -108,7 +117,7 @@ class StateLogReader:
         log = self.replica.log
         offset, end = log.log_start_offset, log.log_end_offset
         while offset < end:
-            at = offset
+            at, skipped = offset, loaded.skipped
             try:
                 if not await self._goes_on(0, wanted):
                     return loaded
@@ -130,8 +139,13 @@ class StateLogReader:
                         if not await self._goes_on(len(part), wanted):
                             return loaded
                         self._hand_on(part, header)
+                if data and at == offset and loaded.skipped == skipped:
+                    # It claims to be longer than all that follows.
+                    self._damaged(offset, "no whole batch is there")
             except _Suspected as suspected:
                 # If another replica has the data undamaged, it becomes the leader, or the data is copied from it.
+                if suspected.was_tried:
+                    await deferLater(self._clock, REPAIR_RETRY_SECONDS)
                 await self.replica.repair(self.replica, suspected.offset)
                 if not wanted():
                     return loaded
@@ -235,11 +249,15 @@ class StateLogReader:
         """
         Note that batches from an offset on are damaged.
 
-        :raises _Suspected: the first time: they may be repaired.
+        :raises _Suspected: they may be repaired: the first time, and for a while if there are other replicas.
         """
-        if offset not in self._suspected:
+        now = self._clock.seconds()
+        if self._patience_ends is None:
+            self._patience_ends = now + PATIENCE_SECONDS
+        was_tried = offset in self._suspected
+        if not was_tried or (len(self.replica.partition.replicas) > 1 and now < self._patience_ends):
             self._suspected.add(offset)
-            raise _Suspected(offset)
+            raise _Suspected(offset, was_tried)
         self._complain(offset, why)
 
     def _complain(self, offset: int, why: str) -> None:

@@ -158,6 +158,35 @@ class StateLogTests(SynchronousTestCase):
         self.assertEqual(read, [(b"k", b"1"), (b"k", b"3")])
         self.assertEqual(loaded.skipped, 1)
 
+    def test_damage_that_others_may_repair(self) -> None:
+        """Until another replica is back that has the batch, the load waits; but not for ever."""
+        for is_back in (True, False):
+            with self.subTest(is_back=is_back):
+                self.setUp()
+                self.replica.take_role(LeaderAndIsr(0, 1, (0,)), replicas=(0, 1))
+                self._wait_for_others(is_back)
+
+    def _wait_for_others(self, is_back: bool) -> None:
+        for value in (b"1", b"2", b"3"):
+            self.write((b"k", value))
+        # The last byte says how many headers there are; the one before is the value.
+        at = self.starts()[2] - 2
+        self.flip(at)
+
+        async def repair(replica: Replica, offset: int) -> None:
+            if is_back and self.clock.seconds() > 20:
+                self.flip(at)
+
+        self.replica.repair = repair
+        found: list[Any] = []
+        loading = Deferred.fromCoroutine(self.state.load(lambda _, value: found.append(value), 1 << 20, lambda: True))
+        self.clock.pump([0.25] * 60)
+        self.assertNoResult(loading)
+        self.clock.pump([0.25] * 200)
+        loaded = self.successResultOf(loading)
+        values = [b"1", b"2", b"3"] if is_back else [b"1", b"3"]
+        self.assertEqual((found, loaded.skipped, loaded.complete), (values, 3 - len(values), True))
+
     def test_a_damaged_base_offset(self) -> None:
         """Which the CRC does not cover: reading goes on forwards, and ends."""
         for value in (b"1", b"2", b"3"):
@@ -169,6 +198,24 @@ class StateLogTests(SynchronousTestCase):
             self.assertTrue(loaded.complete)
             self.assertGreater(loaded.skipped, 0)
             self.flip(self.starts()[1] + byte)
+
+    def test_a_batch_that_claims_to_be_longer_than_the_log(self) -> None:
+        """It is damage, and no end of the log: what can be repaired is, and what cannot is told."""
+        for is_repaired in (True, False):
+            self.setUp()
+            for value in (b"1", b"2", b"3"):
+                self.write((b"k", value))
+            at = self.starts()[1] + 10
+            self.flip(at)
+
+            async def repair(replica: Replica, offset: int, is_repaired: bool = is_repaired, at: int = at) -> None:
+                if is_repaired:
+                    self.flip(at)
+
+            self.replica.repair = repair
+            read, loaded = self.load()
+            values = [b"1", b"2", b"3"] if is_repaired else [b"1"]
+            self.assertEqual(([value for _, value in read], loaded.skipped), (values, int(not is_repaired)))
 
     def test_where_no_batch_can_be_found(self) -> None:
         """With a length or magic that cannot be, the next segment is where reading goes on."""
