@@ -78,7 +78,10 @@ class Replication:
             logs,
             partial(topic_config, config),
             fetcher=copies,
-            exists=lambda topic, number: metadata.partition(TopicPartition(topic, number)) is not None,
+            # What a starting broker has not heard of yet may be on others.
+            exists=lambda topic, number: (
+                not metadata.is_whole or metadata.partition(TopicPartition(topic, number)) is not None
+            ),
             leaderless=self._reports.leaderless,
             offline=self._report_offline,
             slices=env.slice_scheduler,

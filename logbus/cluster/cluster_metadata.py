@@ -33,6 +33,7 @@ from logbus.cluster.metadata_changes import (
     differs,
 )
 from logbus.cluster.security_nodes import SecurityNodes
+from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 
 __all__ = ["NO_CONTROLLER", "BrokerImage", "ClusterMetadata", "PartitionImage", "TopicImage"]
@@ -89,12 +90,26 @@ class ClusterMetadata:
         """The topic with ``topic_id``, if it exists (a recreated topic has a new id)."""
         return self._by_id.get(topic_id)
 
+    def unknown_id(self, topic_id: UUID) -> ApiError:
+        """
+        What to tell a client about an id without a topic: UNKNOWN_TOPIC_ID, or NOT_LEADER_OR_FOLLOWER while this broker
+        starts. It may be the topic's leader, but does not lead anything yet.
+        """
+        if self.is_whole:
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}")
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker starts, and has not heard of its topics yet")
+
     def partition(self, topic_partition: TopicPartition) -> PartitionImage | None:
         """The partition, if it exists."""
         topic = self.topics.get(topic_partition.topic)
         if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
             return None
         return topic.partitions[topic_partition.partition]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a controller has told all of it: otherwise a topic that is missing here may exist."""
+        return bool(self.brokers) and not self.is_partial
 
     def was_removed(self, topic_id: UUID) -> bool:
         """Whether the topic was known here, and is gone; of the last :data:`MAX_REMOVED` only."""

@@ -164,7 +164,7 @@ class FetchContexts:
         topic = self._metadata.topic_by_id(wanted)
         if topic is not None:
             return topic.name, topic_id, wanted, None
-        return "", topic_id, wanted, ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {wanted}")
+        return "", topic_id, wanted, self._metadata.unknown_id(wanted)
 
     def resolve_again(self, session: FetchSession) -> None:
         """Resolve topic ids of a session that were unknown when the client sent them."""
@@ -174,6 +174,9 @@ class FetchContexts:
             if topic is not None:
                 partition.topic, partition.refused = topic.name, None
                 session.update([partition], [])
+            else:
+                # A starting broker may know by now that there is none.
+                partition.refused = self._metadata.unknown_id(partition.topic_id)
 
     def unreadable(self, topic: str, partition: int) -> ApiError | None:
         """The error for a client without zstd support on a topic that is compressed with it, as in Kafka."""

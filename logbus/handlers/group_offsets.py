@@ -72,7 +72,7 @@ class GroupOffsetHandlers:
         )
 
     # Kafka 4 has removed versions 0 and 1; the fields that they lack have defaults.
-    @serves(8, 0, 10)
+    @serves(8, 0, 10, waits_for_metadata=True)
     @task
     async def offset_commit(self, context: RequestContext, request: Request) -> OffsetCommitResponse:
         message: OffsetCommitRequest = request.message
@@ -153,7 +153,7 @@ class GroupOffsetHandlers:
                 durable.cancel()
             raise
 
-    @serves(9, 0, 10)
+    @serves(9, 0, 10, waits_for_metadata=True)
     @task
     async def offset_fetch(self, context: RequestContext, request: Request) -> OffsetFetchResponse:
         message: OffsetFetchRequest = request.message
@@ -248,7 +248,7 @@ class GroupOffsetHandlers:
             for topic_id, numbers in unknown.items()
         ]
 
-    @serves(47, 0, 0)
+    @serves(47, 0, 0, waits_for_metadata=True)
     @task
     async def offset_delete(self, context: RequestContext, request: Request) -> OffsetDeleteResponse:
         message: OffsetDeleteRequest = request.message

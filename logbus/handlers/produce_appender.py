@@ -66,7 +66,7 @@ class ProduceAppender:
         :param topic_id: the id, in later versions.
         :param index: of one of its partitions.
         :param version: of the request.
-        :raise ApiError: UNKNOWN_TOPIC_ID.
+        :raise ApiError: UNKNOWN_TOPIC_ID; NOT_LEADER_OR_FOLLOWER: the broker starts, and does not know yet.
         """
         if version < TOPIC_ID_VERSION:
             return name
@@ -76,7 +76,7 @@ class ProduceAppender:
             replica = self._replicas.find(topic.name, index)
             if replica is None or replica.topic_id == wanted:
                 return topic.name
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {wanted}")
+        raise self._metadata.unknown_id(wanted)
 
     def waits(self, topic: str, index: int, size: int) -> bool:
         """Whether a batch of so many bytes should wait before it is appended; see :class:`.LargeAppends`."""

@@ -87,7 +87,7 @@ class TransactionHandlers:
     def build(cls, broker: BrokerParts) -> Self:
         return cls(broker.transactions, broker.group_coordinator, broker.metadata, INTERNAL_TOPICS)
 
-    @serves(24, 0, 5)
+    @serves(24, 0, 5, waits_for_metadata=True)
     @task
     async def add_partitions_to_txn(self, context: RequestContext, request: Request) -> AddPartitionsToTxnResponse:
         message: AddPartitionsToTxnRequest = request.message

@@ -52,7 +52,7 @@ class TxnOffsetCommitHandlers:
         )
         return cls(groups, commits, OffsetCommitValidator(broker.metadata, config))
 
-    @serves(28, 0, 5)
+    @serves(28, 0, 5, waits_for_metadata=True)
     @task
     async def txn_offset_commit(self, context: RequestContext, request: Request) -> TxnOffsetCommitResponse:
         message: TxnOffsetCommitRequest = request.message

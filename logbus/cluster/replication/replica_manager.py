@@ -64,7 +64,7 @@ class ReplicaManager:
 
     :param topic_config: applies a topic's overrides to the broker's defaults.
     :ivar fetcher: fetches for the followers among them.
-    :ivar exists: whether a partition exists on any broker.
+    :ivar exists: whether a partition exists on any broker, as far as this one knows.
     :ivar leaderless: called with every replica whose partition has no leader.
     :ivar offline: called with the partitions that went offline with their log directory.
     :ivar listeners: called when a leadership begins or ends.

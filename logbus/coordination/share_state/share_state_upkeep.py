@@ -160,7 +160,7 @@ class ShareStateUpkeep:
             return False
         if self._metadata.was_removed(topic_id):
             return True
-        if self._metadata.is_partial or not self._metadata.brokers or self._replicas.unreadable:
+        if not self._metadata.is_whole or self._replicas.unreadable:
             return False
         stray_ms = self.coordinator.config.get(keys.LOG_STRAY_RETENTION_MS)
         now = self.coordinator.clock.seconds()
