@@ -178,7 +178,7 @@ _PARTITION = "tests.cluster.replication.test_partition_isr."
 BUGS: dict[str, Bug] = {
     # Found by the simulation.
     "a new follower truncates its log to the high watermark": Bug(
-        ((FollowedPartitions, "add", _add_and_cut),), FLAPS, 12
+        ((FollowedPartitions, "add", _add_and_cut),), FLAPS, 12, first=8
     ),
     "the leader does not look for divergence": Bug(((PartitionReader, "_diverges", lambda *_: False),), ELECTIONS, 12),
     "acks=all does not wait for the others": Bug(((Replica, "durable", _durable_here),), ELECTIONS, 10),
@@ -197,9 +197,10 @@ BUGS: dict[str, Bug] = {
         ),
         LIES,
         12,
+        first=8,
     ),
     "damage is not repaired": Bug(((ReplicaRepair, "_repair_one", _repair_nothing),), FLIPS_OF_BITS, 5),
-    "a lagging replica joins the ISR": Bug(((Partition, "_may_join", lambda *_: True),), SLOW, 15),
+    "a lagging replica joins the ISR": Bug(((Partition, "_may_join", lambda *_: True),), SLOW, 15, first=8),
     "a replaced leader acknowledges its own records": Bug(
         ((Replica, "_fail_waiters", _acknowledge_all),), ELECTIONS, 20
     ),

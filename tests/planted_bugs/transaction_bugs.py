@@ -169,7 +169,7 @@ TRANSACTION_BUGS: dict[str, Bug] = {
         ((StateLog, "append", _durable_at_once),), test=_STEPS + "test_moved"
     ),
     "a transaction is complete before its markers are written": Bug(
-        ((MarkerChannelManager, "_route", _route_and_forget),), FAR, 25
+        ((MarkerChannelManager, "_route", _route_and_forget),), FAR, 25, first=2
     ),
     "a restarted producer gets the same epoch": Bug(((init_producer_id, "_next_producer", _the_same),), ONE, 4),
     "a producer keeps its epoch when its transaction is aborted": Bug(
@@ -190,7 +190,7 @@ TRANSACTION_BUGS: dict[str, Bug] = {
         ((AddPartitionsToTxnManager, "add_or_verify", _unverified),), test=_STORY + "test_late_requests_of_version_1"
     ),
     "followers ignore markers": Bug(((ProducerStateManager, "appended", _markers_pass_by),), THREE, 3),
-    "truncation empties the transaction index": Bug(((TransactionIndex, "cut", _cut_all),), LONG, 10),
+    "truncation empties the transaction index": Bug(((TransactionIndex, "cut", _cut_all),), LONG, 10, first=4),
     "producer epochs are not compared": Bug(
         ((ProducerStateManager, "_check_epoch", _any_epoch),), test=_MARKERS + "test_the_next_epoch"
     ),
