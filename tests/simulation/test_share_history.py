@@ -7,7 +7,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.testing.simulation.checks.history import FAIL, INFO
-from logbus.testing.simulation.checks.share_history import Delivery, ShareHistory
+from logbus.testing.simulation.checks.share_history import MOST_DELIVERIES, Delivery, ShareHistory
 from tests.simulation.test_history import send
 
 
@@ -44,8 +44,17 @@ class ShareHistoryTests(SynchronousTestCase):
     def test_not_delivered(self) -> None:
         """What a producer was told to be kept comes at least once."""
         self.history.deliveries.append(given(1))
+        self.history.settle([1], "a", 4.0)
         self.assertEqual(self.history.undelivered([send([1, 2], 1), send(3, None, INFO)]), [2])
         self.assertKinds(["not-delivered"], send([1, 2], 1))
+
+    def test_not_finished(self) -> None:
+        """What is given comes again until it is accepted, or was given as often as may be."""
+        self.history.deliveries += [given(1), given(2), given(3, count=MOST_DELIVERIES), given(4), given(5)]
+        self.history.settle([1], "a", 4.0)
+        self.history.unsure.add(2)
+        self.assertEqual(self.history.unfinished([send([1, 2, 3, 4], 1), send(5, 5, INFO)]), [4])
+        self.assertKinds(["not-finished"], send([1, 2, 3, 4], 1), send(5, 5, INFO))
 
     def test_never_sent(self) -> None:
         """What comes was sent, and to that partition; and was not refused."""

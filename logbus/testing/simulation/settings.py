@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from logbus.testing.simulation.checks.share_history import MOST_DELIVERIES
 from logbus.testing.simulation.schedule import APPLICATION_KINDS, KINDS, TRANSACTION_KINDS, WORKER_KINDS
 
 RECORDS = "records"
@@ -91,7 +92,7 @@ class Settings:
             "group.share.min.record.lock.duration.ms": "3000",
             "group.share.record.lock.duration.ms": "3000",
             # A record is not to be archived since answers to members were lost.
-            "group.share.delivery.count.limit": "10",
+            "group.share.delivery.count.limit": str(MOST_DELIVERIES),
             "share.coordinator.snapshot.update.records.per.snapshot": "20",
             "transaction.state.log.replication.factor": str(self.replication),
             "transaction.state.log.min.isr": str(self.min_insync),

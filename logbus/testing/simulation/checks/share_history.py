@@ -12,6 +12,9 @@ from attrs import define, field, frozen
 
 from logbus.testing.simulation.checks.history import FAIL, OK, Anomaly, Send
 
+MOST_DELIVERIES = 10
+"""``group.share.delivery.count.limit``."""
+
 
 @frozen
 class Delivery:
@@ -37,10 +40,12 @@ class ShareHistory:
     All deliveries of a group, and the values that are done: accepted or rejected, and confirmed.
 
     :ivar done: by value: when that was first confirmed, in seconds, and to whom.
+    :ivar unsure: values whose acknowledgement was sent, and neither confirmed nor refused.
     """
 
     deliveries: list[Delivery] = field(factory=list)
     done: dict[int, tuple[float, str]] = field(factory=dict)
+    unsure: set[int] = field(factory=set)
 
     def settle(self, values: Iterable[int], member: str, time: float) -> None:
         """Note that a member was told that its acknowledgement of values is kept."""
@@ -52,11 +57,20 @@ class ShareHistory:
         given = {each.value for each in self.deliveries}
         return [value for send in sends if send.outcome == OK for value in send.values if value not in given]
 
+    def unfinished(self, sends: Sequence[Send]) -> list[int]:
+        """
+        The values that were acknowledged to producers, and are not done, as far as is known. One that was delivered as
+        often as may be is.
+        """
+        over = {each.value for each in self.deliveries if each.count >= MOST_DELIVERIES}
+        known = self.done.keys() | self.unsure | over
+        return [value for send in sends if send.outcome == OK for value in send.values if value not in known]
+
     def check(self, sends: Sequence[Send]) -> Iterator[Anomaly]:
         """
         All anomalies.
 
-        :param sends: of producers; members went on until nothing more came.
+        :param sends: of producers; members went on until nothing more came, and accepted everything in the end.
         """
         outcomes = {value: send for send in sends for value in send.values}
         for each in self.deliveries:
@@ -90,4 +104,13 @@ class ShareHistory:
                 f"value {value} of {send.producer}, acknowledged at {send.end:.3f} as of offset {send.offset} of "
                 f"partition {send.partition}, was given to nobody",
                 send.partition,
+            )
+        for value in sorted(set(self.unfinished(sends)) - set(missing)):
+            last = max((each for each in self.deliveries if each.value == value), key=lambda each: each.time)
+            yield Anomaly(
+                "not-finished",
+                f"value {value} at offset {last.offset} of partition {last.partition} was given to {last.member} at "
+                f"{last.time:.3f}, with the count {last.count}, and to nobody again, though nobody has accepted it",
+                last.partition,
+                last.time,
             )

@@ -34,11 +34,12 @@ from logbus.wire.messages.share_groups import ShareGroupHeartbeatRequest
 HEARTBEAT_S = 1.0
 _JOIN_AGAIN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _ACCEPT, _RELEASE, _REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
+_RENEW = AcknowledgeType.RENEW
 _DONE = frozenset({_ACCEPT, _REJECT})
 _KINDS, _WEIGHTS = (_ACCEPT, _RELEASE, _REJECT, None), (85, 9, 2, 4)
 """What is said of records, and how often; None: nothing, until the time is over."""
 _WORK_S = (0.0, 0.05, 0.05, 0.5, 4.0)
-"""How long records take, in seconds; the last is longer than they are acquired for."""
+"""How long records take, in seconds; the last is longer than they are acquired for, and half of such are renewed."""
 
 
 @define(eq=False)
@@ -144,6 +145,7 @@ class ShareMember:
             try:
                 await session.turn(mine)
             except (LogbusError, Unavailable) as error:
+                # What it has said may have arrived.
                 self.job.errors[type(error).__name__] += 1
                 session.lost()
                 for number in mine:
@@ -204,7 +206,14 @@ class _Session:
         random, said = self.member.random, {}
         if self._held:
             is_over = self.member.job.over
-            await self.member.router.view.sleep(0.0 if is_over else random.choice(_WORK_S))
+            seconds = 0.0 if is_over else random.choice(_WORK_S)
+            if seconds == _WORK_S[-1] and random.random() < 0.5:
+                seconds /= 2
+                await self.member.router.view.sleep(seconds)
+                await self._acknowledge(
+                    {each.partition: (each, dict.fromkeys(each.values, _RENEW)) for each in self._held}
+                )
+            await self.member.router.view.sleep(seconds)
             for held in self._held:
                 kinds = {}
                 for offset in held.values:
@@ -241,7 +250,7 @@ class _Session:
             forgotten_topics_data=_topics(ShareForgottenTopic, view.topic_id, sorted(forgotten)),
         )
         asked = member.router.now
-        response = await self._ask(request, 2)
+        response = await self._ask(request, said)
         if response is None:
             return
         self.partitions = (self.partitions | added | said.keys()) - forgotten
@@ -262,6 +271,7 @@ class _Session:
             group_id=self.member.group_id,
             member_id=self.member.name,
             share_session_epoch=self.epoch,
+            is_renew_ack=any(kind is _RENEW for _, kinds in said.values() for kind in kinds.values()),
             topics=_topics(
                 ShareAcknowledgeTopic,
                 self.member.router.view.topic_id,
@@ -271,7 +281,7 @@ class _Session:
                 ],
             ),
         )
-        response = await self._ask(request, 2)
+        response = await self._ask(request, said)
         if response is not None:
             for topic in response.responses:
                 for each in topic.partitions:
@@ -286,12 +296,21 @@ class _Session:
             except (LogbusError, Unavailable):
                 pass
 
-    async def _ask(self, request: Any, version: int) -> Any:
-        """Send a request; the response, None if it was refused as a whole."""
+    async def _ask(self, request: Any, said: Said) -> Any:
+        """
+        Send a request; the response, None if it was refused as a whole.
+
+        :param said: what it says of records.
+        """
         member = self.member
         channel = await member.router.view.channel(self.broker_id, "share")
-        asked: Deferred[Any] = member.router.send(channel, request, version)
-        response = await asked
+        asked: Deferred[Any] = member.router.send(channel, request, 2)
+        try:
+            response = await asked
+        except LogbusError:
+            for held, kinds in said.values():
+                self._unsure(held, kinds)
+            raise
         if response.error_code:
             member.job.errors[name_of(response.error_code)] += 1
             self.lost()
@@ -303,9 +322,15 @@ class _Session:
     def _settle(self, held: Held, kinds: Mapping[int, AcknowledgeType], code: int) -> None:
         if code:
             self.member.refused(code, held.partition)
+            if code != ErrorCode.INVALID_RECORD_STATE:
+                # A write that has failed may be kept.
+                self._unsure(held, kinds)
             return
         done = [held.values[offset] for offset, kind in kinds.items() if kind in _DONE]
         self.member.history.settle(done, self.member.name, self.member.router.now)
+
+    def _unsure(self, held: Held, kinds: Mapping[int, AcknowledgeType]) -> None:
+        self.member.history.unsure.update(held.values[offset] for offset, kind in kinds.items() if kind in _DONE)
 
     def _take(self, answer: Any, asked: float) -> None:
         """Note what was acquired."""

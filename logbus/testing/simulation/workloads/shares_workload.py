@@ -126,7 +126,7 @@ class SharesWorkload:
 
     def probe(self, seconds: float, wait: Callable[[Callable[[], bool], float], bool]) -> None:
         """
-        After all faults: check that what was acknowledged to producers is given to members, also what they send now.
+        After all faults: wait until members have accepted all that producers were told of, also what they send now.
 
         :param wait: advances time until a condition is true, for at most a number of seconds.
         """
@@ -136,7 +136,7 @@ class SharesWorkload:
             probe = Producer(f"{JOBS} probe {index}", view, index, self.job, 1.0, idempotent=True, random=Random(index))
             self._run(self._probe(probe, written))
         sends = self.job.history.sends
-        wait(lambda: len(written) == self.settings.partitions and not self.history.undelivered(sends), seconds)
+        wait(lambda: len(written) == self.settings.partitions and not self.history.unfinished(sends), seconds)
         if len(written) < self.settings.partitions:
             self.found("not-writable", f"partitions {sorted(written)} of {JOBS} only took a write after all was mended")
 
@@ -146,8 +146,8 @@ class SharesWorkload:
         written.add(probe.partition)
 
     def read_again(self, seconds: float, wait: Callable[[Callable[[], bool], float], bool]) -> None:
-        """Wait until all is given that producers were told of meanwhile; then stop."""
-        wait(lambda: not self.history.undelivered(self.job.history.sends), seconds)
+        """Wait until all is accepted that producers were told of meanwhile; then stop."""
+        wait(lambda: not self.history.unfinished(self.job.history.sends), seconds)
         for member in self._members:
             member.stop()
 
