@@ -66,6 +66,7 @@ from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import SessionState
 from logbus.metrics import Family
 from logbus.model import Endpoint
+from logbus.net.busy_poll import BusyPoll
 from logbus.net.reactor_ticks import ReactorTicks
 from logbus.protocols import protocol_plugins
 from logbus.services import OrderedService
@@ -151,6 +152,7 @@ class Broker(OrderedService):
             is_worker=len(siblings) > 1,
         )
         self.ticks = ReactorTicks.in_registry(reactor, env.registry)
+        BusyPoll.of(reactor).allow(config.get(keys.SOCKET_BUSY_POLL_US) / 1e6)
         self._socket_server = SocketServer(
             reactor,
             protocol_plugins() if plugins is None else plugins,

@@ -34,6 +34,7 @@ Servers:
 * ``reactor_choice``: chooses the reactor of a process, and hands it out
 * ``without_tls``: imports Twisted's TCP without OpenSSL
 * ``reactor``: an epoll reactor that calls our transport directly
+* ``busy_poll``: polls before the reactor sleeps, where the next request is expected at once
 * ``turn_times``: the times that the reactor's turns take
 * ``reactor_ticks``: the delay of its timers
 * ``read_turn``: work that connections readable at once leave to be done together

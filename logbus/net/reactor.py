@@ -17,6 +17,7 @@ from twisted.internet.epollreactor import EPollReactor
 from twisted.logger import Logger
 from twisted.python.log import callWithLogger
 
+from logbus.net.busy_poll import EXPECTED, BusyPoll
 from logbus.net.native_fetches import NativeFetches
 from logbus.net.native_sends import NativeSends
 from logbus.net.read_turn import ReadTurn
@@ -45,6 +46,7 @@ class BrokerReactor(EPollReactor):
     :ivar turn: what the connections that one poll found readable leave to be done together. A single one is served at
         once.
     :ivar turns: how long each turn took.
+    :ivar busy: polls before the reactor sleeps.
     """
 
     _log = Logger()
@@ -52,6 +54,7 @@ class BrokerReactor(EPollReactor):
     def __init__(self) -> None:
         self.turn = ReadTurn()
         self.turns = TurnTimes()
+        self.busy = BusyPoll()
         self._sends: NativeSends | None = None
         self._has_sends = True
         self._fetches: NativeFetches | None = None
@@ -93,11 +96,18 @@ class BrokerReactor(EPollReactor):
     def _poll(self, timeout: float | None) -> bool:
         """Wait once; returns whether there was something ready."""
         selectables: dict[int, Any] = self._selectables
-        turn, turns = self.turn, self.turns
+        turn, turns, busy = self.turn, self.turns, self.busy
+        ended = monotonic()
         if turns.begun:
-            turns.end(monotonic())
-        ready = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
+            turns.end(ended)
+        ready: Any = None
+        if busy.expected == EXPECTED and busy.seconds and timeout != 0:
+            ready = busy.poll(self._poller.poll, timeout, len(selectables), ended)
+        if not ready:
+            ready = self._poller.poll(-1 if timeout is None else timeout, len(selectables))
         turns.begun = monotonic()
+        if timeout != 0:
+            busy.waited(turns.begun - ended, len(ready))
         several = len(ready) > 1
         if several:
             turn.begun = turns.begun
