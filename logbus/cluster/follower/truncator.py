@@ -120,6 +120,9 @@ class Truncator:
             else:
                 await self.logs.truncator.restart(name, step.offset)
         except (ApiError, StorageError) as e:
+            # Where the log is damaged before the cut, it is repaired up to there.
+            followed.replica.diverges = followed.leader_epoch, step.offset
             self._over(followed, str(e))
         else:
+            followed.replica.diverges = None
             self._over(followed)

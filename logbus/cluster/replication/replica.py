@@ -59,6 +59,8 @@ class Replica:
     One replica on this broker.
 
     :ivar repair: see :data:`Repair`; called by readers that find damage in the log.
+    :ivar diverges: a leader epoch, and the offset from which on its leader has other records, where the log could not
+        be cut there.
     :ivar stats: the counts of its topic.
     :ivar watchers: called whenever the high watermark moves, in the order they came.
     :ivar log_watchers: called whenever the log grows; and, with a size of 0, when there is news without records.
@@ -69,6 +71,7 @@ class Replica:
     log: Log
     cluster: ReplicaContext[Replica] = field(factory=StandaloneContext, kw_only=True)
     repair: Repair = field(default=no_repair, kw_only=True)
+    diverges: tuple[int, int] | None = field(default=None, init=False)
     stats: TopicStats = field(factory=TopicStats, init=False)
     watchers: dict[Watcher, None] = field(factory=dict, init=False)
     log_watchers: dict[Watcher, None] = field(factory=dict, init=False)

@@ -3,7 +3,8 @@ Repairs damaged logs with records from other replicas.
 
 A leader with a damaged log has another replica elected, so that readers and followers get every record from there.
 Then, like any follower with a damaged log, it fetches the damaged range from the leader and replaces its own. Only
-committed records are copied, so that no later election truncates them. They are fetched as a consumer does: a
+committed records are copied, so that no later election truncates them; where its log diverges from the leader's behind
+the damage, which hinders the truncation, only those before that. They are fetched as a consumer does: a
 follower's fetch would say that this broker has nothing behind the offset.
 
 A leader that is not replaced in time copies from an in-sync replica instead. Without one the damage stays, and is
@@ -287,10 +288,14 @@ class ReplicaRepair:
     async def _repair_one(self, replica: Replica, damage: Damage, brokers: Sequence[int]) -> None:
         log = replica.log
         problems, nobody_has_it, uncommitted = [], True, ""
+        diverges = replica.diverges
+        # In another epoch another leader's log counts.
+        is_valid = diverges is not None and diverges[0] == replica.partition.leader_epoch
+        end = diverges[1] if diverges is not None and is_valid and not replica.partition.is_leader else None
         for broker_id in brokers:
             source = RepairSource(broker_id, replica, self.channel_for)
             try:
-                await self.replicas.logs.repairer.repair(log, damage, source, broker_id)
+                await self.replicas.logs.repairer.repair(log, damage, source, broker_id, end)
                 return
             except ReplacementAbandoned:
                 return

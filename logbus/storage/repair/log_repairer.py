@@ -41,11 +41,14 @@ class LogRepairer(LogWorker):
         if self._refetch is not None:
             self._refetch.hurry()
 
-    async def repair(self, log: Log, damage: Damage, source: BatchSource, broker_id: int) -> None:
+    async def repair(
+        self, log: Log, damage: Damage, source: BatchSource, broker_id: int, diverges_at: int | None = None
+    ) -> None:
         """
         Replace a damaged segment, together with those that it must be replaced with (:func:`.segments_to_refetch`).
 
         :param broker_id: of the replica that ``source`` reads from.
+        :param diverges_at: the offset from which on that has other records, which is why the log will be cut there.
         :raises LogbusError: as :meth:`.SegmentRefetch.run`; nothing was replaced.
         """
         is_stopped: Callable[[], bool] = lambda: self._stopped or log in self._paused  # noqa: E731
@@ -53,10 +56,16 @@ class LogRepairer(LogWorker):
             raise ReplacementAbandoned(f"{log.partition}: not now")
         with self._working_on(log):
             async with self._cleaner.paused([log]):
-                await self._repair(log, damage, source, broker_id, is_stopped)
+                await self._repair(log, damage, source, broker_id, is_stopped, diverges_at)
 
     async def _repair(
-        self, log: Log, damage: Damage, source: BatchSource, broker_id: int, is_stopped: Callable[[], bool]
+        self,
+        log: Log,
+        damage: Damage,
+        source: BatchSource,
+        broker_id: int,
+        is_stopped: Callable[[], bool],
+        diverges_at: int | None,
     ) -> None:
         segment = next((one for one in log.segments if one.base_offset == damage.base_offset), None)
         if segment is None or log.is_closed:
@@ -70,7 +79,7 @@ class LogRepairer(LogWorker):
             # Before the replacement: the new segments were not compacted together with the ones that stay.
             log.cleaned_end_offset = old[0].base_offset
             await self._checkpoint(log)
-        refetch = self._refetch = SegmentRefetch(log, old, source, self._throttler, is_stopped)
+        refetch = self._refetch = SegmentRefetch(log, old, source, self._throttler, is_stopped, diverges_at)
         half_done = ""
         try:
             await refetch.run()

@@ -112,6 +112,8 @@ class SegmentRefetch:
     :ivar old: neighbouring closed segments.
     :ivar source: the replica that provides the batches.
     :ivar is_stopped: called after each wait.
+    :ivar diverges_at: the offset from which on the source has other records; the log will be cut there, so that these
+        are not fetched, and those here are dropped.
     :ivar read_bytes: fetched so far.
     """
 
@@ -120,6 +122,7 @@ class SegmentRefetch:
     source: BatchSource
     throttler: Throttler
     is_stopped: Callable[[], bool]
+    diverges_at: int | None = None
     read_bytes: int = field(default=0, init=False)
     _fetching: Deferred[FetchedBatches] | None = field(default=None, init=False)
     _producers: ProducerStateManager = field(init=False)
@@ -145,7 +148,7 @@ class SegmentRefetch:
         if end - first.base_offset > MAX_RELATIVE_OFFSET:
             raise ReplicaNotAvailable(self._too_large(end))
         with new_segment(log, first) as new:
-            last = await self._copy(new, end)
+            last = await self._copy(new, end if self.diverges_at is None else min(end, self.diverges_at))
             if last < self.old[-1].base_offset and len(self.old) > 1:
                 self._mark_end(new, end - 1)
             known = self._copy_aborted(new)

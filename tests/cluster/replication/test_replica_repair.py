@@ -217,6 +217,40 @@ class FollowerTests(RepairCase):
         self.assert_same()
         self.assertEqual((self.leader, self.cluster[follower].broker.logs.damage.repaired), (leader, 2))
 
+    def test_damaged_before_a_divergence(self) -> None:
+        """
+        A log that has to be cut, but cannot be read up to there, is repaired up to there, and then cut: no more of it
+        is as others have it.
+        """
+        old, others = self.leader, self.followers
+        log = self.replica(old).log
+        while len({segment.base_offset for segment in log.segments}) == 1 or log.segments[-1].size < 200:
+            self.produce(1)
+        agreed = log.log_end_offset
+        for other in others:
+            self.cluster.cut(other, old)
+        append = self.cluster[old].broker.plugin_services.append
+        self.cluster.now(append("t", [(b"lost", b"this")], 0, 1))
+        self.assertEqual((log.log_end_offset, self.replica(others[0]).log.log_end_offset), (agreed + 1, agreed))
+        self.assertLess(log.segments[-1].base_offset, agreed)
+        store = self.cluster[old].broker.member.store
+        store.suspend()
+        store.expire()
+        self.cluster.settle(5)
+        self.assertIn(self.leaders("t", others[0])[0], others)
+        self.cluster.now(log.flusher.write_back_and_wait())
+        flip(self.cluster[old].disks[0], log.segments[-1].log.path, 9)  # of the first batch's length
+        with capturedLogs() as captured:
+            self.cluster.mend()
+            store.resume()
+            self.settle_until_whole()
+        self.assertTrue([event for event in captured if "does not get on behind" in (event.get("log_format") or "")])
+        self.assert_same()
+        self.assertEqual(self.cluster[old].broker.logs.damage.repaired, 1)
+        self.assertIsNone(self.replica(old).diverges)
+        self.produce(3)
+        self.assert_same()
+
     def test_damaged_on_all(self) -> None:
         """What is damaged on every replica cannot be repaired; all stay in sync, and writes go on."""
         for broker_id in self.cluster.alive:

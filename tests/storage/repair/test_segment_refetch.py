@@ -22,6 +22,7 @@ from logbus.storage.log_manager import LogManager
 from logbus.storage.repair.segment_refetch import FetchedBatches, ReplicaNotAvailable, segments_to_refetch
 from logbus.storage.segment_replacement import ReplacementAbandoned
 from logbus.storage.settings import CleanerSettings
+from logbus.storage.truncation import truncate_to
 from logbus.testing.simulation.environment.memory_disk import Crashed, MemoryDisk, PowerCutOutcome, no_space
 from tests.storage.builders import NOW_MS, PARTITION, a_log, a_manager, batch, data_of
 from tests.storage.cleaner.test_log_cleaner import records, state
@@ -109,11 +110,11 @@ class RestorationCase(SynchronousTestCase):
         self.clock.advance(0)
         self.assertIn(segment.base_offset, [found.base_offset for found in self.manager.damage.of(self.log)])
 
-    def repair(self) -> Any:
+    def repair(self, diverges_at: int | None = None) -> Any:
         """Begin to repair the first damage; what became of it."""
         results: list[Any] = []
         damage = self.manager.damage.of(self.log)[0]
-        restoring = self.manager.repairer.repair(self.log, damage, self.replica, 7)
+        restoring = self.manager.repairer.repair(self.log, damage, self.replica, 7, diverges_at)
         Deferred.fromCoroutine(restoring).addBoth(results.append)
         for _ in range(100):
             if results:
@@ -170,6 +171,25 @@ class RepairTests(RestorationCase):
         self.repaired()
         self.fill(5)
         self.assertEqual(self.whole(self.log), self.whole(self.other))
+
+    def test_before_a_divergence(self) -> None:
+        """What the other has behind a divergence is not fetched, and what is here goes; then the log can be cut."""
+        for number, compacted in ((0, 0), (2, 0), (1, 4)):
+            self.fill()
+            segment = self.log.segments[number]
+            self.log.cleaned_end_offset = self.log.segments[compacted].base_offset
+            diverges_at = self.log.segments[number + 1].base_offset - 1
+            truncate_to(self.other, diverges_at)
+            append_as_leader(self.other, batch(b"other"), 4)
+            self.damage(number, 9)
+            self.assertIsInstance(self.repair().value, ReplicaNotAvailable)
+            self.assertIsNone(self.repair(diverges_at))
+            self.assertEqual(self.log.segments[number].base_offset, segment.base_offset)
+            self.successResultOf(self.manager.truncator.truncate({PARTITION: diverges_at}))
+            self.assertEqual(self.log.log_end_offset, diverges_at)
+            append_as_leader(self.log, batch(b"other"), 4)
+            self.assertEqual(self.whole(self.log), self.whole(self.other))
+            self.setUp()
 
     def test_found_at_the_start(self) -> None:
         """After a crash, with a header that is none in an old segment, the broker starts, and the rest is served."""
