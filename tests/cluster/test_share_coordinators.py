@@ -59,14 +59,11 @@ class ShareCase(LeaderCase):
         return [self.cluster.result(one, seconds) for one in waiting]
 
     def initialize(self, start_offset: int = -1) -> None:
-        """Create all states, by way of any broker."""
+        """Create all states, by way of any broker, and read them as the leader in epoch 0, which alone writes then."""
         alive = self.cluster.alive
-        self.all_of(
-            [
-                self.persister(alive[number % len(alive)]).initialize(key, 0, start_offset)
-                for number, key in enumerate(self.keys)
-            ]
-        )
+        brokers = [self.persister(alive[number % len(alive)]) for number in range(len(self.keys))]
+        self.all_of([broker.initialize(key, 0, start_offset) for broker, key in zip(brokers, self.keys, strict=True)])
+        self.all_of([broker.read(key, 0) for broker, key in zip(brokers, self.keys, strict=True)])
 
     def write(self, broker_id: int, key: SharePartitionKey, offset: int, *, leader_epoch: int = 0) -> Deferred[None]:
         """One record is acknowledged, and the one behind it is released."""
@@ -123,8 +120,9 @@ class CallTests(ShareCase):
             self.assertEqual(self.code(self.write(broker_id, key, 0, leader_epoch=4)), ErrorCode.FENCED_LEADER_EPOCH)
         self.cluster.result(self.write(2, key, 0, leader_epoch=5), 5.0)
         self.cluster.result(self.persister(0).initialize(key, 1, 30), 5.0)
-        self.assertEqual(self.code(self.write(2, key, 0, leader_epoch=5)), ErrorCode.FENCED_STATE_EPOCH)
+        self.assertEqual(self.code(self.write(2, key, 0, leader_epoch=5)), ErrorCode.FENCED_LEADER_EPOCH, "not read")
         self.assertEqual(self.read(2, key, leader_epoch=5), ShareState(1, 5, 30))
+        self.assertEqual(self.code(self.write(2, key, 0, leader_epoch=5)), ErrorCode.FENCED_STATE_EPOCH)
 
     def test_many_at_once(self) -> None:
         """Calls that come while a request is under way are sent together, and all are answered."""
