@@ -10,6 +10,9 @@ import errno
 import fcntl
 import os
 import sys
+from math import ceil
+
+from logbus.cpu_quota import cpu_quota
 
 UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOTSOCK})
 """The error numbers that say that a system or file system cannot do something."""
@@ -25,10 +28,13 @@ that are bound only. Workers need both.
 
 
 def processors() -> int:
-    """The number of processors that this process may use; where the system does not tell, those of the machine."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """
+    The number of processors that this process may use, as many as a container's or service's limit of processor time
+    is worth at most; where the system does not tell, those of the machine.
+    """
+    number = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cpu_quota()
+    return number if quota is None else max(1, min(number, ceil(quota)))
 
 
 def sync(fd: int) -> None:

@@ -43,8 +43,12 @@ class PortabilityTests(SynchronousTestCase):
         self.assertRaises(OSError, sync, 3)
 
     def test_processors(self) -> None:
-        """Those of the machine where nobody tells which are for this process."""
-        self.assertEqual(processors(), len(os.sched_getaffinity(0)))
+        """Those of the machine where nobody tells which are for this process; no more than its limit is worth."""
+        own = len(os.sched_getaffinity(0))
+        for quota, expected in ((None, own), (0.2, 1), (own - 0.5, own), (own + 5.0, own)):
+            self.patch(portability, "cpu_quota", lambda quota=quota: quota)
+            self.assertEqual(processors(), expected)
+        self.patch(portability, "cpu_quota", lambda: None)
         os_without: Any = type("os", (), {"cpu_count": staticmethod(lambda: 12)})
         self.patch(portability, "os", os_without)
         self.assertEqual(processors(), 12)
