@@ -35,6 +35,7 @@ def _quotas(root: Path) -> Iterator[float]:
     for line in lines:
         number, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
+        files: tuple[str, ...]
         if number == "0":
             mounts, files = UNIFIED, ("cpu.max",)
         elif "cpu" in controllers.split(","):

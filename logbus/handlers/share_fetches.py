@@ -4,7 +4,7 @@ ShareFetch, ShareAcknowledge: members of share groups (KIP-932) acquire records,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import ceil
 from typing import Self
 from uuid import UUID
@@ -12,6 +12,7 @@ from uuid import UUID
 from attrs import define, field
 from twisted.internet.defer import Deferred
 
+from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.config import keys
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.authorization.access import Access, Authorization
@@ -86,7 +87,7 @@ class ShareFetchHandlers:
     _responses: ShareResponses
     _lost: LostConnections
     _max_bytes: int
-    _topic_name: Callable[[UUID], str]
+    _metadata: ClusterMetadata
     _authorization: Authorization | None = None
     _quotas: QuotaManagers = field(factory=QuotaManagers)
     totals: ShareFetchTotals = field(factory=ShareFetchTotals, init=False)
@@ -108,7 +109,7 @@ class ShareFetchHandlers:
             ShareResponses(CurrentLeaders(broker.metadata), topic_name),
             broker.lost_connections,
             broker.config.get(keys.FETCH_MAX_BYTES),
-            topic_name,
+            broker.metadata,
             broker.authorization,
             broker.client_quotas,
         )
@@ -303,13 +304,13 @@ class ShareFetchHandlers:
         """
         Check that a topic may be read.
 
-        :raise ApiError: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED.
+        :raise ApiError: UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, TOPIC_AUTHORIZATION_FAILED.
         """
-        name = self._topic_name(partition.topic_id)
-        if not name:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {partition.topic_id}")
+        topic = self._metadata.topic_by_id(partition.topic_id)
+        if topic is None:
+            raise self._metadata.unknown_id(partition.topic_id)
         if access is not None:
-            access.require(AclOperation.READ, ResourceType.TOPIC, name)
+            access.require(AclOperation.READ, ResourceType.TOPIC, topic.name)
 
     # Fetching.
 

@@ -100,7 +100,7 @@ class SharePartitionManager:
         """
         topic = self._metadata.topic_by_id(topic_id)
         if topic is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}")
+            raise self._metadata.unknown_id(topic_id)
         place = TopicPartition(topic.name, partition)
         if self._stopped:
             raise _led_no_more(place)

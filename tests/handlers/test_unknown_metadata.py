@@ -17,6 +17,7 @@ from logbus.wire.messages.records import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from logbus.wire.messages.share_fetches import ShareFetchPartition, ShareFetchRequest, ShareFetchTopic
 from tests.handlers.kit import HandlerCase, a_batch, produce_request
 
 NOBODYS = b"\1" * 16
@@ -64,6 +65,26 @@ class UnknownMetadataTests(HandlerCase):
         self.assertEqual([first, again], [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2)
         self.told()
         self.assertEqual(code(session_id=session_id, epoch=2)[1], ErrorCode.UNKNOWN_TOPIC_ID)
+
+    def test_share_fetch(self) -> None:
+        """The same for a member of a share group."""
+
+        def code() -> int:
+            topic = ShareFetchTopic(topic_id=NOBODYS, partitions=[ShareFetchPartition(partition_index=0, acknowledgement_batches=[])])
+            answer: Any = self.client.ask(
+                ShareFetchRequest(
+                    group_id="g", member_id="m", share_session_epoch=0, max_wait_ms=0, min_bytes=1, max_records=1,
+                    batch_size=1, topics=[topic], forgotten_topics_data=[],
+                ),
+                2,
+            )  # fmt: skip
+            self.assertEqual(answer.error_code, 0)
+            found: int = answer.responses[0].partitions[0].error_code
+            return found
+
+        self.assertEqual(code(), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.told()
+        self.assertEqual(code(), ErrorCode.UNKNOWN_TOPIC_ID)
 
     def test_offsets(self) -> None:
         """Nor are the partition's offsets there."""
