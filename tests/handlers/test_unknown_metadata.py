@@ -70,7 +70,9 @@ class UnknownMetadataTests(HandlerCase):
         """The same for a member of a share group."""
 
         def code() -> int:
-            topic = ShareFetchTopic(topic_id=NOBODYS, partitions=[ShareFetchPartition(partition_index=0, acknowledgement_batches=[])])
+            topic = ShareFetchTopic(
+                topic_id=NOBODYS, partitions=[ShareFetchPartition(partition_index=0, acknowledgement_batches=[])]
+            )
             answer: Any = self.client.ask(
                 ShareFetchRequest(
                     group_id="g", member_id="m", share_session_epoch=0, max_wait_ms=0, min_bytes=1, max_records=1,
