@@ -19,7 +19,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 compiled = runpy.run_path("logbus/compiled.py")
-processors = runpy.run_path("logbus/portability.py")["processors"]
+processors = runpy.run_path("logbus/processors.py")["processors"]
 
 MODULES = [
     Extension("logbus.records._kernel", ["logbus/records/kernel.py"]),

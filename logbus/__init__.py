@@ -63,7 +63,7 @@ What all of them share:
 * ``coroutines``: coroutine functions that return Deferreds
 * ``signals``: signal handling
 * ``sd_notify``: tells systemd how the process is
-* ``cpu_quota``: the limit of processor time of a container or a service
+* ``processors``: the processors that a process may use, also within a container's limit
 * ``compiled``: modules that are compiled from the source that also runs interpreted
 * ``extension_modules``: imports the optional extension modules
 * ``interpreter``: the build of the running Python

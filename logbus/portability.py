@@ -10,9 +10,6 @@ import errno
 import fcntl
 import os
 import sys
-from math import ceil
-
-from logbus.cpu_quota import cpu_quota
 
 UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOTSOCK})
 """The error numbers that say that a system or file system cannot do something."""
@@ -25,16 +22,6 @@ CAN_SHARE_PORTS = sys.platform == "linux"
 Whether the system spreads connections over all sockets that listen on a port (SO_REUSEPORT), and gives none to those
 that are bound only. Workers need both.
 """
-
-
-def processors() -> int:
-    """
-    The number of processors that this process may use, as many as a container's or service's limit of processor time
-    is worth at most; where the system does not tell, those of the machine.
-    """
-    number = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = cpu_quota()
-    return number if quota is None else max(1, min(number, ceil(quota)))
 
 
 def sync(fd: int) -> None:

@@ -38,7 +38,8 @@ with kept_attrs_code():
     from logbus.net.garbage_collection import StartupCollection
     from logbus.net.reactor_choice import install_reactor, process_reactor
     from logbus.net.without_tls import import_without_tls
-    from logbus.portability import CAN_SHARE_PORTS, processors
+    from logbus.portability import CAN_SHARE_PORTS
+    from logbus.processors import processors
     from logbus.records.implementations import IS_COMPILED
     from logbus.sd_notify import ServiceManager
     from logbus.server_options import Options, fail, load

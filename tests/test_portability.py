@@ -6,12 +6,11 @@ import errno
 import fcntl
 import os
 import resource
-from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus import portability, settings
-from logbus.portability import processors, sync
+from logbus.portability import sync
 
 
 class PortabilityTests(SynchronousTestCase):
@@ -41,17 +40,6 @@ class PortabilityTests(SynchronousTestCase):
         self.assertEqual(called, ["full", "full", "plain"])
         answer[0] = OSError(errno.EIO, "the disk is gone")
         self.assertRaises(OSError, sync, 3)
-
-    def test_processors(self) -> None:
-        """Those of the machine where nobody tells which are for this process; no more than its limit is worth."""
-        own = len(os.sched_getaffinity(0))
-        for quota, expected in ((None, own), (0.2, 1), (own - 0.5, own), (own + 5.0, own)):
-            self.patch(portability, "cpu_quota", lambda quota=quota: quota)
-            self.assertEqual(processors(), expected)
-        self.patch(portability, "cpu_quota", lambda: None)
-        os_without: Any = type("os", (), {"cpu_count": staticmethod(lambda: 12)})
-        self.patch(portability, "os", os_without)
-        self.assertEqual(processors(), 12)
 
     def test_unbounded_descriptors(self) -> None:
         """A limit without a bound in name is raised as far as the system lets it."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from logbus.portability import processors
+from logbus.processors import processors
 
 _THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
 """Counts of a thread, where the system has them."""

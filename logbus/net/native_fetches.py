@@ -26,7 +26,7 @@ from logbus.net.prepared_fetches import (
     AnsweredFetches,
     PreparedFetches,
 )
-from logbus.portability import processors
+from logbus.processors import processors
 from logbus.records.file_slice import FileSlice
 
 MOST_THREADS = 4

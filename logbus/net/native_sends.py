@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from logbus.extension_modules import extension_module
-from logbus.portability import processors
+from logbus.processors import processors
 from logbus.records.file_slice import FileSlice, Part, Parts
 
 MOST_THREADS = 4

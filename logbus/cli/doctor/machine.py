@@ -17,8 +17,8 @@ from logbus.cli.doctor.finding import Finding, Weight
 from logbus.config import ConfigView, keys
 from logbus.errors import ConfigError
 from logbus.interpreter import InterpreterBuild, advice
-from logbus.portability import processors
 from logbus.preflight import try_directory
+from logbus.processors import processors
 from logbus.storage.filesystem.file_systems import type_of
 
 FEW_DESCRIPTORS = 10_000

@@ -1,11 +1,14 @@
 """
-The processor time that a control group lets its processes have: the limit of a container, or of a service of systemd.
+The processors that a process may use, and the processor time that its control group lets it have: the limit of a
+container, or of a service of systemd.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
+from math import ceil
 from pathlib import Path, PurePosixPath
 
 UNIFIED = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
@@ -13,6 +16,16 @@ UNIFIED = ("sys/fs/cgroup", "sys/fs/cgroup/unified")
 
 CONTROLLER = ("sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct")
 """Where the first version's controller of processors is."""
+
+
+def processors() -> int:
+    """
+    The number of processors that this process may use, as many as its limit of processor time is worth at most; where
+    the system does not tell, those of the machine.
+    """
+    number = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cpu_quota()
+    return number if quota is None else max(1, min(number, ceil(quota)))
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:

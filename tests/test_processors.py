@@ -1,13 +1,29 @@
-"""Tests of :mod:`logbus.cpu_quota`."""
+"""Tests of :mod:`logbus.processors`."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cpu_quota import cpu_quota
+from logbus import processors as module
+from logbus.processors import cpu_quota, processors
+
+
+class ProcessorsTests(SynchronousTestCase):
+    def test_processors(self) -> None:
+        """Those of the machine where nobody tells which are for this process; no more than its limit is worth."""
+        own = len(os.sched_getaffinity(0))
+        for quota, expected in ((None, own), (0.2, 1), (own - 0.5, own), (own + 5.0, own)):
+            self.patch(module, "cpu_quota", lambda quota=quota: quota)
+            self.assertEqual(processors(), expected)
+        self.patch(module, "cpu_quota", lambda: None)
+        os_without: Any = type("os", (), {"cpu_count": staticmethod(lambda: 12)})
+        self.patch(module, "os", os_without)
+        self.assertEqual(processors(), 12)
 
 
 class CpuQuotaTests(SynchronousTestCase):
