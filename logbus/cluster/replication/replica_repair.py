@@ -288,10 +288,11 @@ class ReplicaRepair:
     async def _repair_one(self, replica: Replica, damage: Damage, brokers: Sequence[int]) -> None:
         log = replica.log
         problems, nobody_has_it, uncommitted = [], True, ""
-        diverges = replica.diverges
-        # In another epoch another leader's log counts.
-        is_valid = diverges is not None and diverges[0] == replica.partition.leader_epoch
-        end = diverges[1] if diverges is not None and is_valid and not replica.partition.is_leader else None
+        end = None
+        if replica.diverges is not None and not replica.partition.is_leader:
+            epoch, offset = replica.diverges
+            # In another epoch another leader's log counts.
+            end = offset if epoch == replica.partition.leader_epoch else None
         for broker_id in brokers:
             source = RepairSource(broker_id, replica, self.channel_for)
             try:

@@ -123,8 +123,8 @@ SOCKET_BUSY_POLL_US = int32(
     "socket.busy.poll.us",
     60,
     "Microseconds for which a broker polls before it sleeps, where the requests of a single client have followed each "
-    "other as closely; 0: never. It halves the time of such requests, for less processor time than sleep takes; where "
-    "others want the processor, or there is only one, the broker sleeps. A key of logbus.",
+    "other as closely; 0: never. Such requests take about half the time, and no more processor time than with sleep; "
+    "where others want the processor, or there is only one, the broker sleeps. A key of logbus.",
     at_least=0,
     at_most=1000,
 )
