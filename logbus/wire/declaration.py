@@ -80,6 +80,10 @@ class FieldSpec:
         return self.factory() if self.factory is not None else self.default
 
 
+PLAIN = FieldSpec()
+"""The properties of most fields, which share it."""
+
+
 @attrs.define(eq=False)
 class StructSpec:
     """A declared struct: its class, and its fields in wire order."""
@@ -182,7 +186,7 @@ def _slotted(cls: type[T]) -> tuple[type[T], dict[str, FieldSpec]]:
     defaults: dict[str, Default] = {}
     for name in inspect.get_annotations(cls):
         given = cls.__dict__.get(name, REQUIRED)
-        spec = given if isinstance(given, FieldSpec) else FieldSpec(default=given)
+        spec = given if isinstance(given, FieldSpec) else PLAIN if given is REQUIRED else FieldSpec(default=given)
         fields[name] = spec
         if spec.factory is not None:
             defaults[name] = Factory(spec.factory)
