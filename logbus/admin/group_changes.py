@@ -187,6 +187,9 @@ class GroupChangeViews:
                 ErrorCode.NON_EMPTY_GROUP,
                 f"The group has {group.size} members, which would go on committing; stop them first.",
             )
+        for one in body.get("topics", ()):
+            # Before it is looked up: who may not read a topic does not learn whether it is there.
+            access.require(AclOperation.READ, ResourceType.TOPIC, one["topic"])
         partitions = self._chosen(body.get("topics"), committed.keys())
         for topic in {partition.topic for partition in partitions}:
             access.require(AclOperation.READ, ResourceType.TOPIC, topic)
@@ -313,15 +316,15 @@ class GroupChangeViews:
         topic, partition = call.query["topic"], call.query["partition"]
         if topic is None:
             raise HttpProblem(HTTPStatus.BAD_REQUEST, "Say whose offsets are to be deleted: add ?topic=.")
-        if partition is not None:
-            existing_partition(self.metadata, topic, partition)
         self._require_groups(call.path["group"])
+        call.access.require(AclOperation.READ, ResourceType.TOPIC, topic)
         return Deferred.fromCoroutine(self._delete_offsets(call, call.path["group"], topic, partition))
 
     async def _delete_offsets(self, call: ViewRequest, group_id: str, topic: str, partition: int | None) -> None:
         if partition is None:
             numbers = list(range(len(existing_topic(self.metadata, topic).partitions)))
         else:
+            existing_partition(self.metadata, topic, partition)
             numbers = [partition]
         partitions = [OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
         asked = OffsetDeleteRequestTopic(name=topic, partitions=partitions)

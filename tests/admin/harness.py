@@ -270,6 +270,9 @@ class MadeUpGroups:
         offsets = self.shard.offsets.get(group_id)
         return {} if offsets is None else offsets.committed  # type: ignore[no-any-return]
 
+    def offsets(self, group_id: str) -> Any:
+        return SimpleNamespace(committed=self.committed(group_id))
+
 
 class NothingHangs:
     """There are no hanging transactions."""

@@ -234,6 +234,23 @@ class RightsTests(AuthorizationCase):
         self.assertEqual(there.status, not_there.status)
         self.assertEqual(there.body.replace(b"orders", b"sredro"), not_there.body)
 
+    def test_missing_looks_like_forbidden_to_groups(self) -> None:
+        """Who may change a group's offsets, and not read a topic, cannot tell whether it exists, or how large it is."""
+        add_topic(self.world.metadata, "__consumer_offsets", UUID(int=9))
+        self.allow((Op.READ, (Kind.GROUP, "g")), (Op.DELETE, (Kind.GROUP, "g")))
+        offsets = "/api/v1/groups/g/offsets"
+        for named in ({}, {"partitions": [0]}, {"partitions": [7]}):
+            answers = [
+                self.ask("POST", offsets, {"to": "latest", "topics": [{"topic": topic, **named}]})
+                for topic in ("orders", "sredro")
+            ]
+            self.assertEqual([each.status for each in answers], [403, 403], named)
+            self.assertEqual(answers[0].body.replace(b"orders", b"sredro"), answers[1].body)
+        for query in ("", "&partition=0", "&partition=7"):
+            answers = [self.ask("DELETE", f"{offsets}?topic={topic}{query}") for topic in ("orders", "sredro")]
+            self.assertEqual([each.status for each in answers], [403, 403], query)
+            self.assertEqual(answers[0].body.replace(b"orders", b"sredro"), answers[1].body)
+
     def test_everybody_without_authorizer(self) -> None:
         """Without an authorizer everybody may do everything."""
         world = World()
