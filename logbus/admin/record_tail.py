@@ -135,7 +135,9 @@ class RecordTail:
             items, self.places[number] = await self._page(number)
         except ApiError as e:
             if e.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                skipped = self.places.pop(number)
+                skipped = self.places.pop(number, None)
+                if skipped is None:
+                    return None  # Records were deleted between the look at the offsets and the read: look again.
                 self._from_start.add(number)
                 told = {"topic": self.topic, "partition": number, "offset": skipped, "reason": e.message}
                 return event("gap", told)

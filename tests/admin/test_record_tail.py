@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from unittest import mock
 
+from logbus.admin.authorization import HttpAccess
+from logbus.admin.record_reader import PageQuery, RecordReader
 from tests.admin.broker_kit import HttpBrokerCase
 from tests.admin.event_reader import Stream
 from tests.admin.harness import request
@@ -108,6 +111,25 @@ class TailTests(HttpBrokerCase):
         names = [(name, data["error"]) for name, _, data in stream.events() if name != "records"]
         self.assertEqual(names, [("error", "UNKNOWN_TOPIC_OR_PARTITION")])
         self.assertEqual(self.http.site.streams.open, 0)
+
+    def test_records_are_deleted_meanwhile(self) -> None:
+        """A stream goes on whose first records are deleted between the look at the offsets and the read."""
+        self.client.produce(a_batch(b"a"))
+        self.client.produce(a_batch(b"b"))
+        real = RecordReader._start
+        looked: list[int] = []
+
+        async def start(reader: RecordReader, access: HttpAccess, topic: str, partition: int, query: PageQuery) -> int:
+            found = await real(reader, access, topic, partition, query)
+            if not looked:
+                self.http.ask("DELETE", "/api/v1/topics/t/partitions/0/records?before=1&confirm=t")
+            looked.append(found)
+            return found
+
+        with mock.patch.object(RecordReader, "_start", start):
+            stream = self.follow("?newest=5&partition=0")
+            self.assertEqual(self.values(stream), ["b"])
+        self.assertEqual(looked, [0, 1])
 
     def test_what_is_wrong(self) -> None:
         """An id that is none of this stream is refused."""
