@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import sys
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -38,7 +39,7 @@ class _Answers(LineOnlyReceiver):
         if "pong" in message:
             return
         if "started" in message:
-            self._client.started(message["index"], message["started"])
+            self._client.has_started(message["index"], message["started"])
         else:
             self._client.ended(message["ended"], message["status"])
 
@@ -69,6 +70,9 @@ class ForkClient:
     _tls: bool = True
     _control: socket.socket | None = field(default=None, init=False)
     _process: Any = field(default=None, init=False)
+    # Those that it was not given yet, and whether it has one of which it has not said that it was started.
+    _plans: deque[tuple[WorkerPlan, socket.socket]] = field(factory=deque, init=False)
+    _has_plan: bool = field(default=False, init=False)
     # How long it has not answered, in seconds; None: it has answered all.
     _silent: float | None = field(default=None, init=False)
     _log = Logger(namespace="logbus.workers")
@@ -79,7 +83,11 @@ class ForkClient:
         return self._control is not None
 
     def start(self) -> None:
-        """Start the fork server; plans that are given meanwhile wait for it."""
+        """
+        Start the fork server; plans that are given meanwhile wait for it.
+
+        :raise OSError: there cannot be another process.
+        """
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = self._reactor.spawnProcess(
@@ -90,7 +98,7 @@ class ForkClient:
                 childFDs={0: 0, 1: 1, 2: 2, CONTROL: theirs.fileno()},
             )
         self._reactor.adoptStreamConnection(ours.fileno(), ours.family, Factory.forProtocol(lambda: _Answers(self)))
-        self._control, self._silent = ours, None
+        self._control, self._silent, self._has_plan = ours, None, False
 
     def ping(self, passed: float, patience: float) -> None:
         """
@@ -122,14 +130,38 @@ class ForkClient:
         self._silent = None
 
     def fork(self, plan: WorkerPlan, link: socket.socket) -> None:
-        """Have a worker started with its end of the link, which is closed here."""
-        assert self._control is not None, "the fork server runs"
+        """Have a worker started with its end of the link, which is closed here; without a fork server, at once."""
+        if self._control is None:
+            link.close()
+            return
+        self._plans.append((plan, link))
+        self._give_plan()
+
+    def _give_plan(self) -> None:
+        # One at a time. The socket, which does not block, has room for those of some tens of workers, and while the
+        # fork server imports it takes none.
+        if self._control is None or self._has_plan or not self._plans:
+            return
+        self._has_plan = True
+        plan, link = self._plans.popleft()
         data = plan.encode()
-        with link:
+        # If it has ended, that is heard of soon; the worker's link has ended with it.
+        with link, suppress(OSError):
             socket.send_fds(self._control, [HEADER.pack(len(data)) + data], [link.fileno()])
+
+    def has_started(self, index: int, pid: int) -> None:
+        """It has started a worker."""
+        self._has_plan = False
+        self.started(index, pid)
+        self._give_plan()
+
+    def _drop_plans(self) -> None:
+        while self._plans:
+            self._plans.popleft()[1].close()
 
     def stop(self) -> None:
         """Let the fork server end."""
+        self._drop_plans()
         if self._control is not None:
             control, self._control = self._control, None
             control.shutdown(socket.SHUT_WR)
@@ -142,4 +174,5 @@ class ForkClient:
         self._log.error("the process that starts workers has ended: {how}; it is started again", how=how)
         self._control.close()
         self._control = None
+        self._drop_plans()
         self._lost()

@@ -1,9 +1,9 @@
 """
 Starts, watches and restarts the workers of a machine, and stops them in order.
 
-A worker that ends is started again: at once the first time, then after a pause that doubles up to :data:`LONGEST_PAUSE`
-until it has served for a while. One that does not answer for ``workers.answer.timeout.ms`` is killed first. If a worker
-cannot start at all when the machine starts, nothing runs, as with a broker that cannot start.
+A worker that ends is started again: at once if it has served for a while, else after a pause that doubles up to
+:data:`LONGEST_PAUSE`; so is the fork server. A worker that does not answer for ``workers.answer.timeout.ms`` is killed
+first. If a worker cannot start at all when the machine starts, nothing runs, as with a broker that cannot start.
 
 The metadata store is here, so that it outlives workers, unless there is ZooKeeper.
 """
@@ -114,6 +114,9 @@ class Supervisor(Service):
     _server: StoreServer | None = field(default=None, init=False)
     _lock: Any = field(default=None, init=False)
     _forks: ForkClient = field(init=False)
+    _forks_started_at: float = field(default=0.0, init=False)
+    _forks_pause: float = field(default=0.0, init=False)
+    _forks_restart: Any = field(default=None, init=False)
     _pings: LoopingCall = field(init=False)
     _pinged_at: float = field(default=0.0, init=False)
     _collections: Collections = field(init=False)
@@ -138,6 +141,7 @@ class Supervisor(Service):
         """
         Service.startService(self)
         self._forks.start()
+        self._forks_started_at = self._reactor.seconds()
         directories = [Path(each) for each in self._config.get(keys.LOG_DIRS)]
         try:
             directories[0].mkdir(parents=True, exist_ok=True)
@@ -189,6 +193,9 @@ class Supervisor(Service):
             if worker.restart is not None:
                 worker.restart.cancel()
                 worker.restart = None
+        if self._forks_restart is not None:
+            self._forks_restart.cancel()
+            self._forks_restart = None
         for worker in reversed(self._workers):
             if worker.link is not None:
                 worker.gone = Deferred()
@@ -340,7 +347,7 @@ class Supervisor(Service):
             started.errback(WorkerFailed(worker.why or f"{worker.name} ended {how} before it was ready"))
             return
         served = self._reactor.seconds() - worker.started_at if worker.ready else 0.0
-        worker.pause = 0.0 if served >= WELL_SECONDS else min(max(worker.pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
+        worker.pause = _next_pause(worker.pause, served)
         self._log.error(
             "{worker} ended {how}{why}; it is started again in {pause:g} s",
             worker=worker.name,
@@ -356,7 +363,17 @@ class Supervisor(Service):
 
     def _forks_lost(self) -> None:
         if self.running:
+            self._forks_pause = _next_pause(self._forks_pause, self._reactor.seconds() - self._forks_started_at)
+            self._forks_restart = self._reactor.callLater(self._forks_pause, self._restart_forks)
+
+    def _restart_forks(self) -> None:
+        self._forks_restart = None
+        self._forks_started_at = self._reactor.seconds()
+        try:
             self._forks.start()
+        except OSError as error:
+            self._log.error("the process that starts workers cannot be started: {error}", error=short_reason(error))
+            self._forks_lost()
 
     def _ping(self) -> None:
         # Time in which this process itself stood still, stopped or with its machine, was no chance to answer.
@@ -388,3 +405,12 @@ class Supervisor(Service):
 
     def _fail(self, why: str) -> None:
         self._lost(Failure(WorkerFailed(why)))
+
+
+def _next_pause(last: float, served: float) -> float:
+    """
+    The seconds before a process that has ended is started again.
+
+    :param last: the pause before it; ``served``: for how many seconds it was of use.
+    """
+    return 0.0 if served >= WELL_SECONDS else min(max(last * 2, FIRST_PAUSE), LONGEST_PAUSE)

@@ -14,6 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.workers.fork_client import ForkClient
 from logbus.workers.fork_server import CONTROL, ForkServer
+from logbus.workers.worker_plan import WorkerPlan
 
 
 class FakeReactor:
@@ -38,6 +39,8 @@ class FakeReactor:
     def adoptStreamConnection(self, descriptor: int, family: int, factory: Any) -> None:
         self.answers = factory.buildProtocol(None)
         self.answers.makeConnection(StringTransport())
+        # The reactor's copy of the descriptor shares this.
+        os.set_blocking(descriptor, False)
         self.received = socket.socket(fileno=os.dup(descriptor))
 
 
@@ -90,3 +93,65 @@ class PingTests(SynchronousTestCase):
         self.client.ping(1.0, 3.0)
         self.reactor.processes[0].processEnded(Failure(ProcessTerminated(signal=9)))
         self.assertEqual(self.lost, [None])
+
+
+class PlanTests(SynchronousTestCase):
+    """Plans of workers on their way."""
+
+    def setUp(self) -> None:
+        self.reactor = FakeReactor()
+        self.started: list[tuple[int, int]] = []
+        self.lost: list[None] = []
+        self.client = ForkClient(
+            self.reactor,
+            lambda index, pid: self.started.append((index, pid)),
+            self.fail,
+            lambda: self.lost.append(None),
+        )
+        self.client.start()
+        self.pids = iter(range(1000, 2000))
+        self.patch(os, "fork", lambda: next(self.pids))
+        self.addCleanup(self.close)
+
+    def close(self) -> None:
+        server = self.reactor.server
+        for each in (server._control, *server._wake, self.reactor.received):
+            each.close()
+        self.client.stop()
+
+    def fork(self, index: int) -> socket.socket:
+        """Have a worker started; returns the supervisor's end of its link."""
+        ours, theirs = socket.socketpair()
+        self.addCleanup(ours.close)
+        ours.setblocking(False)
+        self.client.fork(WorkerPlan(index, {"listeners": 4000 * "x"}, ()), theirs)
+        return ours
+
+    def assert_ended(self, link: socket.socket) -> None:
+        self.assertEqual(link.recv(1), b"")
+
+    def test_many_workers(self) -> None:
+        """They are more than the socket has room for while the fork server imports."""
+        for index in range(200):
+            self.fork(index)
+        while len(self.started) < 200:
+            self.assertTrue(self.reactor.server._serve())
+            self.reactor.answers.dataReceived(self.reactor.received.recv(1000))
+        self.assertEqual(self.started, [(index, 1000 + index) for index in range(200)])
+
+    def test_it_ends(self) -> None:
+        """The links of workers that were not started end, so that they are started later."""
+        links = [self.fork(index) for index in range(3)]
+        self.reactor.server._control.close()
+        self.client.has_started(0, 1)
+        links.append(self.fork(3))
+        self.reactor.processes[0].processEnded(Failure(ProcessTerminated(signal=9)))
+        links.append(self.fork(4))
+        for link in links:
+            self.assert_ended(link)
+
+    def test_a_stop(self) -> None:
+        """So do those of workers that are not started any more."""
+        links = [self.fork(index) for index in range(3)]
+        self.client.stop()
+        self.assert_ended(links[2])

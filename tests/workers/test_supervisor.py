@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -180,6 +181,39 @@ class SupervisorTests(SynchronousTestCase):
         self.supervisor._ended(101, 0)
         self.successResultOf(stopping)
         self.assertEqual(lock.read_text(), "")
+
+    def test_a_fork_server_that_ends(self) -> None:
+        """It is started again: later if it ends again and again, or there cannot be another process."""
+        started: list[float] = []
+
+        def start(client: ForkClient) -> None:
+            started.append(self.reactor.seconds())
+            if len(started) == 2:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+        self.patch(ForkClient, "start", start)
+        self.ready()
+        self.supervisor._forks_lost()
+        for expected in (FIRST_PAUSE, 3 * FIRST_PAUSE, 7 * FIRST_PAUSE):
+            self.reactor.advance(expected - self.reactor.seconds())
+            self.assertEqual(started[-1], expected)
+            if len(started) == 1:
+                self.supervisor._forks_lost()
+        self.assertEqual(len(started), 3)
+        self.reactor.advance(WELL_SECONDS)
+        self.supervisor._forks_lost()
+        self.reactor.advance(0)
+        self.assertEqual(len(started), 4)
+
+    def test_a_stop_without_a_fork_server(self) -> None:
+        """It is not started any more."""
+        self.ready()
+        self.supervisor._forks_lost()
+        stopped = self.supervisor.stopService()
+        self.supervisor._ended(102, 0)
+        self.supervisor._ended(101, 0)
+        self.successResultOf(stopped)
+        self.assertEqual(self.reactor.getDelayedCalls(), [])
 
     def test_a_signal_to_a_worker(self) -> None:
         """It stops, and is started again, as the others can take over what it leads."""
