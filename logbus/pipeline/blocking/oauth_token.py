@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import importlib
 import json
 import threading
@@ -130,7 +131,10 @@ def _requested(source: TokenSource) -> tuple[str, float]:
     )
     try:
         with urllib.request.urlopen(request, timeout=source.timeout) as answer:
-            found = json.loads(answer.read(_LONGEST))
+            text = answer.read(_LONGEST)
+            if answer.length and len(text) < _LONGEST:
+                raise http.client.IncompleteRead(text, answer.length)
+            found = json.loads(text)
         return str(found["access_token"]), float(found.get("expires_in", 0))
     except urllib.error.HTTPError as e:
         error = Unreachable if e.code >= 500 else AuthenticationFailed
@@ -139,11 +143,15 @@ def _requested(source: TokenSource) -> tuple[str, float]:
         raise AuthenticationFailed(f"{source.url} gives no token: {e!r}") from None
     except OSError as e:
         raise Unreachable(f"{source.url}: {getattr(e, 'reason', e)}") from None
+    except http.client.HTTPException as e:
+        raise Unreachable(
+            f"{source.url} gives no token: what came is no answer of HTTP, or a part of one: {e!r}"
+        ) from None
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
     try:
         found = json.loads(error.read(_LONGEST))
         return str(found.get("error_description") or found["error"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
         return str(error.reason)

@@ -27,6 +27,8 @@ class Endpoint(HTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.status, self.answer = 200, b""
+        self.headers: dict[str, str] = {}
+        self.instead = b""
         self.asked: list[tuple[str, dict[str, list[str]]]] = []
 
     @property
@@ -40,7 +42,12 @@ class _Handler(BaseHTTPRequestHandler):
         form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
         credentials = base64.b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
         server.asked.append((credentials, form))
+        if server.instead:
+            self.wfile.write(server.instead)
+            return
         self.send_response(server.status)
+        for name, value in server.headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(server.answer)
 
@@ -97,6 +104,27 @@ def test_endpoint_that_gives_none(endpoint: Endpoint) -> None:
         token_of(source)
     with pytest.raises(Unreachable, match=r"http://127\.0\.0\.1:9/: "):
         token_of(TokenSource(url="http://127.0.0.1:9/", client_id="me", client_secret="s"))
+
+
+def test_endpoint_that_breaks_off(endpoint: Endpoint) -> None:
+    """An answer that ends early may be whole the next time, as that of a proxy that has just no endpoint behind it."""
+    source = TokenSource(url=endpoint.url, client_id="me", client_secret="s")
+    endpoint.answer = b'{"access_token": "a.b'
+    endpoint.headers = {"Content-Length": "99"}
+    with pytest.raises(Unreachable, match=r"/token gives no token: .*IncompleteRead"):
+        token_of(source)
+    endpoint.status = 503
+    with pytest.raises(Unreachable, match=r"/token gives no token: 503"):
+        token_of(source)
+    endpoint.status, endpoint.headers, endpoint.answer = 401, {"Transfer-Encoding": "chunked"}, b"99\r\n{"
+    with pytest.raises(AuthenticationFailed, match=r"/token gives no token: 401 Unauthorized"):
+        token_of(source)
+    endpoint.status = 200
+    with pytest.raises(Unreachable, match=r"/token gives no token: .*IncompleteRead"):
+        token_of(source)
+    endpoint.instead = b"SSH-2.0-OpenSSH_9.6\r\n"
+    with pytest.raises(Unreachable, match=r"/token gives no token: .*BadStatusLine.*SSH"):
+        token_of(source)
 
 
 def given() -> str:
