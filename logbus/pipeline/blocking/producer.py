@@ -282,7 +282,9 @@ class Producer:
         elif decision is RetryDecision.FAIL:
             raise self._failure(batch, error) from error
         elif decision is RetryDecision.SPLIT:
-            self._bytes += sum(each.body.size for each in list(queue.waiting)[:2]) - batch.body.size
+            # Batches before them may wait, too.
+            halves = sum(each.body.size for each in queue.waiting if each.place[:-1] == batch.place)
+            self._bytes += halves - batch.body.size
         elif batch.attempts > self._delivery.retries:
             raise self._failure(batch, error) from error
 

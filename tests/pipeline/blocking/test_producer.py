@@ -51,11 +51,16 @@ class FaultyLeaders(SocketCluster):
 
     def refuse(self, code: ErrorCode, when: Callable[[bytes], bool] = lambda records: True) -> None:
         """Have an error for certain batches."""
+        self.refuse_by(lambda records: code if when(records) else None)
+
+    def refuse_by(self, error_of: Callable[[bytes], ErrorCode | None]) -> None:
+        """Have errors for batches; None: it is written."""
 
         def answer(node: int, message: Any) -> Any:
             (topic,) = message.topic_data
             (each,) = topic.partition_data
-            if not when(bytes(each.records)):
+            code = error_of(bytes(each.records))
+            if code is None:
                 return None
             refused = [PartitionProduceResponse(index=each.index, error_code=code)]
             named = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=refused)
@@ -204,6 +209,29 @@ class ProducerTests(SynchronousTestCase):
             producer.close()
             self.assertEqual(leaders.values(0), [*values, b"last"])
             self.assertEqual(producer._bytes, 0)
+
+    def test_batch_too_large_behind_another(self) -> None:
+        """What is under way is counted rightly as well if a batch is divided behind one that has to be sent again."""
+        with FaultyLeaders() as leaders:
+            again = [ErrorCode.NOT_ENOUGH_REPLICAS]
+
+            def errors(records: bytes) -> ErrorCode | None:
+                if b"again" in records and again:
+                    return again.pop()
+                return ErrorCode.MESSAGE_TOO_LARGE if len(records) > 300 else None
+
+            leaders.refuse_by(errors)
+            brokers = leaders.client()
+            producer = Producer(brokers, DeliverySettings(), init_producer_id(brokers))
+            values = [b"first", b"again" * 20, *(b"%d" % number * 50 for number in range(4, 9))]
+            producer.send(TopicPartition(TOPIC, 0), a_batch(values[0]))
+            producer.flush()
+            producer.send(TopicPartition(TOPIC, 0), a_batch(values[1]))
+            producer.send(TopicPartition(TOPIC, 0), a_batch(*values[2:]))
+            producer.flush()
+            producer.close()
+            self.assertEqual(leaders.values(0), values)
+            self.assertEqual((again, producer._bytes), ([], 0))
 
     def test_record_too_large(self) -> None:
         """One that the topic never takes is an error that says so."""
