@@ -114,7 +114,7 @@ class FetchContexts:
         return self._authorization.access(context, FETCH)
 
     def authorize_again(self, session: FetchSession, access: Access) -> None:
-        """Look again which partitions of a session may be read, if rights have changed, or the principal."""
+        """Look again which partitions of a session may be read, if rights have changed, or who asks."""
         rights = access.rights
         if session.rights == rights:
             return
@@ -167,12 +167,16 @@ class FetchContexts:
         return "", topic_id, wanted, self._metadata.unknown_id(wanted)
 
     def resolve_again(self, session: FetchSession) -> None:
-        """Resolve topic ids of a session that were unknown when the client sent them."""
+        """
+        Resolve topic ids of a session that were unknown when the client sent them. Call :meth:`authorize_again` then.
+        """
         for partition in session.nameless():
             assert partition.topic_id is not None
             topic = self._metadata.topic_by_id(partition.topic_id)
             if topic is not None:
                 partition.topic, partition.refused = topic.name, None
+                # Nobody has asked yet who may read it.
+                session.rights = None
                 session.update([partition], [])
             else:
                 # A starting broker may know by now that there is none.

@@ -50,7 +50,7 @@ class FetchSession:
 
     :ivar epoch: the epoch that the next request must carry.
     :ivar follower: the id of the follower; −1 in a consumer's session.
-    :ivar rights: by which it was looked which partitions may be read.
+    :ivar rights: by which it was looked which partitions may be read; None: it has to be looked.
     :ivar by_id: whether the client names topics by id; a session never mixes ids and names.
     """
 
@@ -60,7 +60,7 @@ class FetchSession:
     _replicas: ReplicaManager
     follower: int = -1
     epoch: int = 1
-    rights: tuple[str, int] | None = field(default=None, init=False)
+    rights: tuple[str, str, int] | None = field(default=None, init=False)
     partitions: dict[Key, CachedPartition] = field(factory=dict, init=False)
     _dirty: dict[Key, None] = field(factory=dict, init=False)
     _watched: dict[tuple[str, int], Replica] = field(factory=dict, init=False)

@@ -475,6 +475,35 @@ class RightsAndQuotasTests(RecognizingCase):
         self.assertEqual(len(found), 1)
         self.assertEqual(errors["other"], ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
+    def test_another_host(self) -> None:
+        """A session that was begun where its partitions may be read is of no use elsewhere."""
+        authorizer: Any = self.server.broker.kafka_server.authorization
+        entry = AccessControlEntry("User:other", "10.0.0.1", AclOperation.READ, AclPermission.ALLOW)
+        authorizer.authorizer.set_acls([(ResourcePattern(ResourceType.TOPIC, "t"), (entry,))])
+        self.client.produce(a_batch(b"secret"))
+        context = self.client.protocol.context
+        context.principal, context.host = "User:other", "10.0.0.1"
+        opened = self.client.ask(fetch_request([("t", 0, 0)], session_id=0, session_epoch=0), 12)
+        self.assertIn(b"secret", content(opened.responses[0].partitions[0]))
+        context.host = "10.0.0.2"
+        request = fetch_request([], session_id=opened.session_id, session_epoch=1)
+        [topic] = self.client.ask(request, 12).responses
+        self.assertEqual(topic.partitions[0].error_code, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        self.assertEqual(content(topic.partitions[0]), b"")
+
+    def test_a_topic_that_was_unknown(self) -> None:
+        """Rights are asked for when the broker hears of a topic that a session has named by its id before."""
+        metadata = self.server.broker.member.metadata
+        self.client.produce(a_batch(b"secret"))
+        self.client.protocol.context.principal = "User:other"
+        with mock.patch.object(type(metadata), "topic_by_id", lambda *_: None):
+            opened = self.client.ask(fetch_request([("t", 0, 0)], self.server, session_id=0, session_epoch=0), 13)
+        self.assertEqual(opened.responses[0].partitions[0].error_code, ErrorCode.UNKNOWN_TOPIC_ID)
+        request = fetch_request([], self.server, session_id=opened.session_id, session_epoch=1)
+        [topic] = self.client.ask(request, 13).responses
+        self.assertEqual(topic.partitions[0].error_code, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        self.assertEqual(content(topic.partitions[0]), b"")
+
     def test_quotas(self) -> None:
         """While anybody has a quota, requests are decoded, and charged."""
         nodes = self.server.broker.member.metadata.security_nodes

@@ -96,9 +96,10 @@ class Access:
             raise ApiError(REFUSED[kind])
 
     @property
-    def rights(self) -> tuple[str, int]:
+    def rights(self) -> tuple[str, str, int]:
         """Something else whenever earlier decisions may not hold any more."""
-        return self.context.principal, self.authorization.authorizer.version
+        context = self.context
+        return context.principal, context.host, self.authorization.authorizer.version
 
     def topic_name(self, name: str | None, topic_id: bytes) -> str | None:
         """The name of a topic that a request names, or gives by id; None: no topic has this id."""
