@@ -11,9 +11,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from logbus.coroutines import sleep
 from logbus.errors import ApiError, ProtocolError
 from logbus.ilogbus import IPluginClient
-from logbus.kafka07.requests import Produce, decode_request
+from logbus.kafka07.requests import Produce, Request, decode_in_steps
 from logbus.wire.frame_buffer import FrameBuffer
 
 if TYPE_CHECKING:
@@ -83,19 +84,19 @@ class KafkaSevenProtocol(Protocol):
                 frame = self._buffer.next_frame()
                 if frame is None:
                     break
-                self._stop_timer()
-                # More may be received while it is served.
-                request, size = decode_request(bytes(frame)), len(frame)
             except ProtocolError as error:
                 self._refuse(str(error))
                 return
-            self.serving = Deferred.fromCoroutine(self._serve(request, size))
+            self._stop_timer()
+            # More may be received while it is served.
+            self.serving = Deferred.fromCoroutine(self._serve(bytes(frame)))
             # Behind the assignment: it may be over already.
             self.serving.addBoth(self._served)
         self._update_reading()
 
-    async def _serve(self, request: Any, size: int) -> None:
+    async def _serve(self, frame: bytes) -> None:
         try:
+            request = await self._decode(frame)
             answer = await self._factory.service.answer(self._client, request, self._factory.room)
         except CancelledError:
             raise
@@ -112,11 +113,21 @@ class KafkaSevenProtocol(Protocol):
             self.transport.write(answer)
             self.unsent = len(answer) if self._unsent else 0
         if isinstance(request, Produce):
-            seconds = self._client.produced(size)
+            seconds = self._client.produced(len(frame))
         else:
             seconds = self._client.fetched(len(answer or b""))
         if seconds:
             self._muted = self._factory.clock.callLater(seconds, self._unmute)
+
+    async def _decode(self, frame: bytes) -> Request:
+        steps = decode_in_steps(frame)
+        try:
+            while True:
+                next(steps)
+                await sleep(self._factory.clock, 0)
+        except StopIteration as done:
+            request: Request = done.value
+            return request
 
     def _served(self, result: object) -> None:
         self.serving = None

@@ -14,8 +14,9 @@ A topic is an int16 length and that many bytes. Produce and MultiProduce have no
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from logbus.errors import DecodeError
 from logbus.model import topic_name_problem
@@ -27,6 +28,11 @@ RANDOM_PARTITION = -1
 
 LATEST_TIME, EARLIEST_TIME = -1, -2
 """Times with a meaning in Offsets; others are ms since 1970."""
+
+PARTS_PER_STEP = 50
+"""Parts of a request that are decoded, or served, in one turn of the reactor; it may have 32,767."""
+
+T = TypeVar("T")
 
 _TYPE = Struct(">h")
 _COUNT = Struct(">h")
@@ -98,6 +104,21 @@ def decode_request(frame: bytes | memoryview) -> Request:
 
     :raises DecodeError: it is malformed, or of an unknown type.
     """
+    steps = decode_in_steps(frame)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: Request = done.value
+            return found
+
+
+def decode_in_steps(frame: bytes | memoryview) -> Generator[None, None, Request]:
+    """
+    Decode the request in a frame, :data:`PARTS_PER_STEP` of its parts at a time.
+
+    :raises DecodeError: as :func:`decode_request`.
+    """
     reader = _Reader(memoryview(frame))
     (kind,) = reader.take(_TYPE, "type")
     found: Request
@@ -106,9 +127,9 @@ def decode_request(frame: bytes | memoryview) -> Request:
     elif kind == FETCH:
         found = Fetch(reader.fetch())
     elif kind == MULTIFETCH:
-        found = MultiFetch([reader.fetch() for _ in range(reader.count())])
+        found = MultiFetch((yield from reader.parts(reader.fetch)))
     elif kind == MULTIPRODUCE:
-        found = Produce([reader.produce() for _ in range(reader.count())])
+        found = Produce((yield from reader.parts(reader.produce)))
     elif kind == OFFSETS:
         found = Offsets(reader.topic(), *reader.take(_PARTITION, "partition"), *reader.take(_FROM, "time"))
     else:
@@ -148,6 +169,14 @@ class _Reader:
         if count < 0:
             raise DecodeError(f"a request announces {count} parts")
         return count
+
+    def parts(self, read: Callable[[], T]) -> Generator[None, None, list[T]]:
+        found: list[T] = []
+        for n in range(self.count()):
+            if n and n % PARTS_PER_STEP == 0:
+                yield
+            found.append(read())
+        return found
 
     def topic(self) -> str:
         (size,) = self.take(_TOPIC, "topic's length")

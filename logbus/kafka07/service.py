@@ -7,7 +7,8 @@ A 0.7 client cannot log in and has no name: its rights and quotas are those of i
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from attrs import define, field
 from twisted.internet.interfaces import IReactorTime
@@ -19,12 +20,14 @@ from logbus.kafka07.message_sets import payloads
 from logbus.kafka07.requests import (
     EARLIEST_TIME,
     LATEST_TIME,
+    PARTS_PER_STEP,
     RANDOM_PARTITION,
     Fetch,
     FetchPart,
     MultiFetch,
     Offsets,
     Produce,
+    ProducePart,
     Request,
 )
 from logbus.kafka07.responses import Code, code_of, encode_messages, encode_multi, encode_offsets
@@ -37,6 +40,8 @@ BATCH_BYTES = 256 * 1024
 """Bytes of messages that become one record batch; a larger message becomes one of its own."""
 
 _MESSAGES_PER_TURN = 2000
+
+P = TypeVar("P")
 
 
 @define(eq=False)
@@ -63,11 +68,10 @@ class KafkaSevenService:
         """
         match request:
             case Produce():
-                for part in request.parts:
-                    await self._produce(client, part.topic, part.partition, part.messages)
+                await self._produce_all(client, request.parts)
                 return None
             case Fetch():
-                return await self._fetch(client, request.part, room)
+                return await self._fetch(client, request.part, room, self._broker.topics())
             case MultiFetch():
                 return await self._multi_fetch(client, request.parts, room)
             case Offsets():
@@ -75,7 +79,22 @@ class KafkaSevenService:
 
     # -- Produce
 
-    async def _produce(self, client: IPluginClient, topic: str, partition: int, messages: memoryview) -> None:
+    async def _produce_all(self, client: IPluginClient, parts: Sequence[ProducePart]) -> None:
+        is_random = any(part.partition == RANDOM_PARTITION for part in parts)
+        topics = self._broker.topics() if is_random else {}
+        led: dict[str, list[int]] = {}
+        async for part in self._in_turns(parts):
+            if part.partition == RANDOM_PARTITION and part.topic not in led:
+                led[part.topic] = self._led(part.topic, topics.get(part.topic, 0))
+            await self._produce(client, part, led.get(part.topic, ()))
+
+    async def _produce(self, client: IPluginClient, part: ProducePart, led: Sequence[int]) -> None:
+        """
+        Write one message set.
+
+        :param led: the partitions of its topic of which one is chosen, if the client leaves that to the broker.
+        """
+        topic, partition, messages = part
         client.require_write(topic)
         found: list[tuple[None, bytes]] = []
         for payload in payloads(messages):
@@ -84,29 +103,32 @@ class KafkaSevenService:
                 await sleep(self._clock, 0)
         chosen: int | None = partition
         if partition == RANDOM_PARTITION:
-            led = self._led(topic)
             chosen = self._choose(led) if led else None
-        for batch in _batches(found):
+        for n, batch in enumerate(_batches(found)):
+            if n:
+                await sleep(self._clock, 0)
             await self._broker.append(topic, batch, chosen)
 
-    def _led(self, topic: str) -> list[int]:
-        """The partitions of a topic that this broker leads."""
-        count = self._broker.topics().get(topic, 0)
+    def _led(self, topic: str, count: int) -> list[int]:
+        """Those of a topic's partitions that this broker leads."""
         return [n for n in range(count) if self._broker.leadership(topic, n).broker_id == self._broker.broker_id]
 
     # -- Fetch
 
-    async def _fetch(self, client: IPluginClient, part: FetchPart, room: int, *, cut: bool = True) -> bytes:
+    async def _fetch(
+        self, client: IPluginClient, part: FetchPart, room: int, topics: Mapping[str, int], *, cut: bool = True
+    ) -> bytes:
         """
         Answer Fetch, or a part of MultiFetch.
 
+        :param topics: those that there were when the request came.
         :param cut: whether a message may be cut for lack of room, too.
         """
         try:
             client.require_read(part.topic)
             if part.max_bytes < 0:
                 raise ApiError(ErrorCode.INVALID_FETCH_SIZE, f"{part.max_bytes} bytes")
-            if part.topic not in self._broker.topics():
+            if part.topic not in topics:
                 # In 0.7 a topic begins with its first message, and is empty before.
                 return encode_messages(Code.NO_ERROR)
             log = await self.logs.get(part.topic, part.partition)
@@ -117,10 +139,18 @@ class KafkaSevenService:
 
     async def _multi_fetch(self, client: IPluginClient, parts: Sequence[FetchPart], room: int) -> bytes:
         answers: list[bytes] = []
-        for part in parts:
-            answers.append(await self._fetch(client, part, max(room, 0), cut=not answers))
+        topics = self._broker.topics()
+        async for part in self._in_turns(parts):
+            answers.append(await self._fetch(client, part, max(room, 0), topics, cut=not answers))
             room -= len(answers[-1])
         return encode_multi(answers)
+
+    async def _in_turns(self, parts: Sequence[P]) -> AsyncIterator[P]:
+        """Iterate over the parts of a request, some in each turn of the reactor: not each of them waits for one."""
+        for n, part in enumerate(parts):
+            if n and n % PARTS_PER_STEP == 0:
+                await sleep(self._clock, 0)
+            yield part
 
     # -- Offsets
 

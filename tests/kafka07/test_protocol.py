@@ -18,6 +18,7 @@ from logbus.kafka07 import factory as factory_module
 from logbus.kafka07.factory import KafkaSevenFactory
 from logbus.kafka07.plugin import KafkaSevenPlugin
 from logbus.kafka07.protocol import FRAME_SECONDS, READ_SECONDS, KafkaSevenProtocol
+from logbus.kafka07.requests import PARTS_PER_STEP
 from tests.kafka07 import client as old
 from tests.kafka07.fake_broker import FakeBroker, FakeClient
 
@@ -201,6 +202,37 @@ class Requests(ProtocolCase):
         self.patch(factory_module, "MAX_RESPONSE", 250)
         answer = self.send(old.multi_fetch(*((topic, 0, 0, 1000) for topic in "tuv")))[0]
         self.assertEqual([len(old.checked(each)) for each in old.read_multi(answer)], [200, 0, 0])
+
+    def test_many_parts(self) -> None:
+        """
+        A request of very many parts, of which none waits for anything, leaves room for the requests of others.
+        """
+        self.broker.log().append(b"a")
+        many = 20 * PARTS_PER_STEP
+        read = [("none", 0, 0, 9), ("t", 9, 0, 9), ("t", 0, 11, 9), ("t", 0, 7, 9)]
+        written = [("t", 0, b""), ("t", -1, b""), ("t", -1, old.message(b"b")), ("t", 0, b"")]
+        for request in (old.multi_fetch(*read * (many // 4)), old.multi_produce(*written * (many // 4))):
+            topics, turns = self.count_calls(self.broker, "topics"), self.count_calls(self.broker.reactor, "callLater")
+            self.protocol.dataReceived(request)
+            self.broker.turn()
+            # They are decoded, and then served.
+            self.assertGreaterEqual(len(turns), 2 * (many // PARTS_PER_STEP - 1))
+            self.assertEqual(len(topics), 1)
+        self.assertEqual(self.broker.log().end, 1 + many // 4)
+        [answer] = self.responses()
+        self.assertEqual(len(old.read_multi(answer)), many)
+
+    def count_calls(self, called: Any, name: str) -> list[None]:
+        """A list that grows with each call of a method."""
+        calls: list[None] = []
+        method = getattr(type(called), name)
+
+        def counted(*given: Any) -> Any:
+            calls.append(None)
+            return method(*given)
+
+        self.patch(type(called), name, counted)
+        return calls
 
     @given(st.lists(st.integers(1, 20), max_size=40))
     def test_chunking_is_invisible(self, steps: list[int]) -> None:
