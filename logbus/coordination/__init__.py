@@ -13,6 +13,7 @@ Groups of either protocol:
 * ``share``: share groups, KIP-932 (a package, pure)
 * ``streams``: streams groups, KIP-1071 (a package, pure)
 * ``assignment_interval``: when partitions or tasks may be assigned anew (pure)
+* ``assignment_epochs``: since when a member has them, and which commits are too old (pure)
 * ``modern_group``: what groups of the last three kinds have in common (pure)
 * ``recorded_group``: and what is the same in their recorded states (pure)
 * ``recorded_changes``: changes of a group's state that can be undone (pure)

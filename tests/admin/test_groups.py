@@ -25,7 +25,7 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages import group_log
 from logbus.wire.messages.consumer_protocol import ConsumerProtocolAssignment
-from logbus.wire.messages.partitions import TopicIdPartitions, TopicPartitions
+from logbus.wire.messages.partitions import TopicPartitions
 from logbus.wire.schema import encode_versioned
 from tests.admin.harness import ORDERS, Answered, World
 from tests.coordination.consumer.kit import Cluster, Log
@@ -80,8 +80,8 @@ def consumer() -> ConsumerGroup:
         classic_member_metadata=None,
     )
     owned = [
-        TopicIdPartitions(topic_id=ORDERS.bytes, partitions=[2]),
-        TopicIdPartitions(topic_id=b"gone" * 4, partitions=[0]),
+        group_log.OwnedTopicPartitions(topic_id=ORDERS.bytes, partitions=[2]),
+        group_log.OwnedTopicPartitions(topic_id=b"gone" * 4, partitions=[0]),
     ]
     position = group_log.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=4,

@@ -115,7 +115,7 @@ class HeartbeatTests(ConsumerGroupCase):
     """Members join, share partitions, and leave."""
 
     def test_two_members(self) -> None:
-        """Each has its half, and commits with its epoch only."""
+        """Each has its half, and commits with an epoch since which it has had that."""
         a, b = self.consumer("a"), self.consumer("b")
         a.beat()
         self.assertEqual(a.assigned, [0, 1])
@@ -125,8 +125,11 @@ class HeartbeatTests(ConsumerGroupCase):
             b.beat()
         self.assertEqual((a.assigned, b.assigned), ([0], [1]))
         self.assertEqual(commit(a.client, {("t", 0): 5}, generation=a.epoch, member_id="a"), {("t", 0): 0})
-        stale = commit(a.client, {("t", 0): 6}, generation=a.epoch - 1, member_id="a")
-        self.assertEqual(stale, {("t", 0): ErrorCode.STALE_MEMBER_EPOCH})
+        before = {"generation": a.epoch - 1, "member_id": "a"}
+        self.assertEqual(commit(a.client, {("t", 0): 6}, **before), {("t", 0): 0})
+        self.assertEqual(commit(a.client, {("t", 1): 6}, **before), {("t", 1): ErrorCode.STALE_MEMBER_EPOCH})
+        both = commit(a.client, {("t", 0): 7, ("t", 1): 7}, **before)
+        self.assertEqual(set(both.values()), {ErrorCode.STALE_MEMBER_EPOCH}, "all or none")
         self.assertEqual(self.type_of(), ("consumer", "Stable"))
 
     def test_settings_of_a_group(self) -> None:

@@ -25,6 +25,7 @@ from logbus.wire.messages.group_log import (
     ConsumerGroupCurrentMemberAssignmentValue,
     GroupMetadataValue,
     OffsetCommitValue,
+    OwnedTopicPartitions,
 )
 from logbus.wire.messages.partitions import TopicIdPartitions
 
@@ -59,6 +60,7 @@ def decoded(record: Record) -> Item:
     fields = _fields(value)
     if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
         fields["state"] = _MEMBER_STATES.get(value.state, value.state)
+        fields["assignment_epochs"] = _epochs([*value.assigned_partitions, *value.partitions_pending_revocation])
     return item | fields
 
 
@@ -98,12 +100,25 @@ def _fields(message: Any) -> Item:
 
 def _json_value(value: Any) -> Any:
     if isinstance(value, list):
-        if value and isinstance(value[0], TopicIdPartitions):
+        if value and isinstance(value[0], (TopicIdPartitions, OwnedTopicPartitions)):
             return _partitions(value)
         return [_json_value(each) for each in value]
     return _fields(value) if is_struct(type(value)) else value
 
 
-def _partitions(topics: Iterable[TopicIdPartitions]) -> dict[str, list[int]]:
+def _partitions(topics: Iterable[TopicIdPartitions | OwnedTopicPartitions]) -> dict[str, list[int]]:
     """Partitions by topic id: the records do not contain names."""
-    return {str(uuid.UUID(bytes=bytes(each.topic_id))): list(each.partitions) for each in topics}
+    return {_topic_id(each): list(each.partitions) for each in topics}
+
+
+def _epochs(topics: Iterable[OwnedTopicPartitions]) -> dict[str, dict[str, int]]:
+    """The epochs in which the member got its partitions, as far as they are known."""
+    return {
+        _topic_id(each): dict(zip(map(str, each.partitions), each.assignment_epochs, strict=False))
+        for each in topics
+        if each.assignment_epochs is not None
+    }
+
+
+def _topic_id(topic: TopicIdPartitions | OwnedTopicPartitions) -> str:
+    return str(uuid.UUID(bytes=bytes(topic.topic_id)))

@@ -4,8 +4,8 @@ A group of the consumer protocol (KIP-848; Kafka: ConsumerGroup). Pure.
 It has three kinds of epochs. The *group epoch* grows when members, subscriptions or topics change. The *target
 assignment* is then computed, and carries the group epoch that it was computed for. Each *member* moves towards its
 target by its own heartbeats, and reaches an epoch when it has revoked the partitions that this requires. Commits carry
-the member's epoch, so that those of an earlier one are refused. See
-:mod:`~logbus.coordination.consumer.reconciliation`.
+the member's epoch, so that those for partitions that it got later, or has no longer, are refused. See
+:mod:`~logbus.coordination.consumer.reconciliation` and :mod:`~logbus.coordination.assignment_epochs`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from attrs import define, evolve, field, frozen
 
+from logbus.coordination.assignment_epochs import check_commit_epoch
 from logbus.coordination.consumer import join_and_leave
 from logbus.coordination.consumer.consumer_group_member import (
     AWAY,
@@ -124,8 +125,9 @@ class ConsumerGroup(ModernGroup[ConsumerGroupSettings, RecordedState]):
         partitions: Collection[TopicPartition] = (),
     ) -> None:
         """
-        Refuse a commit that does not come from a member in its epoch. Other clients may commit to an empty group, and
-        in a transaction always: producers need not send the member.
+        Refuse a commit that does not come from a member in its epoch, or in an earlier one in which it had got the
+        partitions (KIP-1251). Other clients may commit to an empty group, and in a transaction always: producers need
+        not send the member.
 
         :raise ApiError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION for classic members),
             FENCED_INSTANCE_ID, UNSUPPORTED_VERSION.
@@ -138,7 +140,13 @@ class ConsumerGroup(ModernGroup[ConsumerGroupSettings, RecordedState]):
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"members of the consumer protocol commit with OffsetCommit {OFFSET_COMMIT_WITH_EPOCH} or later",
             )
-        self._check_epoch(member, epoch)
+        position, code = self.recorded.position(member_id), _wrong_epoch(member)
+
+        def since(partition: TopicPartition) -> int | None:
+            topic = self.topics.topic(partition.topic)
+            return None if topic is None else position.since.get((topic.topic_id, partition.partition))
+
+        check_commit_epoch(member_id, position.epoch, epoch, partitions, since, code)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """
@@ -148,13 +156,10 @@ class ConsumerGroup(ModernGroup[ConsumerGroupSettings, RecordedState]):
         """
         if epoch < 0 and member_id is None:
             return
-        self._check_epoch(join_and_leave.find(self.recorded, member_id or "", None), epoch)
-
-    def _check_epoch(self, member: ConsumerGroupMember, epoch: int) -> None:
+        member = join_and_leave.find(self.recorded, member_id or "", None)
         current = self.recorded.position(member.member_id).epoch
         if epoch != current:
-            code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
-            raise ApiError(code, f"the member {member.member_id} is in epoch {current}, not in {epoch}")
+            raise ApiError(_wrong_epoch(member), f"the member {member.member_id} is in epoch {current}, not in {epoch}")
 
     # Records.
 
@@ -280,3 +285,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupSettings, RecordedState]):
         if timeout_ms < 0:
             timeout_ms = self.settings.session_timeout_ms
         self.deadlines.await_step(member_id, now + timeout_ms / 1000)
+
+
+def _wrong_epoch(member: ConsumerGroupMember) -> ErrorCode:
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION

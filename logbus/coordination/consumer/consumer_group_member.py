@@ -6,11 +6,12 @@ The two change at different times and have separate records.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
-from attrs import frozen
+from attrs import field, frozen
 
-from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, union
+from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, TopicId, union
 from logbus.coordination.group import MEMBER_BYTES, TEXT_BYTES
 
 JOINING = 0
@@ -89,10 +90,12 @@ class MemberPosition:
     """
     A member's epoch and present assignment.
 
-    :ivar epoch: the epoch that it has reached; commits must carry it.
+    :ivar epoch: the epoch that it has reached.
     :ivar previous_epoch: the one before; a member that still sends it has missed a response.
     :ivar assigned: the partitions that it may read.
     :ivar revoking: the partitions that it must revoke and may still be reading.
+    :ivar since: for each partition among both, the epoch in which the member got it. Commits of an earlier epoch are
+        not the member's (KIP-1251).
     """
 
     epoch: int = JOINING
@@ -100,6 +103,7 @@ class MemberPosition:
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NO_PARTITIONS
     revoking: Partitions = NO_PARTITIONS
+    since: Mapping[tuple[TopicId, int], int] = field(factory=dict)
 
     @property
     def held(self) -> Partitions:

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from logbus.coordination.assignment_epochs import epochs_of
 from logbus.coordination.consumer.consumer_group_member import (
     AWAY,
     JOINING,
     ConsumerGroupMember,
     MemberPosition,
-    MemberState,
 )
 from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat
-from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, is_subset
+from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, is_subset, pairs
 from logbus.coordination.consumer.recorded_state import RecordedState
 from logbus.errors import ApiError, ErrorCode
 
@@ -106,17 +106,21 @@ def _take_over(recorded: RecordedState, holder: str, member_id: str, *, classic:
     recorded.set_member(member_id, member)
     recorded.set_target(member_id, target)
     # It keeps the assigned partitions; those being revoked are revoked, since a new process reads nothing yet.
-    recorded.set_position(member_id, MemberPosition(assigned=position.assigned))
+    recorded.set_position(
+        member_id,
+        MemberPosition(assigned=position.assigned, since=epochs_of(pairs(position.assigned), position.since)),
+    )
     return member
 
 
 def leave_temporarily(recorded: RecordedState, member: ConsumerGroupMember) -> None:
     """Let a static member leave temporarily: it keeps its partitions until its session ends."""
     position = recorded.position(member.member_id)
-    recorded.set_position(
-        member.member_id,
-        evolve(position, epoch=AWAY, previous_epoch=position.epoch, state=MemberState.STABLE, revoking=NO_PARTITIONS),
+    # As in Kafka, it is not known any more since when it has them.
+    away = MemberPosition(
+        AWAY, position.epoch, assigned=position.assigned, since=epochs_of(pairs(position.assigned), {})
     )
+    recorded.set_position(member.member_id, away)
 
 
 def _unknown(recorded: RecordedState, who: str) -> ApiError:

@@ -69,7 +69,13 @@ def upgrade(now: float, classic: ClassicGroup, group: ConsumerGroup) -> list[Cha
         recorded.set_member(member.member_id, member)
         recorded.set_target(member.member_id, assigned)
         recorded.set_position(
-            member.member_id, MemberPosition(classic.generation, classic.generation, assigned=assigned)
+            member.member_id,
+            MemberPosition(
+                classic.generation,
+                classic.generation,
+                assigned=assigned,
+                since=dict.fromkeys(pairs(assigned), classic.generation),
+            ),
         )
     recorded.set_target_epoch(classic.generation, 0)
     group.activate(now)

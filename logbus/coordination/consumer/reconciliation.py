@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from logbus.coordination.assignment_epochs import epochs_of
 from logbus.coordination.consumer.consumer_group_member import MemberPosition, MemberState
 from logbus.coordination.consumer.partition_sets import (
     NO_PARTITIONS,
@@ -83,7 +84,8 @@ def _advance(
     kept = intersection(position.assigned, target)
     revoking = difference(position.assigned, kept)
     if still_owned(revoking, owned):
-        return MemberPosition(epoch, position.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+        since = epochs_of(pairs(position.assigned), position.since)
+        return MemberPosition(epoch, position.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking, since)
     missing = difference(target, kept)
     available = (
         from_pairs(partition for partition in pairs(missing) if is_free(*partition)) if missing else NO_PARTITIONS
@@ -91,4 +93,6 @@ def _advance(
     state = MemberState.STABLE if available == missing else MemberState.UNRELEASED_PARTITIONS
     if not available and (state, target_epoch, kept) == (position.state, position.epoch, position.assigned):
         return position
-    return MemberPosition(target_epoch, position.epoch, state, union(kept, available))
+    since = epochs_of(pairs(kept), position.since)
+    since.update(dict.fromkeys(pairs(available), target_epoch))
+    return MemberPosition(target_epoch, position.epoch, state, union(kept, available), since=since)

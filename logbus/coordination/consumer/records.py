@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from logbus.coordination.assignment_epochs import aligned
 from logbus.coordination.consumer.consumer_group_member import (
     ClassicProtocols,
     ConsumerGroupMember,
     MemberPosition,
     MemberState,
 )
-from logbus.coordination.consumer.partition_sets import Partitions, from_wire
+from logbus.coordination.consumer.partition_sets import Partitions, TopicId, from_wire
 from logbus.coordination.group import Change
 from logbus.wire.messages.group_log import (
     ClassicMemberMetadata,
@@ -25,6 +28,7 @@ from logbus.wire.messages.group_log import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
+    OwnedTopicPartitions,
 )
 from logbus.wire.messages.partitions import TopicIdPartitions
 
@@ -69,8 +73,8 @@ def position(group_id: str, member_id: str, where: MemberPosition | None) -> Cha
             member_epoch=where.epoch,
             previous_member_epoch=where.previous_epoch,
             state=where.state,
-            assigned_partitions=assigned_topics(where.assigned),
-            partitions_pending_revocation=assigned_topics(where.revoking),
+            assigned_partitions=_owned(where.assigned, where.since),
+            partitions_pending_revocation=_owned(where.revoking, where.since),
         )
     return ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), value
 
@@ -78,12 +82,17 @@ def position(group_id: str, member_id: str, where: MemberPosition | None) -> Cha
 def read_position(value: ConsumerGroupCurrentMemberAssignmentValue) -> MemberPosition:
     """The position in a record; an unknown state becomes UNKNOWN."""
     known = value.state in MemberState.__members__.values()
+    since: dict[tuple[TopicId, int], int] = {}
+    for topic in (*value.assigned_partitions, *value.partitions_pending_revocation):
+        epochs = aligned(topic.partitions, topic.assignment_epochs, value.member_epoch)
+        since.update(((topic.topic_id, number), epoch) for number, epoch in zip(topic.partitions, epochs, strict=True))
     return MemberPosition(
         epoch=value.member_epoch,
         previous_epoch=value.previous_member_epoch,
         state=MemberState(value.state) if known else MemberState.UNKNOWN,
         assigned=from_wire(value.assigned_partitions),
         revoking=from_wire(value.partitions_pending_revocation),
+        since=since,
     )
 
 
@@ -138,6 +147,17 @@ def assigned_topics(partitions: Partitions) -> list[TopicIdPartitions]:
     """A set of partitions in the format of records, sorted, so that equal sets are equal bytes."""
     return [
         TopicIdPartitions(topic_id=topic_id, partitions=sorted(numbers))
+        for topic_id, numbers in sorted(partitions.items())
+    ]
+
+
+def _owned(partitions: Partitions, since: Mapping[tuple[TopicId, int], int]) -> list[OwnedTopicPartitions]:
+    return [
+        OwnedTopicPartitions(
+            topic_id=topic_id,
+            partitions=sorted(numbers),
+            assignment_epochs=[since.get((topic_id, number), 0) for number in sorted(numbers)],
+        )
         for topic_id, numbers in sorted(partitions.items())
     ]
 

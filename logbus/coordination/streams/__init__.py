@@ -22,7 +22,6 @@ target (``reconciliation``). All changes are made in ``recorded_state``, which e
 * ``configured_topology``: numbers of partitions and tasks for it, and which topics are missing
 * ``sticky_assignor``: the assignor ``sticky``
 * ``reconciliation``: a member's next step towards its target
-* ``commit_fencing``: refuses commits for tasks that a member no longer has
 * ``endpoints``: the partitions whose state each process has
 * ``status``: what responses say of the group's state
 """

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from logbus.coordination.assignment_epochs import epochs_of
 from logbus.coordination.streams.streams_group_member import MemberState, StreamsPosition, Task
 from logbus.coordination.streams.tasks import Tasks, TaskSets, from_pairs, pairs
 from logbus.errors import ApiError, ErrorCode
@@ -73,7 +74,7 @@ def _advance(
     kept = position.assigned.intersection(target)
     revoking = position.assigned.difference(kept)
     if still_owned(revoking, owned):
-        since = {task: position.since.get(task, 0) for task in pairs(position.assigned.active)}
+        since = epochs_of(pairs(position.assigned.active), position.since)
         return StreamsPosition(epoch, position.epoch, MemberState.UNREVOKED_TASKS, kept, revoking, since)
     missing = target.difference(kept)
     available = TaskSets(
@@ -84,7 +85,7 @@ def _advance(
     state = MemberState.STABLE if available == missing else MemberState.UNRELEASED_TASKS
     if available.is_empty and (state, target_epoch, kept) == (position.state, position.epoch, position.assigned):
         return position
-    since = {task: position.since.get(task, 0) for task in pairs(kept.active)}
+    since = epochs_of(pairs(kept.active), position.since)
     since.update(dict.fromkeys(pairs(available.active), target_epoch))
     return StreamsPosition(target_epoch, position.epoch, state, kept.union(available), since=since)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from attrs import frozen
 
+from logbus.coordination.assignment_epochs import aligned
 from logbus.coordination.group import Change
 from logbus.coordination.streams.streams_group_member import MemberState, StreamsGroupMember, StreamsPosition, Task
 from logbus.coordination.streams.tasks import Tasks, TaskSets, from_wire
@@ -129,13 +130,11 @@ def position(group_id: str, member_id: str, where: StreamsPosition | None) -> Ch
 
 
 def read_position(value: StreamsGroupCurrentMemberAssignmentValue) -> StreamsPosition:
-    """The position in a record; an unknown state becomes UNKNOWN, and an unknown epoch of a task 0, as in Kafka."""
+    """The position in a record; an unknown state becomes UNKNOWN."""
     known = value.state in MemberState.__members__.values()
     since: dict[Task, int] = {}
     for tasks in (*value.active_tasks, *value.active_tasks_pending_revocation):
-        epochs = tasks.assignment_epochs
-        if epochs is None or len(epochs) != len(tasks.partitions):
-            epochs = [0] * len(tasks.partitions)
+        epochs = aligned(tasks.partitions, tasks.assignment_epochs, value.member_epoch)
         since.update(
             ((tasks.subtopology_id, number), epoch) for number, epoch in zip(tasks.partitions, epochs, strict=True)
         )

@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Sequence
 
 from attrs import define, field, frozen
 
+from logbus.coordination.assignment_epochs import check_commit_epoch
 from logbus.coordination.classic.requests import admit_all
 from logbus.coordination.consumer.consumer_group import OFFSET_COMMIT_WITH_EPOCH
 from logbus.coordination.group import Change, GroupType
 from logbus.coordination.modern_group import ModernGroup
 from logbus.coordination.streams import join_and_leave
-from logbus.coordination.streams.commit_fencing import check_commit_epoch
 from logbus.coordination.streams.configured_topology import ConfiguredTopology
 from logbus.coordination.streams.endpoints import EndpointCache, EndpointPartitions
 from logbus.coordination.streams.heartbeat import StreamsHeartbeat, StreamsHeartbeatResult, statuses
@@ -158,9 +158,13 @@ class StreamsGroup(ModernGroup[StreamsGroupSettings, RecordedState]):
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"members of streams groups commit with OffsetCommit {OFFSET_COMMIT_WITH_EPOCH} or later",
             )
-        check_commit_epoch(
-            member_id, self.recorded.position(member_id), epoch, partitions, self.recorded.subtopology_of
-        )
+        position, subtopology_of = self.recorded.position(member_id), self.recorded.subtopology_of
+
+        def since(partition: TopicPartition) -> int | None:
+            subtopology_id = subtopology_of.get(partition.topic)
+            return None if subtopology_id is None else position.since.get((subtopology_id, partition.partition))
+
+        check_commit_epoch(member_id, position.epoch, epoch, partitions, since)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """

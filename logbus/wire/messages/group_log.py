@@ -203,6 +203,15 @@ class ConsumerGroupCurrentMemberAssignmentKey:
     member_id: String
 
 
+@struct
+class OwnedTopicPartitions:
+    """Partitions of a topic, with the epoch at which the member got each of them (KIP-1251); None: not known."""
+
+    topic_id: Uuid
+    partitions: list[Int32]
+    assignment_epochs: list[Int32] | None = field("0+", default=None, tag=0)
+
+
 @message(None, versions="0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue:
     """The partitions a member owns, and those it must revoke first on its way to the target."""
@@ -210,8 +219,8 @@ class ConsumerGroupCurrentMemberAssignmentValue:
     member_epoch: Int32
     previous_member_epoch: Int32
     state: Int8
-    assigned_partitions: list[TopicIdPartitions]
-    partitions_pending_revocation: list[TopicIdPartitions]
+    assigned_partitions: list[OwnedTopicPartitions]
+    partitions_pending_revocation: list[OwnedTopicPartitions]
 
 
 @message(None, versions="16", flexible="none")

@@ -25,11 +25,12 @@ from logbus.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
-from logbus.wire.messages.partitions import TopicIdPartitions, TopicPartitions
+from logbus.wire.messages.partitions import TopicPartitions
 from logbus.wire.schema import encode_versioned, message_spec
 from tests.wire.instances import messages
 
 ORDERS = uuid.UUID("7f0a4a52-9a3e-4a2e-8f11-0c8c6a2f9b01")
+PRICES = uuid.UUID("7f0a4a52-9a3e-4a2e-8f11-0c8c6a2f9b02")
 OFFSET = group_log.OffsetCommitKey(group="billing", topic="orders", partition=3)
 COMMITTED = group_log.OffsetCommitValue(offset=42, leader_epoch=5, metadata="note", commit_timestamp=1_700_000_000_000)
 
@@ -97,7 +98,11 @@ class DecodingTests(SynchronousTestCase):
         """
         Partitions by the ids of their topics, and the state of a member in words.
         """
-        owned = [TopicIdPartitions(topic_id=ORDERS.bytes, partitions=[0, 2])]
+        owned = [
+            group_log.OwnedTopicPartitions(topic_id=ORDERS.bytes, partitions=[0, 2], assignment_epochs=[1, 3]),
+            # Of an older release, without epochs.
+            group_log.OwnedTopicPartitions(topic_id=PRICES.bytes, partitions=[1]),
+        ]
         value = group_log.ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=4,
             previous_member_epoch=3,
@@ -115,8 +120,9 @@ class DecodingTests(SynchronousTestCase):
                 "member_epoch": 4,
                 "previous_member_epoch": 3,
                 "state": "unrevoked_partitions",
-                "assigned_partitions": {str(ORDERS): [0, 2]},
+                "assigned_partitions": {str(ORDERS): [0, 2], str(PRICES): [1]},
                 "partitions_pending_revocation": [],
+                "assignment_epochs": {str(ORDERS): {"0": 1, "2": 3}},
             },
         )
 

@@ -9,13 +9,15 @@ from unittest.mock import patch
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.coordination.consumer import records
 from logbus.coordination.consumer.consumer_group_member import AWAY, LEFT, MemberPosition, MemberState
 from logbus.coordination.consumer.consumer_group_settings import ConsumerGroupSettings
 from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat
 from logbus.coordination.consumer.partition_sets import NO_PARTITIONS
 from logbus.coordination.consumer.regular_expressions import MAX_EXPRESSION_LENGTH, compile_expression
-from logbus.coordination.group_records import decode_change
+from logbus.coordination.group_records import decode_change, encode_change
 from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
 from logbus.wire.messages.group_log import ConsumerGroupRegularExpressionKey
 from tests.coordination.consumer.kit import Client, Cluster, Log
 
@@ -223,12 +225,12 @@ class RefusalTests(GroupCase):
         self.join("a")
         group.check_commit("a", None, 1, 9)
         for code, asked in (
-            (ErrorCode.STALE_MEMBER_EPOCH, ("a", None, 0, 9)),
+            (ErrorCode.STALE_MEMBER_EPOCH, ("a", None, 0, 9, False, [TopicPartition("t", 0)])),
             (ErrorCode.STALE_MEMBER_EPOCH, ("a", None, 2, 9)),
             (ErrorCode.UNKNOWN_MEMBER_ID, ("b", None, 1, 9)),
             (ErrorCode.UNKNOWN_MEMBER_ID, ("", None, -1, 9)),
             (ErrorCode.UNSUPPORTED_VERSION, ("a", None, 1, 8)),
-            (ErrorCode.STALE_MEMBER_EPOCH, ("a", None, -1, 3, True)),
+            (ErrorCode.STALE_MEMBER_EPOCH, ("a", None, -1, 3, True, [TopicPartition("t", 0)])),
             (ErrorCode.UNKNOWN_MEMBER_ID, ("", "i", -1, 3, True)),
         ):
             with self.assertRaises(ApiError) as caught:
@@ -257,6 +259,89 @@ class RefusalTests(GroupCase):
         self.assertEqual(recorded.position("a").state, MemberState.STABLE)
 
 
+class CommitEpochTests(GroupCase):
+    """Commits that a member sent before it heard of its next epoch (KIP-1251)."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.a, self.b = self.join("a"), self.join("b")
+        self.settle(self.a, self.b)
+        self.assertEqual((self.a.epoch, self.b.epoch), (2, 2))
+        self.assertEqual((self.a.owned, self.b.owned), ({self.t: frozenset({0, 1})}, {self.t: frozenset({2, 3})}))
+
+    def accepted(self, member_id: str, *partitions: int) -> list[int]:
+        """The epochs up to 3 in which a member may commit all of these partitions of ``t``; also after a failover."""
+        wanted = [TopicPartition("t", number) for number in partitions]
+        found: list[list[int]] = []
+        for group in (self.log.group, self.log.replayed()):
+            found.append([])
+            for epoch in range(-1, 4):
+                try:
+                    group.check_commit(member_id, None, epoch, 9, partitions=wanted)
+                except ApiError as e:
+                    self.assertEqual(e.code, ErrorCode.STALE_MEMBER_EPOCH)
+                else:
+                    found[-1].append(epoch)
+        self.assertEqual(found[0], found[1])
+        return found[0]
+
+    def test_kept_partitions(self) -> None:
+        """A partition may be committed in each epoch since its member got it; one that it gave up may not."""
+        self.assertEqual(self.accepted("a", 0), [1, 2])
+        self.assertEqual(self.accepted("a", 0, 1), [1, 2])
+        self.assertEqual(self.accepted("b", 2), [2])
+        self.assertEqual(self.accepted("a", 2), [2], "in its present epoch a member commits what it wants")
+        self.assertEqual(self.accepted("a", 0, 2), [2])
+        self.assertRaises(ApiError, self.log.group.check_fetch, "a", 1)
+
+    def test_while_revoking(self) -> None:
+        """A partition that is to be revoked is still the member's."""
+        self.join("c")
+        for each in (self.a, self.b):
+            self.beat(each)
+            position = self.log.group.recorded.position(each.member_id)
+            if position.state is MemberState.UNREVOKED_PARTITIONS:
+                break
+        since = 1 if each is self.a else 2
+        (number,) = position.revoking[self.t]
+        self.assertEqual(self.accepted(each.member_id, number), list(range(since, 3)))
+        each.obey()
+        self.beat(each)
+        self.assertEqual(each.epoch, 3)
+        self.assertEqual(self.accepted(each.member_id, number), [3])
+        self.assertEqual(self.accepted(each.member_id, *each.owned[self.t]), list(range(since, 4)))
+
+    def test_gone_and_back(self) -> None:
+        """A partition that a member got again is its own only since then."""
+        self.log.heartbeat(self.now, ConsumerHeartbeat("b", LEFT))
+        self.settle(self.a)
+        self.assertEqual(self.a.epoch, 3)
+        self.assertEqual(self.accepted("a", 3), [3])
+        self.assertEqual(self.accepted("a", 0), [1, 2, 3])
+
+    def test_topic_made_anew(self) -> None:
+        """Another topic of the same name is not what the member had."""
+        self.cluster.delete("t")
+        self.assertEqual(self.accepted("a", 0), [2])
+        self.cluster.create("t", 4)
+        self.assertEqual(self.accepted("a", 0), [2])
+
+    def test_records_of_an_older_release(self) -> None:
+        """Records without these epochs are read; then only the present epoch is accepted, as in Kafka."""
+        change: Any = records.position("group", "a", self.log.group.recorded.position("a"))
+        for topic in change[1].assigned_partitions:
+            topic.assignment_epochs = None
+        self.log.records.append(encode_change(change))
+        self.log.restart(self.now)
+        self.assertEqual(self.accepted("a", 0), [2])
+
+    def test_record(self) -> None:
+        """The epochs are in a tagged field of each topic, as in Kafka 4.3."""
+        _, value = encode_change(records.position("group", "b", self.log.group.recorded.position("b")))
+        topic = self.t + b"\x03" + bytes.fromhex("00000002 00000003") + b"\x01\x00\x09\x03" + bytes([0, 0, 0, 2] * 2)
+        self.assertEqual(value, bytes.fromhex("0000 00000002 00000002 00") + b"\x02" + topic + b"\x01\x00")
+
+
 class StaticTests(GroupCase):
     """Members with an instance id (KIP-345)."""
 
@@ -271,6 +356,8 @@ class StaticTests(GroupCase):
         self.beat(b)
         self.assertEqual(b.epoch, 2)
         self.refused(ErrorCode.FENCED_INSTANCE_ID, evolve(a.beat(), instance_id="i"))
+        since = self.log.group.recorded.position("c").since
+        self.assertEqual(since, {(self.t, number): 0 for number in back.owned[self.t]}, "as in Kafka")
 
     def test_not_coming_back(self) -> None:
         """When the session ends, the others get what was kept."""

@@ -13,6 +13,7 @@ from logbus.coordination.consumer.consumer_group_settings import ConsumerGroupSe
 from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, count, pairs, union
 from logbus.coordination.consumer.recorded_state import RecordedState
 from logbus.errors import ApiError, ErrorCode
+from logbus.model import TopicPartition
 from tests.coordination.consumer.kit import Client, Cluster, Log, overlap
 
 NAMES = ["a", "b", "c"]
@@ -191,6 +192,9 @@ class GroupMachine(RuleBasedStateMachine):
         assert dict(held) == recorded.owners
         assert len(held) == len(recorded.owners)
         assert set(recorded.positions) <= set(recorded.members)
+        for position in recorded.positions.values():
+            assert set(position.since) == set(pairs(position.held))
+            assert position.epoch < 0 or all(since <= position.epoch for since in position.since.values())
         assert not recorded.members or self.log.group.deadline is not None
 
     @invariant()
@@ -200,16 +204,24 @@ class GroupMachine(RuleBasedStateMachine):
         assert len(targets) == len(set(targets))
 
     @invariant()
-    def only_the_current_epoch_commits(self) -> None:
-        """Only commits with a member's present epoch are accepted."""
+    def only_owners_commit(self) -> None:
+        """Only commits with a member's present epoch are accepted, or since which it has had the partition."""
         group = self.log.group
+        topics = self.cluster.topics.items()
+        names = {(topic.topic_id, n): (name, n) for name, topic in topics for n in range(topic.partitions)}
         for client in self.clients:
+            position = group.recorded.position(client.member_id)
+            some = next((names[each] for each in sorted(position.since) if each in names), None)
             for epoch in range(-1, (group.recorded.epoch or 0) + 2):
-                member = group.recorded.members.get(client.member_id)
-                right = member is not None and epoch == group.recorded.position(client.member_id).epoch
+                right = client.member_id in group.recorded.members and epoch == position.epoch
                 right = right or (epoch < 0 and group.is_empty)
+                partition = TopicPartition("no such topic", 0)
+                if some is not None:
+                    partition = TopicPartition(*some)
+                    since = position.since[self.cluster.topics[some[0]].topic_id, some[1]]
+                    right = right or since <= epoch <= position.epoch
                 try:
-                    group.check_commit(client.member_id, client.instance_id, epoch, 9)
+                    group.check_commit(client.member_id, client.instance_id, epoch, 9, partitions=[partition])
                 except ApiError as e:
                     assert not right, e
                     assert e.code in (*START_ANEW, ErrorCode.STALE_MEMBER_EPOCH)

@@ -145,7 +145,7 @@ class RecordTests(SynchronousTestCase):
         value.active_tasks_pending_revocation[0].assignment_epochs = [1, 2]
         value.state = 99
         read = records.read_position(value)
-        self.assertEqual(read.since, {("0", 0): 0, ("0", 1): 0, ("0", 2): 0})
+        self.assertEqual(read.since, {("0", 0): 7, ("0", 1): 7, ("0", 2): 7}, "the epoch of the member")
         self.assertEqual(read, evolve(POSITION, state=MemberState.UNKNOWN, since=read.since))
 
     def test_damaged_topology(self) -> None:
