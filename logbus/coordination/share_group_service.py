@@ -14,11 +14,15 @@ from logbus.coordination.share.heartbeat import ShareHeartbeat, ShareHeartbeatRe
 from logbus.coordination.share.share_group import ShareGroup, ShareGroupDescription
 from logbus.coordination.share.share_group_member import JOINING
 from logbus.coordination.share_group_states import ShareGroupStates
+from logbus.coroutines import sleep
 from logbus.errors import ApiError, ErrorCode
 from logbus.net.request_context import RequestContext
 
 FIRST_ASSIGNMENT_SECONDS = 2.0
-"""Longest time for which the response to a member that joins waits for its partitions' states to be made."""
+"""
+Longest time for which the response to a member that joins waits for its partitions' states to be made, and then for the
+interval between two assignments to pass.
+"""
 
 
 @define(eq=False)
@@ -38,8 +42,8 @@ class ShareGroupService:
         """
         Let a member join, stay or leave; the first to join creates the group. Done when the changes are durable.
 
-        Partitions are assigned when their states are made. A member that joins waits a little for that, so that it need
-        not wait for its next heartbeat.
+        Partitions are assigned when their states are made, and not too soon after the last assignment. A member that
+        joins waits a little for that, so that it need not wait for its next heartbeat.
 
         :param client: who sent it.
         :raise ApiError: as :meth:`.GroupCoordinator.shard_of`, :meth:`.ShareGroup.heartbeat`,
@@ -52,12 +56,25 @@ class ShareGroupService:
         if not isinstance(group, ShareGroup):
             return result
         made = self.states.maintain(shard, group)
-        if made is None or request.epoch != JOINING:
+        if request.epoch != JOINING:
             return result
-        await self.states.wait(made, FIRST_ASSIGNMENT_SECONDS)
+        if made is not None:
+            await self.states.wait(made, FIRST_ASSIGNMENT_SECONDS)
+            result = await self._stay(group_id, request, client, result)
+        clock = self._coordinator.clock
+        interval = group.seconds_until_assignment(clock.seconds())
+        if 0 < interval <= FIRST_ASSIGNMENT_SECONDS:
+            await sleep(clock, interval)
+            result = await self._stay(group_id, request, client, result)
+        return result
+
+    async def _stay(
+        self, group_id: str, joining: ShareHeartbeat, client: RequestContext | None, result: ShareHeartbeatResult
+    ) -> ShareHeartbeatResult:
+        """The next heartbeat of a member that has joined, in place of the member."""
         try:
             again = await self._heartbeat(
-                group_id, evolve(request, epoch=result.epoch, topics=None, rack_id=None), client
+                group_id, evolve(joining, epoch=result.epoch, topics=None, rack_id=None), client
             )
         except ApiError:
             return result  # The group has moved, or the member is gone: the next heartbeat will tell.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.coordination.assignment_interval import may_assign
+from logbus.coordination.assignment_interval import may_assign, ms_until_assignment
 
 NOW = 1_700_000_000_000
 
@@ -19,6 +19,9 @@ class AssignmentIntervalTests(SynchronousTestCase):
     def test_interval(self) -> None:
         """The interval has to pass; none, or no last time, is none to wait for."""
         self.assertEqual([self.may(ago_ms) for ago_ms in (0, 999, 1000, 5000)], [False, False, True, True])
+        self.assertEqual(
+            [ms_until_assignment(2, NOW - ago, 1000, NOW) for ago in (0, 999, 1000, 5000)], [1000, 1, 0, 0]
+        )
         self.assertTrue(self.may(0, interval_ms=0))
         self.assertTrue(may_assign(2, 0, 1000, 500))
 

@@ -10,6 +10,11 @@ from twisted.internet.defer import Deferred, fail, succeed
 
 from logbus.coordination.share_state.share_state import SharePartitionKey, ShareState, StateBatch
 from logbus.errors import ApiError, ErrorCode
+from logbus.wire.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from logbus.wire.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from logbus.wire.messages.groups import DeleteGroupsRequest, ListGroupsRequest
 from logbus.wire.messages.share_groups import (
@@ -234,6 +239,43 @@ class HeartbeatTests(ShareGroupCase):
         one.client.turn()
         one.beat()
         self.assertEqual(one.assigned, [0, 1])
+
+    def test_join_within_the_interval(self) -> None:
+        """Who joins soon after an assignment is answered when there may be another, with its partitions."""
+        self.client.turn(10)
+        one, two, three = (self.consumer(f"m{number}") for number in (1, 2, 3))
+        one.beat()
+        for number, each in enumerate((two, three)):
+            self.client.turn(0.3)
+            each.client.send(
+                ShareGroupHeartbeatRequest(
+                    group_id="g", member_id=each.member_id, member_epoch=0, subscribed_topic_names=["t"]
+                ),
+                1,
+            )
+            self.assertEqual(len(self.described().members), 2 + number)
+        self.client.turn(0.3)
+        self.assertEqual([*two.client.answers(), *three.client.answers()], [])
+        self.client.turn(0.2)
+        for each in (two, three):
+            each.heard(*each.client.answers())
+        one.beat()
+        self.assertEqual(sorted(len(each.assigned or ()) for each in (one, two, three)), [1, 1, 2])
+        self.assertEqual(len({each.epoch for each in (one, two, three)}), 1, "one assignment for both")
+
+    def test_long_interval(self) -> None:
+        """Nobody waits for it: who joins gets its partitions with a later heartbeat, as in Kafka."""
+        changes = [IncrementalAlterableConfig(name="share.assignment.interval.ms", config_operation=0, value="10000")]
+        resource = IncrementalAlterConfigsResource(resource_type=32, resource_name="g", configs=changes)
+        self.client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        self.client.turn(10)
+        one, two = self.consumer("m1"), self.consumer("m2")
+        one.beat()
+        two.beat()
+        self.assertEqual(two.assigned, [])
+        self.client.turn(10)
+        two.beat()
+        self.assertEqual(two.assigned, [1])
 
     def test_states_cannot_be_made(self) -> None:
         """The next heartbeat tries again, and so does another broker."""

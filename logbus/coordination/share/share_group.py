@@ -177,6 +177,12 @@ class ShareGroup(ModernGroup[ShareGroupSettings, RecordedState]):
             member_id, after.epoch, settings.heartbeat_interval_ms, after.assigned if told else None
         )
 
+    def seconds_until_assignment(self, now: float) -> float:
+        """For how long the assignment for the group epoch must still wait; 0: not at all, or it is made."""
+        wait_ms = self.targets.ms_until_update(int(now * 1000), self.settings.assignment_interval_ms)
+        # One more, since times are cut to milliseconds.
+        return (wait_ms + 1) / 1000 if wait_ms else 0.0
+
     def _known(self, member_id: str) -> ShareGroupMember:
         member = self.recorded.members.get(member_id)
         if member is None:

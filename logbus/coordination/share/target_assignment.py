@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from logbus.coordination.assignment_interval import may_assign
+from logbus.coordination.assignment_interval import ms_until_assignment
 from logbus.coordination.consumer.partition_sets import NO_PARTITIONS, Partitions, TopicId, difference, intersection
 from logbus.coordination.consumer.topics_view import Topic, TopicsView
 from logbus.coordination.share import simple_assignor
@@ -91,12 +91,17 @@ class TargetAssignment:
         wanted = self._recorded.members[member_id].topics
         return {topic_id: numbers for topic_id, numbers in target.items() if self._topics.name(topic_id) in wanted}
 
+    def ms_until_update(self, now_ms: int, interval_ms: int) -> int:
+        """For how long the targets for the group epoch must wait; 0: not at all, or they exist."""
+        recorded = self._recorded
+        if not self.is_due:
+            return 0
+        return ms_until_assignment(len(recorded.members), recorded.target_ms, interval_ms, now_ms)
+
     def update(self, now_ms: int, interval_ms: int) -> None:
         """Compute the targets for the group epoch, unless they exist, or this must wait."""
         recorded = self._recorded
-        if recorded.epoch is None or not self.is_due:
-            return
-        if not may_assign(len(recorded.members), recorded.target_ms, interval_ms, now_ms):
+        if recorded.epoch is None or not self.is_due or self.ms_until_update(now_ms, interval_ms):
             return
         topics = self._subscribed()
         same: dict[tuple[str, ...], frozenset[TopicId]] = {}
