@@ -198,6 +198,7 @@ class ConfigHandlers:
         message: AlterConfigsRequest = request.message
 
         def replacement(resource: Any) -> Edit:
+            _refuse_repeated(resource.configs)
             self._check_given(resource, resource.configs)
             wanted = {config.name: config.value for config in resource.configs}
             return lambda _: wanted
@@ -213,6 +214,7 @@ class ConfigHandlers:
         message: IncrementalAlterConfigsRequest = request.message
 
         def change(resource: Any) -> Edit:
+            _refuse_repeated(resource.configs)
             for config in resource.configs:
                 if config.value is None and config.config_operation != Operation.DELETE:
                     raise _without_value(config.name)
@@ -334,10 +336,7 @@ class ConfigHandlers:
     def _changed(self, now: Mapping[str, str], resource: Any) -> Mapping[str, str | None]:
         """The overrides after an incremental change."""
         wanted: dict[str, str | None] = dict(now)
-        times = Counter(change.name for change in resource.configs)
         for change in resource.configs:
-            if times[change.name] > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} is changed twice in one request")
             if change.config_operation == Operation.DELETE:
                 wanted.pop(change.name, None)
             elif change.config_operation == Operation.SET:
@@ -369,6 +368,13 @@ class ConfigHandlers:
         if change.config_operation == Operation.APPEND:
             return ",".join(dict.fromkeys([*held, *given]))
         return ",".join(element for element in held if element not in given)
+
+
+def _refuse_repeated(configs: Sequence[_Config]) -> None:
+    """:raise ApiError: INVALID_REQUEST: a key is named twice."""
+    for name, times in Counter(config.name for config in configs).items():
+        if times > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is changed twice in one request")
 
 
 def _without_value(name: str) -> ApiError:

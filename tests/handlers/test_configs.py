@@ -228,6 +228,14 @@ class ConfigTests(HandlerCase):
         self.assertEqual(self.alter(one, one), [ErrorCode.INVALID_REQUEST] * 2)
         self.assertEqual(len(self.client.ask(DescribeConfigsRequest(resources=[question()] * 50), 4).results), 1)
 
+    def test_key_named_twice(self) -> None:
+        """Kafka does not take the last value either, nor look at the others first."""
+        one = replacement(retention_ms="5", segment_ms="600000")
+        for more in ("5", "6", None, "x"):
+            one.configs[1:] = [AlterableConfig(name="retention.ms", value=more)]
+            self.assertEqual(self.alter(one), [ErrorCode.INVALID_REQUEST], more)
+        self.assertEqual(self.values(source=1), {})
+
     def test_some_keys(self) -> None:
         """Only the settings that were asked for; unknown ones are left out."""
         request = DescribeConfigsRequest(
