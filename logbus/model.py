@@ -26,6 +26,9 @@ SHARE_GROUP_STATE_TOPIC = "__share_group_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, REMOTE_LOG_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC})
 """Topics with the state of brokers, written by brokers only."""
 
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+"""The log of Kafka's controllers, which clients of Kafka take for no topic of theirs; there is none here."""
+
 NO_OFFSET = -1
 NO_EPOCH = -1
 NO_TIMESTAMP = -1

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from logbus.errors import ErrorCode
 from logbus.wire.messages.groups import FindCoordinatorRequest
+from logbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from logbus.wire.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -74,6 +75,19 @@ class TopicTests(HandlerCase):
             answer = self.client.ask(CreateTopicsRequest(topics=topics), 5)
             self.assertEqual([topic.error_code for topic in answer.topics], codes, names)
             self.assertTrue(all(bool(topic.error_message) == bool(topic.error_code) for topic in answer.topics))
+
+    def test_name_that_kafka_keeps(self) -> None:
+        """Nobody makes a topic that clients of Kafka would take for the log of the controllers."""
+        topic = CreatableTopic(
+            name="__cluster_metadata", num_partitions=1, replication_factor=1, assignments=[], configs=[]
+        )
+        (answer,) = self.client.ask(CreateTopicsRequest(topics=[topic]), 5).topics
+        self.assertEqual(answer.error_code, ErrorCode.INVALID_REQUEST)
+        self.assertIn("__cluster_metadata", answer.error_message)
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="__cluster_metadata")])
+        (described,) = self.client.ask(asked, 12).topics
+        self.assertEqual(described.error_code, ErrorCode.INVALID_REQUEST)
+        self.assertEqual(dict(self.server.broker.plugin_services.topics()), {"t": 2})
 
     def test_assigned(self) -> None:
         """With an assignment the replicas are where it says."""

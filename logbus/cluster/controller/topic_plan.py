@@ -14,7 +14,13 @@ from logbus.cluster.controller.controller_context import ControllerContext, Part
 from logbus.cluster.controller.replica_assignment import Replicas, assign_replicas, check_assignment
 from logbus.cluster.metadata_update import NO_OVERRIDES
 from logbus.errors import ApiError, ConfigError, ErrorCode
-from logbus.model import INTERNAL_TOPICS, SHARE_GROUP_STATE_TOPIC, new_topic_id, topic_name_problem
+from logbus.model import (
+    CLUSTER_METADATA_TOPIC,
+    INTERNAL_TOPICS,
+    SHARE_GROUP_STATE_TOPIC,
+    new_topic_id,
+    topic_name_problem,
+)
 
 DEFAULT = -1
 """Stands for the broker's default number of partitions or replication factor."""
@@ -144,6 +150,8 @@ def plan_topic(
     problem = topic_name_problem(topic.name)
     if problem is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if topic.name == CLUSTER_METADATA_TOPIC:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"nobody may create a topic {topic.name}: the name is Kafka's own")
     if topic.name in state.unreadable:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name!r} is there: {state.unreadable[topic.name]}")
     known = state.topics.get(topic.name)
