@@ -10,17 +10,22 @@ from logbus.cluster.membership import ensure_cluster
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import Create, NodeExists, NoNode, Op, Set
 from logbus.metastore.security_znodes import USER, EntityZnode
-from logbus.metastore.znodes import BROKER_IDS
+from logbus.metastore.znodes import BROKER_IDS, CLUSTER_ID
 from logbus.security.sasl.scram_credential import ScramCredential
 
 
-async def add_user(store: IMetadataStore, name: str, credentials: Mapping[str, ScramCredential]) -> None:
+async def add_user(
+    store: IMetadataStore, name: str, credentials: Mapping[str, ScramCredential], *, begins: bool
+) -> None:
     """
-    Add a user; the cluster is created if it was never started.
+    Add a user.
 
     :param credentials: by mechanism.
-    :raise CommandFailed: a broker runs, or the user exists.
+    :param begins: whether the cluster is created if it was never started.
+    :raise CommandFailed: a broker runs, the user exists, or there is no cluster.
     """
+    if not begins and await store.exists(CLUSTER_ID) is None:
+        raise CommandFailed("there is no cluster yet: --new-cluster begins one")
     await ensure_cluster(store, uuid4)
     alive = await store.children(BROKER_IDS)
     if alive:

@@ -5,7 +5,8 @@ It is stricter than ZooKeeper's client. Requests fail at once while no server is
 when the connection is lost, instead of being sent later; late answers are dropped. Watches are lost with the
 connection: their owners read again when the state is CONNECTED.
 
-The nodes are below the chroot, which is created if it is missing and does not appear in paths.
+The nodes are below the chroot, which does not appear in paths. It is created if it is missing, for who may begin a
+cluster.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from logbus.metastore.operations import (
     MultiFailed,
     NodeAccess,
     NodeExists,
+    NoNode,
     Op,
     OpResult,
     SessionLost,
@@ -81,6 +83,7 @@ class ZooKeeperStore(BaseStore):
     :ivar session_timeout: in seconds; ZooKeeper may have another one.
     :ivar complain_seconds: interval of the warnings while ZooKeeper is out of reach.
     :ivar security: credentials, TLS, and whether nodes are protected.
+    :ivar makes_chroot: whether the chroot is created if it is missing; otherwise :meth:`open` fails.
     """
 
     connect: ConnectString
@@ -89,6 +92,7 @@ class ZooKeeperStore(BaseStore):
     complain_seconds: float = 18.0
     in_flight: int = IN_FLIGHT
     security: ZooKeeperSecurity = ANONYMOUS
+    makes_chroot: bool = True
     _link: Any = field(default=None, init=False)
     _opening: Deferred[None] | None = field(default=None, init=False)
     _closing: list[Deferred[None]] | None = field(default=None, init=False)
@@ -119,6 +123,7 @@ class ZooKeeperStore(BaseStore):
         Connect, and create the chroot if it is missing. Waits, with warnings, as long as no server is reached.
 
         :raise ConfigError: the client library is not installed.
+        :raise NoNode: the chroot does not exist, and :attr:`makes_chroot` is false.
         """
         require_kazoo()
         self._opening = Deferred()
@@ -247,6 +252,9 @@ class ZooKeeperStore(BaseStore):
 
     async def _make_chroot(self, link: Any) -> None:
         """Create it, parents first; another broker may do the same."""
+        if not self.makes_chroot:
+            await self._check_chroot(link)
+            return
         names = self.connect.chroot.split("/")
         for depth in range(2, len(names) + 1):
             ops = [Create("/".join(names[:depth]))]
@@ -258,6 +266,14 @@ class ZooKeeperStore(BaseStore):
                 if not isinstance(failed.error, NodeExists):
                     raise
         link.enter_chroot(self.connect.chroot)
+
+    async def _check_chroot(self, link: Any) -> None:
+        chroot = self.connect.chroot
+        request = StoreRequest(lambda link, answer: link.exists(chroot, False, answer))
+        self._requests.put(request)
+        if await request.waiting is None:
+            raise NoNode(chroot)
+        link.enter_chroot(chroot)
 
     def _begin(self) -> None:
         from logbus.metastore.kazoo_session import KazooSession

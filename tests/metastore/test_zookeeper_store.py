@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.metastore import kazoo_session
 from logbus.metastore.connect_string import ConnectString
-from logbus.metastore.operations import Op, SessionState, StoreUnusable
+from logbus.metastore.operations import NoNode, Op, SessionState, StoreUnusable
 from logbus.metastore.zookeeper_store import ZooKeeperStore
 from tests.hostile.log_capture import logged
 
@@ -22,18 +22,25 @@ class FakeLink:
     A link that is connected at once.
 
     :ivar answer: to each transaction.
+    :ivar stat: of each node that is asked about.
     """
 
     answer: Any
+    stat: Any = None
     below: str = ""
     complaint: str = ""
     asked: list[Sequence[Op]] = field(factory=list)
+    seen: list[str] = field(factory=list)
 
     def start(self) -> None:
         """The test says when it is connected."""
 
     def enter_chroot(self, chroot: str) -> None:
         self.below = chroot
+
+    def exists(self, path: str, watch: bool, answer: Callable[[Any], None]) -> None:
+        self.seen.append(path)
+        answer(self.stat)
 
     def multi(self, ops: Sequence[Op], answer: Callable[[Any], None]) -> None:
         self.asked.append(ops)
@@ -74,6 +81,25 @@ class ChrootTests(SynchronousTestCase):
         self.clock.advance(self.store.complain_seconds)
         self.assertEqual((self.store.state, self.link.below), (SessionState.CONNECTED, "/logbus"))
         self.assertEqual(self.clock.getDelayedCalls(), [])
+
+
+class NoChrootTests(SynchronousTestCase):
+    """A client that may not begin a cluster."""
+
+    def test_missing_chroot(self) -> None:
+        """It is told, and nothing is made; a chroot that exists is entered."""
+        for stat in (None, object()):
+            link = FakeLink([], stat=stat)
+            self.patch(kazoo_session, "KazooSession", lambda *_, link=link: link)
+            store = ZooKeeperStore(ConnectString.parse("zk:1/a/b"), Reactor(), makes_chroot=False)
+            opening = store.open()
+            store.linked(link, 7)
+            if stat is None:
+                self.assertEqual(self.failureResultOf(opening, NoNode).value.path, "/a/b")
+            else:
+                self.successResultOf(opening)
+                self.assertEqual(link.below, "/a/b")
+            self.assertEqual((link.seen, link.asked), (["/a/b"], []))
 
 
 class AdviceTests(SynchronousTestCase):

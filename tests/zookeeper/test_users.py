@@ -19,12 +19,21 @@ def test_users_of_a_cluster(zookeeper: ZooKeeper, tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("secret\n")
     offline = ("--zookeeper", f"{zookeeper.connect}/users", "--password-file", str(password))
-    done = run("users", "add", "admin", *offline)
+    with tree(zookeeper) as client:
+        client.ensure_path("/another/application")
+        for chroot, why in (("/usres/misspelt", "no chroot /usres/misspelt"), ("/another", "no cluster yet")):
+            refused = run("users", "add", "admin", "--zookeeper", f"{zookeeper.connect}{chroot}", *offline[2:])
+            assert (refused.status, why in refused.err) == (1, True), refused
+        assert "usres" not in client.get_children("/")
+        assert client.get_children("/another") == ["application"]
+    done = run("users", "add", "admin", *offline, "--new-cluster")
+    assert done.status == 0, done.err
+    done = run("users", "add", "second", *offline)
     assert done.status == 0, done.err
     with a_broker(zookeeper, "/users") as broker, tree(zookeeper) as client:
         nodes = service_of(broker).member.metadata.security_nodes
         at = ("--bootstrap", broker.bootstrap)
-        assert json.loads(run("users", "list", "--json", *at).out)[0]["user"] == "admin"
+        assert [each["user"] for each in json.loads(run("users", "list", "--json", *at).out)] == ["admin", "second"]
         refused = run("users", "add", "eve", *offline)
         assert (refused.status, "is running" in refused.err) == (1, True)
         for arguments in (

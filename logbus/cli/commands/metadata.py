@@ -229,7 +229,7 @@ def opened_store(data_dir: Path | None, zookeeper: str | None, *, must_exist: bo
     if (data_dir is None) == (zookeeper is None):
         raise click.UsageError("give either --data-dir or --zookeeper")
     if zookeeper is not None:
-        make = zookeeper_at(zookeeper)
+        make = zookeeper_at(zookeeper, must_exist=must_exist)
         yield lambda work: with_store(make, work)
         return
     assert data_dir is not None
@@ -247,22 +247,24 @@ def opened_store(data_dir: Path | None, zookeeper: str | None, *, must_exist: bo
 class _StoreMaker:
     """Makes stores of one ZooKeeper."""
 
-    def __init__(self, connect: str, security: ZooKeeperSecurity) -> None:
+    def __init__(self, connect: str, security: ZooKeeperSecurity, makes_chroot: bool) -> None:
         from logbus.metastore.connect_string import ConnectString
 
         self.connect = ConnectString.parse(connect)
         self.security = security
+        self.makes_chroot = makes_chroot
 
     def __call__(self, reactor: Any) -> ZooKeeperStore:
         from logbus.metastore.zookeeper_store import ZooKeeperStore
 
-        return ZooKeeperStore(self.connect, reactor, security=self.security)
+        return ZooKeeperStore(self.connect, reactor, security=self.security, makes_chroot=self.makes_chroot)
 
 
-def zookeeper_at(connect: str) -> _StoreMaker:
+def zookeeper_at(connect: str, *, must_exist: bool = True) -> _StoreMaker:
     """
     Return what makes a store from a reactor, with the credentials and TLS of ``--zookeeper-config``.
 
+    :param must_exist: whether a chroot that does not exist is an error; otherwise it is made.
     :raise ConfigError: the file or a key in it is wrong.
     """
     from logbus.config import ConfigView, keys
@@ -272,7 +274,7 @@ def zookeeper_at(connect: str) -> _StoreMaker:
 
     path: Path | None = click.get_current_context().meta.get(_CONFIG_FILE)
     if path is None:
-        return _StoreMaker(connect, ANONYMOUS)
+        return _StoreMaker(connect, ANONYMOUS, not must_exist)
     try:
         given = parse_properties(path.read_text(encoding="utf-8"))
         # A broker's file may have keys of packages that are not installed here.
@@ -280,7 +282,7 @@ def zookeeper_at(connect: str) -> _StoreMaker:
             {name: value for name, value in given.items() if name.startswith("zookeeper.")},
             {keys.ZOOKEEPER_CONNECT.name: connect},
         )
-        return _StoreMaker(connect, ZooKeeperSecurity.of(view))
+        return _StoreMaker(connect, ZooKeeperSecurity.of(view), not must_exist)
     except (OSError, UnicodeDecodeError, ConfigError) as e:
         raise ConfigError(f"--zookeeper-config {path}: {short_reason(e)}") from None
 
@@ -304,13 +306,14 @@ async def opened(store: Any, reactor: Any) -> None:
     """
     Open a store, and say when it is late.
 
-    :raise CommandFailed: it does not answer.
+    :raise CommandFailed: it does not answer, or has no such chroot.
     """
     from twisted.internet.defer import TimeoutError as TookTooLong
 
     from logbus.cli.app import print_error
     from logbus.cli.outage_lines import PATIENCE
     from logbus.cli.runner import CommandFailed
+    from logbus.metastore.operations import NoNode
 
     def why() -> str:
         complaint = getattr(store, "complaint", "")
@@ -323,6 +326,10 @@ async def opened(store: Any, reactor: Any) -> None:
         await store.open().addTimeout(CONNECT_SECONDS, reactor)
     except TookTooLong:
         raise CommandFailed(f"{store.path} does not answer{why()}") from None
+    except NoNode as e:
+        raise CommandFailed(
+            f"{store.path}: there is no chroot {e.path}, so no cluster either; is it misspelt?"
+        ) from None
     finally:
         if late.active():
             late.cancel()

@@ -95,6 +95,7 @@ def describe(names: tuple[str, ...], as_json: bool, bootstrap: str, timeout: flo
 @click.argument("name", type=user_name, metavar="USER")
 @_password_options
 @location_options
+@click.option("--new-cluster", is_flag=True, help="With --zookeeper: begin a cluster if there is none.")
 @bootstrap_options
 def add(
     name: str,
@@ -103,30 +104,35 @@ def add(
     iterations: int,
     data_dir: Path | None,
     zookeeper: str | None,
+    new_cluster: bool,
     bootstrap: str,
     timeout: float,
 ) -> None:
     """Add a user.
 
-    With --data-dir or --zookeeper it is added to a cluster of which no broker runs: for the first user.
+    With --data-dir or --zookeeper it is added to a cluster of which no broker runs: for the first user. A data
+    directory is made if it is missing, a cluster in ZooKeeper with --new-cluster only.
 
     \b
     Example:
       logbus users add alice
       logbus users add alice --password-file alice.txt --mechanism SCRAM-SHA-512
       logbus users add admin --data-dir logbus-data
+      logbus users add admin --zookeeper localhost:2181/logbus --new-cluster
     """
     from logbus.cli.password import read_password
     from logbus.cli.runner import CommandFailed, raise_errors, with_admin
     from logbus.client.admin.admin_client import AdminClient
     from logbus.client.admin.user_admin import ScramPassword
 
+    if new_cluster and zookeeper is None:
+        raise click.UsageError("--new-cluster goes with --zookeeper")
     chosen = mechanisms or _MECHANISMS
     # Before the reactor runs: it would take Ctrl-C, and wait for the password nevertheless.
     password = read_password(password_file, name)
     if data_dir is not None or zookeeper is not None:
         is_new = data_dir is not None and not data_dir.exists()
-        _add_offline(name, chosen, password, iterations, data_dir, zookeeper)
+        _add_offline(name, chosen, password, iterations, data_dir, zookeeper, begins=new_cluster or zookeeper is None)
         click.echo(f"user {name} was added" + (f", in the new directory {data_dir}" if is_new else ""))
         return
 
@@ -225,6 +231,8 @@ def _add_offline(
     iterations: int,
     data_dir: Path | None,
     zookeeper: str | None,
+    *,
+    begins: bool,
 ) -> None:
     from logbus.cli.commands.metadata import opened_store
     from logbus.cli.new_file import check_parent
@@ -237,7 +245,7 @@ def _add_offline(
         data_dir.mkdir(exist_ok=True)
 
     async def work(store: IMetadataStore) -> None:
-        await add_user(store, name, credentials)
+        await add_user(store, name, credentials, begins=begins)
 
-    with opened_store(data_dir, zookeeper, must_exist=False) as run:
+    with opened_store(data_dir, zookeeper, must_exist=not begins) as run:
         run(work)
