@@ -154,7 +154,8 @@ class NativeSyncs:
 
     def _end_if_stopped(self) -> None:
         stopped = self._stopped
-        if stopped is None or self._waiting:
+        # One of the callers may have stopped them.
+        if stopped is None or stopped.called or self._waiting:
             return
         self._reactor.removeReader(self)
         self.threads.stop()

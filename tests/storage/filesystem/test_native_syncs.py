@@ -177,6 +177,14 @@ class PlainTests(SynchronousTestCase):
             self.successResultOf(one)
         self.assertEqual(self.reactor.readers, [])
 
+    def test_close_by_a_caller(self) -> None:
+        """Whoever is told that files are synced may close the disk at once."""
+        closed: list[Deferred[None]] = []
+        waiting = self.disk.sync(self.written(1)).addCallback(lambda _: closed.append(self.disk.close()))
+        self.reactor.run_until(waiting)
+        self.reactor.run_until(closed[0])
+        self.assertEqual(self.reactor.readers, [])
+
     def test_unused_descriptors(self) -> None:
         """Syncs and closing leave no descriptor open."""
         before = self.open_files()
