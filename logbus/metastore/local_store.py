@@ -125,6 +125,7 @@ class LocalStore(BaseStore):
     _connection: _Connection | None = field(default=None, init=False)
     _out: deque[_Request] = field(factory=deque, init=False)
     _opening: Deferred[None] | None = field(default=None, init=False)
+    _closing: list[Deferred[None]] = field(factory=list, init=False)
     _closed: bool = field(default=False, init=False)
     _timer: Any = field(default=None, init=False)
     _deadline: Any = field(default=None, init=False)
@@ -147,7 +148,11 @@ class LocalStore(BaseStore):
         if self._connection is None:
             self._end()
             return succeed(None)
-        return self._request(_Request((CLOSE,), lambda _: None)).addBoth(lambda _: self._end())
+        closing: Deferred[None] = Deferred()
+        self._closing.append(closing)
+        if len(self._closing) == 1:
+            self._submit(_Request((CLOSE,), lambda _: None)).addBoth(lambda _: self._end())
+        return closing
 
     def abandon(self) -> None:
         """End at once, as the server is gone, even if the connection does not show that yet."""
@@ -163,6 +168,9 @@ class LocalStore(BaseStore):
         if self.state is not SessionState.CLOSED:
             self._move(SessionState.CLOSED)
         self._fail(SessionLost("the metadata store is closed"))
+        closing, self._closing = self._closing, []
+        for waiting in closing:
+            self._deliver(waiting.callback, None)
 
     # The connection.
 
@@ -191,11 +199,12 @@ class LocalStore(BaseStore):
             return
         self._connection = None
         self._stop_timers()
+        # Whoever hears of it may close the store, which ends this timer.
+        self._timer = self._reactor.callLater(RETRY_SECONDS, self._connect)
         if self.state is SessionState.CONNECTED:
             self._log.warn("the connection to the metadata store {path} is lost", path=self.path)
             self._move(SessionState.SUSPENDED)
         self._fail(ConnectionLost("the connection was lost while a request was out"))
-        self._timer = self._reactor.callLater(RETRY_SECONDS, self._connect)
 
     def _fail(self, error: MetastoreError) -> None:
         out, self._out = self._out, deque()
@@ -265,6 +274,12 @@ class LocalStore(BaseStore):
             self._connection.transport.write(data)
 
     def _request(self, request: _Request) -> Deferred[Any]:
+        if self._closing:
+            # The server takes nothing after the end of a session, and would cut off what is before it.
+            return fail(SessionLost("the metadata store is being closed"))
+        return self._submit(request)
+
+    def _submit(self, request: _Request) -> Deferred[Any]:
         if self._closed or self.state is SessionState.CLOSED:
             return fail(SessionLost("the metadata store is closed"))
         if self.state is not SessionState.CONNECTED:

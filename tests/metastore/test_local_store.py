@@ -252,6 +252,26 @@ class LocalStoreTests(SharedStoreConformance, SynchronousTestCase):
         self.successResultOf(closing)
         self.assertEqual(self.done(self.make_other().children("/")), [])
 
+    def test_requests_after_the_end_of_a_session(self) -> None:
+        """They fail, and those before it are served; a second end is the first one's."""
+        self.thread.held = True
+        made, closing = self.store.create("/a"), self.store.close()
+        self.failureResultOf(self.store.get("/"), SessionLost)
+        again = self.store.close()
+        self.assertNoResult(again)
+        self.thread.held = False
+        self.thread.run()
+        for each in (made, closing, again, self.store.close()):
+            self.successResultOf(each)
+
+    def test_a_connection_that_is_lost_at_the_end(self) -> None:
+        """The session has ended with it, and there is no other."""
+        self.wire().held = True
+        closing = self.store.close()
+        self.wire().cut()
+        self.successResultOf(closing)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
     def test_an_abandoned_store(self) -> None:
         """It is closed at once, whatever is under way."""
         self.wire().held = True
