@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 from twisted.protocols.basic import Int32StringReceiver
@@ -256,7 +256,9 @@ class StoreServer:
             raise StorageError(f"the socket of the metadata store, {self.path}: {e}") from e
 
     def stop(self) -> Deferred[None]:
-        """Stop listening, and end all sessions."""
+        """Stop listening, if it does, and end all sessions."""
+        if self._port is None:
+            return succeed(None)
         for connection in list(self.connections):
             connection.abort()
         waiting: Deferred[Any] = maybeDeferred(self._port.stopListening)

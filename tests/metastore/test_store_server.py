@@ -10,6 +10,7 @@ from pathlib import Path
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.errors import StorageError
 from logbus.metastore.local_store import LocalStore
 from logbus.metastore.socket_path import LONGEST
 from logbus.metastore.store_server import StoreServer
@@ -65,3 +66,12 @@ class StoreServerTests(SynchronousTestCase):
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(os.fspath(directory / SOCKET))
         self.serve(directory)
+
+    def test_a_socket_that_cannot_be_made(self) -> None:
+        """The reason is said, and there is nothing to stop."""
+        directory = scratch(self)
+        server = StoreServer(make(directory / "metadata.db"), directory / "missing" / SOCKET, private_reactor())
+        self.addCleanup(close_reactor, server.reactor)
+        error = self.assertRaises(StorageError, server.start)
+        self.assertIn(f"the socket of the metadata store, {server.path}: ", str(error))
+        self.successResultOf(server.stop())
