@@ -25,6 +25,10 @@ None when the records are durable, else with the error.
 """
 
 
+NO_MEMBER = (-1, "", None)
+"""Epoch, member id and instance id in a TxnOffsetCommit of a producer that knows only the group's id."""
+
+
 class MemberSettings(Protocol):
     """The settings of any such group."""
 

@@ -31,7 +31,7 @@ from logbus.coordination.consumer.reconciliation import reconcile
 from logbus.coordination.consumer.recorded_state import RecordedState
 from logbus.coordination.consumer.target_assignment import TargetAssignment
 from logbus.coordination.group import Change, GroupType
-from logbus.coordination.modern_group import ModernGroup
+from logbus.coordination.modern_group import NO_MEMBER, ModernGroup
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages.consumer_protocol import PROTOCOL_TYPE
@@ -130,11 +130,14 @@ class ConsumerGroup(ModernGroup[ConsumerGroupSettings, RecordedState]):
         not send the member.
 
         :raise ApiError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION for classic members),
-            FENCED_INSTANCE_ID, UNSUPPORTED_VERSION.
+            UNSUPPORTED_VERSION.
         """
-        if epoch < 0 and (self.is_empty or (transactional and not member_id and instance_id is None)):
+        if epoch < 0 and self.is_empty:
             return
-        member = join_and_leave.find(self.recorded, member_id, instance_id)
+        if transactional and (epoch, member_id, instance_id) == NO_MEMBER:
+            return
+        # As in Kafka, the member id alone counts: who takes over an instance id has another one.
+        member = join_and_leave.find(self.recorded, member_id, None)
         if member.classic is None and version < OFFSET_COMMIT_WITH_EPOCH and not transactional:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,

@@ -17,7 +17,7 @@ from logbus.coordination.assignment_epochs import check_commit_epoch
 from logbus.coordination.classic.requests import admit_all
 from logbus.coordination.consumer.consumer_group import OFFSET_COMMIT_WITH_EPOCH
 from logbus.coordination.group import Change, GroupType
-from logbus.coordination.modern_group import ModernGroup
+from logbus.coordination.modern_group import NO_MEMBER, ModernGroup
 from logbus.coordination.streams import join_and_leave
 from logbus.coordination.streams.configured_topology import ConfiguredTopology
 from logbus.coordination.streams.endpoints import EndpointCache, EndpointPartitions
@@ -150,7 +150,9 @@ class StreamsGroup(ModernGroup[StreamsGroupSettings, RecordedState]):
 
         :raise ApiError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
-        if epoch < 0 and (self.is_empty or (transactional and not member_id and instance_id is None)):
+        if epoch < 0 and self.is_empty:
+            return
+        if transactional and (epoch, member_id, instance_id) == NO_MEMBER:
             return
         join_and_leave.find(self.recorded, member_id)
         if version < OFFSET_COMMIT_WITH_EPOCH and not transactional:

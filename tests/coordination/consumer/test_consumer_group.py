@@ -232,6 +232,7 @@ class RefusalTests(GroupCase):
             (ErrorCode.UNSUPPORTED_VERSION, ("a", None, 1, 8)),
             (ErrorCode.STALE_MEMBER_EPOCH, ("a", None, -1, 3, True, [TopicPartition("t", 0)])),
             (ErrorCode.UNKNOWN_MEMBER_ID, ("", "i", -1, 3, True)),
+            (ErrorCode.UNKNOWN_MEMBER_ID, ("", None, -2, 3, True)),
         ):
             with self.assertRaises(ApiError) as caught:
                 group.check_commit(*asked)
