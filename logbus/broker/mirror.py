@@ -123,20 +123,29 @@ class BrokerMirror:
 
     async def _run(self) -> None:
         while not self._stopping:
+            pause = _LOOK
             if self._is_controller():
                 await self._mirror_once()
+                pause = _PAUSE
             if not self._is_controller():
                 # Another broker tells how it goes on.
                 self._mirror = None
-            await self._pause(_LOOK if self._mirror is None else _PAUSE)
+                pause = _LOOK
+            await self._pause(pause)
 
     async def _mirror_once(self) -> None:
         """Mirror until this broker is not the controller any more, or something fails."""
         from logbus.mirror.mirror import Mirror
 
         options, here = self.options, self.settings.get(keys.MIRROR_TARGET_BOOTSTRAP_SERVERS)
-        source = self._cluster(self.servers, keys.MIRROR_SOURCE_CONFIG)
-        target = self._cluster(here or self._addresses()[:1], keys.MIRROR_TARGET_CONFIG)
+        try:
+            securities = [self._security(key) for key in (keys.MIRROR_SOURCE_CONFIG, keys.MIRROR_TARGET_CONFIG)]
+            source = self._cluster(self.servers, securities[0])
+            target = self._cluster(here or self._addresses()[:1], securities[1])
+        except ConfigError as e:
+            # Such as a file that was there when the broker started, and is being replaced.
+            self._log.warn("the mirror from {source} cannot begin: {error}", source=options.source, error=e)
+            return
         mirror = self._mirror = Mirror(
             source,
             target,
@@ -178,7 +187,7 @@ class BrokerMirror:
         finally:
             self._pausing = None
 
-    def _cluster(self, addresses: Iterable[str], config: ConfigKey[str | None]) -> Cluster:
+    def _cluster(self, addresses: Iterable[str], security: ClientSecurity | None) -> Cluster:
         from logbus.client.cluster.cluster import Cluster
 
         timeout = self.settings.get(keys.MIRROR_TIMEOUT_SECONDS)
@@ -188,7 +197,7 @@ class BrokerMirror:
             client_id="logbus-mirror",
             timeout=timeout,
             connect_timeout=min(timeout, 10.0),
-            security=self._security(config),
+            security=security,
         )
 
     def _security(self, key: ConfigKey[str | None]) -> ClientSecurity | None:
