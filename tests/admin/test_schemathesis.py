@@ -39,7 +39,7 @@ SECONDS = 500
 SECURED = {
     "listener.name.admin.sasl.enabled.mechanisms": "PLAIN",
     "listener.name.admin.plain.sasl.jaas.config": (
-        "org.apache.kafka.common.security.plain.PlainLoginModule required user_ada=countess;"
+        "org.apache.kafka.common.security.plain.PlainLoginModule required user_ada=countess user_eve=apple;"
     ),
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ada",
@@ -48,7 +48,7 @@ SECURED = {
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    """One that ada may do everything with, and others nearly nothing."""
+    """One that ada may do everything with, and others, such as eve, nearly nothing."""
     with Broker(SECURED, in_process=False) as started:
         yield started
 
@@ -84,6 +84,11 @@ def test_administrator(broker: Broker, tmp_path: Path) -> None:
 def test_stranger(broker: Broker, tmp_path: Path) -> None:
     """Somebody who has not logged in gets the same documented answers, or is refused."""
     run(broker, tmp_path, "--phases", "coverage", "--include-method", "GET")
+
+
+def test_without_rights(broker: Broker, tmp_path: Path) -> None:
+    """Somebody who has logged in, and has no rights, gets the same documented answers, or is refused; nothing fails."""
+    run(broker, tmp_path, "--phases", "coverage", "--auth", "eve:apple")
 
 
 def test_registry(broker: Broker, tmp_path: Path) -> None:
