@@ -171,7 +171,9 @@ class Broker(OrderedService):
             self._lost,
             self.security.log_in_to_brokers(),
         )
-        self.replication = Replication(env, self.logs, self.member, self._socket_server.hang_up, siblings)
+        self.replication = Replication(
+            env, self.logs, self.member, self._socket_server.hang_up, self.ticks.standstills, siblings
+        )
         self.control = ClusterControl(env, self.member, self.replication, self.security)
         self.coordinators = Coordinators(env, self.member, self.replication.replicas, self.control.topics_anywhere)
         self.share_partitions = SharePartitions(env, self.member, self.replication, self.coordinators.share_persister)

@@ -27,6 +27,7 @@ from logbus.cluster.replication_metrics import ReplicationMetrics
 from logbus.config import keys
 from logbus.model import TopicPartition
 from logbus.net.read_turn import ReadTurn
+from logbus.net.standstills import Standstills
 from logbus.settings import fetch_settings, replica_selector, replication_rates, topic_config
 from logbus.storage.log_manager import LogManager
 
@@ -36,6 +37,7 @@ class Replication:
     This broker's replicas, with what fetches, reads, repairs and fences them, and reports on them to the controller.
 
     :param hang_up: closes the connections of clients.
+    :param standstills: of this process.
     :param siblings: the brokers of this machine that have their logs below the same directories, by id.
     :ivar channel: to the controller.
     :ivar copies: has logs begin as copies of other workers' logs.
@@ -49,6 +51,7 @@ class Replication:
         logs: LogManager,
         member: ClusterMember,
         hang_up: Callable[[], object],
+        standstills: Standstills,
         siblings: Collection[int] = (),
     ) -> None:
         config, reactor, metadata, broker_id = env.config, env.reactor, member.metadata, env.broker_id
@@ -117,6 +120,7 @@ class Replication:
             member.epoch,
             reactor,
             config.get(keys.ZOOKEEPER_SESSION_TIMEOUT_MS) / 1000,
+            standstills,
             hang_up,
         )
         self.metrics = ReplicationMetrics(broker_id, metadata, self.replicas, self.isr)

@@ -37,6 +37,7 @@ Servers:
 * ``busy_poll``: polls before the reactor sleeps, where the next request is expected at once
 * ``turn_times``: the times that the reactor's turns take
 * ``reactor_ticks``: the delay of its timers
+* ``standstills``: notices that the process stood still
 * ``read_turn``: work that connections readable at once leave to be done together
 * ``request_context``: the peer of a request
 * ``shared_resources``: the resources that the connections of all listeners share

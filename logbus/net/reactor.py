@@ -21,8 +21,9 @@ from logbus.net.busy_poll import EXPECTED, BusyPoll
 from logbus.net.native_fetches import NativeFetches
 from logbus.net.native_sends import NativeSends
 from logbus.net.read_turn import ReadTurn
+from logbus.net.standstills import Standstills
 from logbus.net.transport import ServerTransport
-from logbus.net.turn_times import TurnTimes
+from logbus.net.turn_times import SHORT, TurnTimes
 
 # Both at once, hang-ups and errors are rare: Twisted handles them.
 _CALLS = (EPOLLIN, EPOLLOUT)
@@ -46,6 +47,7 @@ class BrokerReactor(EPollReactor):
     :ivar turn: what the connections that one poll found readable leave to be done together. A single one is served at
         once.
     :ivar turns: how long each turn took.
+    :ivar standstills: looks after each turn that was long, or has waited, before what it found is served.
     :ivar busy: polls before the reactor sleeps.
     """
 
@@ -54,6 +56,7 @@ class BrokerReactor(EPollReactor):
     def __init__(self) -> None:
         self.turn = ReadTurn()
         self.turns = TurnTimes()
+        self.standstills = Standstills()
         self.busy = BusyPoll()
         self._sends: NativeSends | None = None
         self._has_sends = True
@@ -97,8 +100,9 @@ class BrokerReactor(EPollReactor):
         """Wait once; returns whether there was something ready."""
         selectables: dict[int, Any] = self._selectables
         turn, turns, busy = self.turn, self.turns, self.busy
+        before = turns.begun
         ended = monotonic()
-        if turns.begun:
+        if before:
             turns.end(ended)
         ready: Any = None
         if busy.expected == EXPECTED and busy.seconds and timeout != 0:
@@ -108,6 +112,8 @@ class BrokerReactor(EPollReactor):
         turns.begun = monotonic()
         if timeout != 0:
             busy.waited(turns.begun - ended, len(ready))
+        if turns.begun - before > SHORT:
+            self.standstills.look()
         several = len(ready) > 1
         if several:
             turn.begun = turns.begun

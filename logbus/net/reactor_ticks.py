@@ -1,5 +1,5 @@
 """
-Measures how late the reactor's timers are, and says so in the log.
+Measures how late the reactor's timers are, and says so in the log; looks for standstills.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from logbus.metrics import HistogramValue, Registry
+from logbus.net.standstills import Standstills
 from logbus.net.turn_times import SHORT, TurnTimes
 
 
@@ -19,12 +20,14 @@ class ReactorTicks:
 
     :ivar clock: the reactor's.
     :ivar turns: is told of lateness, too: another reactor than ours does not measure its turns.
+    :ivar standstills: looks at each of these calls: another reactor than ours does not have it look.
     :ivar alarm: lateness in seconds that is logged (at most one line a second).
     """
 
     clock: IReactorTime
     lateness: HistogramValue
     turns: TurnTimes
+    standstills: Standstills
     interval: float = 0.05
     alarm: float = 0.1
     _call: IDelayedCall | None = field(default=None, init=False)
@@ -42,7 +45,7 @@ class ReactorTicks:
         lateness = registry.histogram("logbus_reactor_late_seconds", "By how much timers of the reactor came late.")
         turns = TurnTimes.of(clock)
         turns.register_metrics(registry)
-        return cls(clock, lateness.labels(), turns)
+        return cls(clock, lateness.labels(), turns, Standstills.of(clock))
 
     def start(self) -> None:
         """Start measuring."""
@@ -65,6 +68,7 @@ class ReactorTicks:
         self._call = self.clock.callLater(self.interval, self._tick)
 
     def _tick(self) -> None:
+        self.standstills.look()
         now = self.clock.seconds()
         late = max(now - self._due, 0.0)
         self.lateness.observe(late)

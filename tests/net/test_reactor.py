@@ -10,8 +10,10 @@ from typing import Any
 from twisted.internet.endpoints import TCP4ClientEndpoint
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.task import Clock
 
-from logbus.net.turn_times import TurnTimes
+from logbus.net.standstills import Standstills
+from logbus.net.turn_times import SHORT, TurnTimes
 from logbus.testing.held_ports import HeldPorts
 from tests.net.fakes import metadata
 from tests.net.test_transport import RealCase
@@ -231,6 +233,39 @@ class BrokerReactorTests(RealCase):
         )
         self.loop.until(lambda: results)
         results[0].trap(ConnectionRefusedError)
+
+    def test_standstill(self) -> None:
+        """
+        A standstill, be it in a wait or in a turn, is told before anything that came meanwhile is served.
+        """
+        peer, reactor, uptime = self.connect(), self.loop.reactor, Clock()
+        self.patch(reactor, "standstills", Standstills(uptime.seconds))
+        connection = next(iter(self.factory._connections))
+        seen: list[float | str] = []
+        reactor.standstills.subscribe(seen.append)
+        self.patch(connection, "frames_ready", lambda: seen.append("served"))
+
+        def stand_still(seconds: float) -> None:
+            uptime.advance(seconds)
+            peer.sock.send(b"\0")
+            until = monotonic() + 2 * SHORT
+            while monotonic() < until:
+                pass
+
+        reactor.callLater(0, stand_still, 7.0)
+        self.loop.until(lambda: len(seen) == 2)
+
+        class Poller:
+            """Is stopped while it waits."""
+
+            def poll(self, *given: Any) -> Any:
+                reactor._poller = poller
+                stand_still(8.0)
+                return poller.poll(*given)
+
+        poller, reactor._poller = reactor._poller, Poller()
+        self.loop.until(lambda: len(seen) == 4)
+        self.assertEqual(seen, [7.0, "served", 8.0, "served"])
 
     def test_turns(self) -> None:
         """

@@ -17,6 +17,7 @@ from twisted.internet.interfaces import (
 )
 from zope.interface import implementer
 
+from logbus.net.standstills import Standstills
 from logbus.testing.simulation.environment.network import Connector, Network, Port
 from logbus.testing.simulation.environment.virtual_clock import Call, VirtualClock
 
@@ -72,14 +73,16 @@ class NodeReactor:
         self.nameResolver = _Names()
         self.seconds: Callable[[], float] = lambda: clock.now
         self.running = True
+        self.standstills = Standstills(self.seconds)
 
     def freeze(self) -> None:
         """Stop it, as SIGSTOP does."""
         self.frozen = True
 
     def thaw(self) -> None:
-        """Deliver all delayed events, and continue."""
+        """Notice it, deliver all delayed events, and continue."""
         self.frozen = False
+        self.standstills.look()
         missed, self.missed = self.missed, []
         for call in missed:
             if call.active():
