@@ -120,8 +120,10 @@ class Truncator:
             else:
                 await self.logs.truncator.restart(name, step.offset)
         except (ApiError, StorageError) as e:
-            # Where the log is damaged before the cut, it is repaired up to there.
-            followed.replica.diverges = followed.leader_epoch, step.offset
+            if isinstance(step, TruncateTo):
+                # Where the log is damaged before the cut, it is repaired up to there. One that is begun anew is not
+                # read, and nothing of it stays: no repair would help, and where it is to begin says nothing of it.
+                followed.replica.diverges = followed.leader_epoch, step.offset
             self._over(followed, str(e))
         else:
             followed.replica.diverges = None

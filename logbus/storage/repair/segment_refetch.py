@@ -137,13 +137,16 @@ class SegmentRefetch:
 
         :returns: the new segment.
         :raises ReplicaNotAvailable: the source lacks the batches; ReplicaDamaged: they are damaged there, too.
-        :raises ReplacementAbandoned: the log changed, was closed, or the broker stops.
+        :raises ReplacementAbandoned: the log changed, was closed, or the broker stops; or all of it will be cut off.
         :raises ReplacementUnfinished: see :func:`.replace_segments`.
         :raises ApiError: there is no space, or the source refuses.
         :raises StorageError: the disk failed, and is offline.
         """
         log, first = self.log, self.old[0]
         self._check()
+        if self.diverges_at is not None and self.diverges_at <= first.base_offset:
+            # An empty segment in its place would only be a gap, should the log not be cut after all.
+            raise ReplacementAbandoned(f"{log.partition}: the damaged segment is about to be cut off")
         end = log.segments[log.segments.index(self.old[-1]) + 1].base_offset
         if end - first.base_offset > MAX_RELATIVE_OFFSET:
             raise ReplicaNotAvailable(self._too_large(end))

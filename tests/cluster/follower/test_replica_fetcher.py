@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from attrs import evolve
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
 from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
@@ -15,12 +16,13 @@ from logbus.cluster.follower.replica_fetcher_manager import ReplicaFetcherManage
 from logbus.cluster.replication.partition import Partition
 from logbus.cluster.replication.replica import Replica
 from logbus.config import TopicConfig
-from logbus.errors import ErrorCode
+from logbus.errors import ApiError, ErrorCode
 from logbus.model import LeaderAndIsr, TopicPartition
 from logbus.records.batch import iter_batches
 from logbus.storage.appends.append_as_follower import append_as_follower
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
+from logbus.storage.log_truncator import LogTruncator
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken
 from logbus.timers import Timers
 from logbus.wire.messages.records import FetchRequest, ReplicaState
@@ -417,6 +419,23 @@ class TruncationTests(FetcherCase):
         self.clock.advance(1)
         self.leader.append(led, b"a")
         self.same(replica, led)
+
+    def test_cuts_that_fail(self) -> None:
+        """Where a log cannot be cut, its repair ends there; of one that is to begin anew there is nothing to repair."""
+
+        def fails(*_: object) -> Deferred[None]:
+            return fail(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "it cannot be read"))
+
+        for method in ("truncate", "restart"):
+            self.patch(LogTruncator, method, fails)
+        _, replica = self.diverged()
+        self.follow(replica, epoch=2)
+        self.assertEqual(replica.diverges, (2, 2))
+        led, anew = self.lead(1, epoch=5), self.replica(1)
+        append_as_leader(anew.log, batch(b"lost"), 4)
+        self.follow(anew, epoch=5)
+        self.assertEqual((anew.log.log_end_offset, led.log.log_end_offset), (1, 0))
+        self.assertIsNone(anew.diverges)
 
     def test_a_new_role_waits_for_the_truncation(self) -> None:
         """The log is cut before anybody else may write to it; meanwhile other partitions go on."""

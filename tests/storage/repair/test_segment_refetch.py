@@ -191,6 +191,19 @@ class RepairTests(RestorationCase):
             self.assertEqual(self.whole(self.log), self.whole(self.other))
             self.setUp()
 
+    def test_behind_a_divergence(self) -> None:
+        """What the log will be cut before is not replaced by nothing: the cut takes it away, or there is none."""
+        self.fill()
+        before = self.log.segments
+        base = before[2].base_offset
+        self.damage(2)
+        for diverges_at in (base, base - 1):
+            self.assertIsInstance(self.repair(diverges_at).value, ReplacementAbandoned)
+            self.assertEqual((self.log.segments, self.manager.repairer.read_bytes), (before, 0))
+        self.assertEqual((self.manager.damage.count, self.leftovers()), (1, []))
+        self.successResultOf(self.manager.truncator.truncate({PARTITION: base - 1}))
+        self.assertEqual(self.manager.damage.count, 0)
+
     def test_found_at_the_start(self) -> None:
         """After a crash, with a header that is none in an old segment, the broker starts, and the rest is served."""
         self.fill()
