@@ -131,13 +131,18 @@ async def start_znode_reassignments(active: ActiveController, watch: Watcher) ->
 
 async def reapply_topic_rules(active: ActiveController) -> None:
     """
-    Hold the elections that a change of all topics' defaults makes due: a lower minimum of in-sync replicas ends
-    eligibility outside the ISR, and where unclean elections are allowed now, a partition without a leader gets one.
+    Do what a change of all topics' defaults makes due: a lower minimum of in-sync replicas ends eligibility outside the
+    ISR, and reassignments that waited for more of them; where unclean elections are allowed now, a partition without a
+    leader gets one.
     """
-    doubtful = []
+    doubtful, moving = [], []
     async for name in active.time_slice().over(active.state.partitions()):
-        state = active.state.partition(name).state
+        record = active.state.partition(name)
+        state = record.state
         if state is not None and (state.eligible or state.leader == NO_LEADER):
             doubtful.append(name)
+        if record.reassigning:
+            moving.append(name)
     if doubtful:
         await active.settle(doubtful)
+    await active.finish_moves(moving)

@@ -122,7 +122,10 @@ async def configure_topics(active: ActiveController, overrides: Mapping[str, Map
         if not state.topics[name].deleting
         for number in range(len(state.topics[name].partitions))
     ]
-    return await active.settle(names, UpdateBatch(configs=frozenset(overrides)))
+    delivery = await active.settle(names, UpdateBatch(configs=frozenset(overrides)))
+    # A reassignment may have waited only for more replicas in sync than there need be now.
+    await active.finish_moves(names)
+    return delivery
 
 
 async def configure_broker(active: ActiveController, entity: str, overrides: Mapping[str, str]) -> PendingUpdates:

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.cluster.controller import broker_changes
+from logbus.cluster.controller import broker_changes, topic_changes
+from logbus.cluster.controller.active_controller import ActiveController
 from logbus.cluster.controller.controller_context import PartitionRecord
 from logbus.cluster.controller.leader_election import NO_LEADER, Situation, next_leader
 from logbus.cluster.controller.partition_admin import ElectionType, PartitionAdmin, Reassignment
+from logbus.cluster.controller.partition_changes import reapply_topic_rules
 from logbus.cluster.controller.preferred_leaders import not_led_by_preferred
 from logbus.cluster.controller.reassignment import cancelled_move, finished, move_to, moved
 from logbus.cluster.controller.topic_rules import TopicRules
@@ -198,6 +200,28 @@ class ReassignmentTests(AdminCase):
         self.assertEqual(self.topic_node()["partitions"], {"0": [2, 1]})
         self.assertEqual(self.seen(self.nodes[0]), LeaderAndIsr(1, 0, (1, 2), 1, 1))
         self.assertEqual(self.listed(), {})
+
+    def test_fewer_need_be_in_sync(self) -> None:
+        """A move that waits only for ``min.insync.replicas`` ends when that is lowered, for the topic or for all."""
+
+        def lower(active: ActiveController) -> Any:
+            return topic_changes.configure_topics(active, {"t": {}})
+
+        def default(active: ActiveController) -> Any:
+            active.rules_for = lambda overrides: TopicRules(min_insync=1)
+            return reapply_topic_rules(active)
+
+        for name, change in (("t", lower), ("u", default)):
+            partition = TopicPartition(name, 0)
+            self.create(self.nodes[0], [1, 2], name=name, configs={"min.insync.replicas": "2"})
+            self.assertIsNone(self.reassign([0, 2], partition))
+            self.join([1, 0], name=partition)
+            self.assertEqual(self.listed(), {partition: Reassignment((0, 2, 1), (0,), (1,))})
+            self.successResultOf(self.nodes[0].controller.submit(change))
+            self.assertEqual(self.listed(), {})
+            image = self.nodes[2].metadata.partition(partition)
+            assert image is not None
+            self.assertEqual((image.replicas, image.leader), ((0, 2), 0))
 
     def test_the_controller_dies(self) -> None:
         """The next one knows what is under way, and ends it."""
