@@ -24,6 +24,8 @@ from logbus.admin.routing import Headers, PendingResponse, Router, ViewResponse
 from logbus.admin.schema_registry import ISchemaRegistry
 from logbus.admin.site import AdminSite
 from logbus.coordination.group_lag_history import LagHistory
+from logbus.net.request_context import ANONYMOUS
+from logbus.security.acl.acls import AclOperation
 
 HTML = "text/html; charset=utf-8"
 
@@ -95,6 +97,7 @@ class ConsoleSite:
         Answer a request; errors become pages, too. A browser that asks for ``text/event-stream`` gets what changes.
 
         :param target: path and query, as received.
+        :raise HttpProblem: it may not follow.
         """
         if method == "GET" and headers.get("accept", ()) == [EVENT_STREAM]:
             return self._follow(target, access)
@@ -103,6 +106,11 @@ class ConsoleSite:
     def _follow(self, target: str, access: HttpAccess) -> PendingResponse:
         from logbus.console.live_parts import LiveParts
 
+        if access.is_restricted and access.principal == ANONYMOUS and not access.may_on_cluster(AclOperation.DESCRIBE):
+            # No challenge: a browser that follows a page by itself would ask for a password.
+            raise HttpProblem(
+                HTTPStatus.FORBIDDEN, "There are only so many event streams: log in to follow a page, or load it anew."
+            )
         path, _, query = target.partition("?")
         parts = LiveParts(lambda: self._visited("GET", path, query, b"", access), self.clock)
         return self.streams.respond(parts.events)

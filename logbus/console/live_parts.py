@@ -43,18 +43,24 @@ class LiveParts:
         """
         Return the events: ``part`` with the ``id`` of an element and its ``html``, at first for all; ``alive``; and
         ``over`` with the ``reason`` when the page is not to be had any more, because what it shows was deleted or the
-        user lost a right. While the page cannot be made for the moment, there is none.
+        user lost a right, or when nothing of it changes. While the page cannot be made for the moment, there is none.
         """
         shown: dict[str, str] = {}
         spoke = self.clock.seconds()
         while True:
             began = self.clock.seconds()
             page = yield from wait_for(Deferred.fromCoroutine(self.make()))
-            assert isinstance(page, Page)
+            if not isinstance(page, Page):
+                yield event("over", {"reason": "There is no page here that changes."})
+                return
             if HTTPStatus.BAD_REQUEST <= page.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                 yield event("over", {"reason": page.status.phrase})
                 return
-            for part in parts_of(page.content):
+            parts = list(parts_of(page.content))
+            if not parts and page.status is HTTPStatus.OK and not shown:
+                yield event("over", {"reason": "Nothing of this page changes."})
+                return
+            for part in parts:
                 name = str(part.attributes["id"])
                 html = yield from wait_for(flattenString(None, part))
                 text = html.decode("utf-8")

@@ -8,9 +8,12 @@ from uuid import UUID
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.template import tags
 
+from logbus.admin.authentication import HttpLogins
 from logbus.console.live_parts import parts_of
+from logbus.security.sasl.mechanism import Login
 from tests.admin.event_reader import Stream
 from tests.admin.harness import World, add_topic, request
+from tests.admin.test_authorization import Allows
 from tests.console.kit import console
 
 
@@ -69,6 +72,28 @@ class LivePartsTests(SynchronousTestCase):
         self.assertEqual(self.world.ask("GET", "/console/topics").status, 200)
         streams[0].connection.lose()
         self.assertEqual(self.world.site.streams.open, 1)
+
+    def test_nothing_changes(self) -> None:
+        """A path whose answer does not change, or is no page, keeps no stream, and is no failure."""
+        for path in ("/console/new-topic", "/console", "/console/topics/orders/delete"):
+            stream = self.follow(path)
+            self.assertEqual([name for name, _ in self.events(stream)], ["over"], path)
+            self.assertEqual(self.world.site.streams.open, 0)
+        self.assertEqual(self.flushLoggedErrors(), [])
+
+    def test_not_for_everybody(self) -> None:
+        """Who has not logged in, and may not describe the cluster, takes none of the few streams."""
+        rights = Allows()
+        world = console(authorizer=rights, logins=HttpLogins(tokens=lambda token: Login("alice")))
+        answered = world.ask("GET", "/console/topics", headers={"Accept": "text/event-stream"})
+        self.assertEqual((answered.status, world.site.streams.open), (403, 0))
+        self.assertNotIn("WWW-Authenticate", answered.headers)
+        self.assertEqual(world.ask("GET", "/console/topics").status, 200)
+        connection = world.connect()
+        asked = {"Accept": "text/event-stream", "Authorization": "Bearer t"}
+        connection.send(request("GET", "/console/topics", None, asked))
+        world.turn()
+        self.assertEqual([name for name, _, _ in Stream(connection).events()], ["part"])
 
     def test_other_types(self) -> None:
         """Who takes other types as well gets the page."""
