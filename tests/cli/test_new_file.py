@@ -31,6 +31,23 @@ def test_complete(tmp_path: Path) -> None:
     assert name.stat().st_mode & 0o777 == 0o640
 
 
+def test_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is synced before it has its name, and the name before the command says that it is there."""
+    synced: list[list[str]] = []
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append([os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")), *os.listdir(tmp_path)])
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write_new_file(str(tmp_path / "orders"), b"whole", overwrite=False)
+    [[part, same], directory] = synced
+    assert part == same
+    assert part.endswith(".part")
+    assert directory == [tmp_path.name, "orders"]
+
+
 def test_kept(tmp_path: Path) -> None:
     """A file that is there, or comes to be there meanwhile, is not replaced untold."""
     name = tmp_path / "orders.jsonl"
