@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from logbus.errors import ConfigError
+from logbus.errors import ConfigError, short_reason
 from logbus.storage.file_names import partition_of
 from logbus.workers.worker_plan import WORKERS_DIRECTORY
 
@@ -18,13 +18,20 @@ def refuse_left_over(directories: Iterable[str], count: int) -> None:
 
     :param directories: the log directories of the machine.
     :param count: how many workers will run.
-    :raise ConfigError: names the worker and what to do.
+    :raise ConfigError: names the worker and what to do, or the directory of one that cannot be read.
     """
     for directory in directories:
         # The last one first: with so many workers all partitions are served.
         for number, found in sorted(_others(Path(directory)), reverse=True):
-            partitions = sum(1 for each in found.iterdir() if partition_of(each.name) is not None)
-            if number >= count and partitions:
+            if number < count:
+                continue  # That worker will say what is wrong with it.
+            try:
+                partitions = sum(1 for each in found.iterdir() if partition_of(each.name) is not None)
+            except OSError as error:
+                raise ConfigError(
+                    f"workers={count}: {found}, of worker {number}, cannot be read: {short_reason(error)}"
+                ) from error
+            if partitions:
                 raise ConfigError(
                     f"workers={count}: {found} has {partitions} partitions of worker {number}; start with "
                     f"workers={number + 1}, and empty it first: logbus cluster rebalance --workers {count}"

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from attrs import evolve
 from hypothesis import given
@@ -108,14 +113,29 @@ def test_no_port() -> None:
         address(Listener("kafka", "kafka", "unix:/tmp/socket"))
 
 
-def test_left_over(tmp_path: object) -> None:
+def test_left_over(tmp_path: Path) -> None:
     """The last worker with partitions is named."""
-    from pathlib import Path
-
-    home = Path(str(tmp_path))
+    home = tmp_path
     refuse_left_over([str(home), str(home / "missing")], 1)
     for name in ("1/a-0", "1/meta", "3/b-0", "3/c-1", "4", "x/d-0"):
         (home / "workers" / name).mkdir(parents=True)
     refuse_left_over([str(home)], 4)
     with pytest.raises(ConfigError, match=r"3 has 2 partitions of worker 3; start with workers=4"):
         refuse_left_over([str(home)], 1)
+
+
+def test_left_over_and_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that cannot be looked at is named, unless its worker runs, and says so itself."""
+    for name in ("1", "2"):
+        (tmp_path / "workers" / name).mkdir(parents=True)
+    listed = Path.iterdir
+
+    def denied(path: Path) -> Iterator[Path]:
+        if path.name == "2":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    refuse_left_over([str(tmp_path)], 3)
+    with pytest.raises(ConfigError, match=r"workers=2: .*/2, of worker 2, cannot be read: Permission denied"):
+        refuse_left_over([str(tmp_path)], 2)
