@@ -47,7 +47,7 @@ PING_SECONDS = 1.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 15.0
 """Seconds before a worker that ended again is started."""
 NOTICE_SECONDS = 0.5
-"""After the end of a worker's link, to hear how it ended; after a worker's signal, to have it as well."""
+"""After the end of a worker's link, to hear how it ended, or the reverse; after its signal, to have it as well."""
 WELL_SECONDS = 60.0
 """A worker that served for so long is started again at once when it ends."""
 
@@ -69,6 +69,7 @@ class _Worker:
     ready: bool = False
     reasons: list[str] = field(factory=list)
     why: str = ""
+    how: str = ""
     unanswered: int = 0
     silent: float = 0.0
     started_at: float = 0.0
@@ -318,14 +319,24 @@ class Supervisor(Service):
         for worker in self._workers:
             if worker.pid == pid:
                 how = f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-                self._gone(worker, how)
+                if status > 0 and not worker.why and worker.link is not None:
+                    # It has said why, behind all that it logged, which is not read to its end yet.
+                    worker.pid, worker.how = None, how
+                    self._give_notice(worker, worker.link)
+                else:
+                    self._gone(worker, how)
 
     def _link_lost(self, worker: _Worker, link: WorkerLink) -> None:
         """It has ended; usually somebody says how."""
+        if worker.link is link and worker.how:
+            self._gone(worker, worker.how)
+        else:
+            self._give_notice(worker, link)
 
+    def _give_notice(self, worker: _Worker, link: WorkerLink) -> None:
         def go_on() -> None:
             if worker.link is link:
-                self._gone(worker, "somehow")
+                self._gone(worker, worker.how or "somehow")
 
         self._reactor.callLater(NOTICE_SECONDS, go_on)
 
@@ -335,7 +346,7 @@ class Supervisor(Service):
             link.tell(Kind.STOP)
 
     def _gone(self, worker: _Worker, how: str) -> None:
-        worker.link = worker.pid = None
+        worker.link, worker.pid, worker.how = None, None, ""
         if worker.gone is not None:
             worker.gone.callback(None)
         if not self.running:

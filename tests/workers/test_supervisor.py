@@ -247,6 +247,22 @@ class SupervisorTests(SynchronousTestCase):
         failure = self.failureResultOf(self.started, WorkerFailed)
         self.assertEqual(str(failure.value), "the disk is broken")
 
+    def test_a_reason_that_is_read_late(self) -> None:
+        """It is behind much that the worker has logged, and its end is heard of before that is read."""
+        self.supervisor._ended(102, 1)
+        self.assertNoResult(self.started)
+        self.say(1, Kind.FAILED, "the disk is broken")
+        self.reactor.links[1].connectionLost()
+        failure = self.failureResultOf(self.started, WorkerFailed)
+        self.assertEqual(str(failure.value), "the disk is broken")
+
+    def test_no_reason(self) -> None:
+        """How a worker ended is said if it did not say why."""
+        self.supervisor._ended(102, 1)
+        self.reactor.advance(NOTICE_SECONDS)
+        failure = self.failureResultOf(self.started, WorkerFailed)
+        self.assertEqual(str(failure.value), "worker 1 ended with status 1 before it was ready")
+
     def test_a_worker_that_dies(self) -> None:
         """It is started again, sooner if it served well, later if it dies again and again."""
         self.ready()
@@ -260,6 +276,7 @@ class SupervisorTests(SynchronousTestCase):
         pause = FIRST_PAUSE
         for count in range(4, 12):
             self.supervisor._ended(99 + count, 1)
+            self.reactor.links[-1].connectionLost()
             self.reactor.advance(pause - 0.01)
             self.assertEqual(len(self.plans), count - 1)
             self.reactor.advance(0.01)
