@@ -69,6 +69,10 @@ class RegisteredSchema:
     schema_type: str = "AVRO"
 
 
+_Key = tuple[str, str, str, tuple[SchemaReference, ...]]
+"""Subject, text, type and references of a schema: the same text is another schema with others of these."""
+
+
 class SchemaRegistry:
     """
     Registers and looks up schemas, with a cache.
@@ -107,7 +111,7 @@ class SchemaRegistry:
             agent=agent,
         )
         self._schemas: LruCache[int, str] = LruCache(cache)
-        self._ids: LruCache[tuple[str, str], int] = LruCache(cache)
+        self._ids: LruCache[_Key, int] = LruCache(cache)
         self._asking: dict[int, list[Deferred[str]]] = {}
         self._fetches: dict[int, Deferred[None]] = {}
 
@@ -141,7 +145,8 @@ class SchemaRegistry:
         :raise RegistryError: (in the Deferred) 409: it is not compatible with earlier versions; 42201: it is not a
             valid schema.
         """
-        known = self._ids.get((subject, schema))
+        key = (subject, schema, schema_type, tuple(references))
+        known = self._ids.get(key)
         if known is not None:
             return known
         body = _schema_body(schema, schema_type, references)
@@ -149,7 +154,7 @@ class SchemaRegistry:
         found = _field(answer, "id", int)
         if not references:
             self._schemas.put(found, schema)
-        return self._ids.put((subject, schema), found)
+        return self._ids.put(key, found)
 
     @returns_deferred
     async def lookup(
@@ -163,7 +168,7 @@ class SchemaRegistry:
         body = _schema_body(schema, schema_type, references)
         answer = await self._http.ask("POST", f"/subjects/{quote(subject, safe='')}", body)
         found = _registered(answer)
-        self._ids.put((subject, schema), found.id)
+        self._ids.put((subject, schema, schema_type, tuple(references)), found.id)
         return found
 
     @returns_deferred

@@ -19,6 +19,7 @@ from logbus.client.schema.schema_registry import (
     RegisteredSchema,
     RegistryError,
     RegistryUnreachable,
+    SchemaReference,
     SchemaRegistry,
 )
 from logbus.errors import ConfigError
@@ -104,6 +105,18 @@ class RegistryTests(RegistryCase):
         self.get(self.client.register("s", '"int"'))
         self.assertEqual(self.get(self.client.schema(2)), '"int"')
         self.assertEqual(self.registry.paths(), ["GET /schemas/ids/1", "POST /subjects/s/versions"])
+
+    def test_same_text_of_another_schema(self) -> None:
+        """
+        A text is another schema with another type, or with other versions of what it refers to: these are asked for.
+        """
+        of = [SchemaReference("user.avsc", "user", version) for version in (1, 2)]
+        for more in ((), ("JSON",), ("AVRO", [of[0]]), ("AVRO", [of[1]]), ("AVRO", [of[0]]), ("AVRO",)):
+            self.get(self.client.register("s", TEXT, *more))
+        self.assertEqual(self.registry.paths(), ["POST /subjects/s/versions"] * 4)
+        self.get(self.client.lookup("s", TEXT, "PROTOBUF"))
+        self.get(self.client.register("s", TEXT, "PROTOBUF"))
+        self.assertEqual(self.registry.paths()[4:], ["POST /subjects/s"])
 
     def test_cancelled_request(self) -> None:
         """
