@@ -389,6 +389,13 @@ def test_directory_that_cannot_be(tmp_path: Path, directory: str) -> None:
     assert contents(tmp_path) == {"file": b"mine"}
 
 
+def test_authorizer_that_there_is_not(tmp_path: Path) -> None:
+    """It is found out when the broker is built, which makes no directory."""
+    why = start_fails(tmp_path, *FREE, "--data-dir", "new/data", "--set", "authorizer.class.name=no.such.Authorizer")
+    assert "authorizer.class.name=no.such.Authorizer: " in why
+    assert not (tmp_path / "new").exists()
+
+
 def test_directory_of_another_broker(tmp_path: Path) -> None:
     """A directory stays the broker's whose number it bears."""
     with Broker({"broker.id": "3"}, data_dir=tmp_path / "data"):

@@ -144,20 +144,21 @@ class Supervisor(Service):
         self._forks.start()
         self._forks_started_at = self._reactor.seconds()
         directories = [Path(each) for each in self._config.get(keys.LOG_DIRS)]
-        try:
-            directories[0].mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"the log directory {directories[0]} cannot be created: {short_reason(error)}") from error
-        self._take_lock(directories[0])
+        # Ports first: if one is taken, no directory is made.
         listeners = self._reserve()
-        path = None
-        if not self._config.get(keys.ZOOKEEPER_CONNECT):
-            path = str(await self._open_store(directories[0]))
         first_port = self._config.get(keys.WORKERS_FIRST_PORT)
         own = {
             name: [self._ports.reserve(self._interface(name), port) for port in ports]
             for name, ports in own_ports(self._listeners, self._count, first_port).items()
         }
+        try:
+            directories[0].mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"the log directory {directories[0]} cannot be created: {short_reason(error)}") from error
+        self._take_lock(directories[0])
+        path = None
+        if not self._config.get(keys.ZOOKEEPER_CONNECT):
+            path = str(await self._open_store(directories[0]))
         self._workers = [
             _Worker(plan)
             for plan in plan_workers(

@@ -170,6 +170,17 @@ class SupervisorTests(SynchronousTestCase):
         self.assertGreater(len(asked), 2)
         self.assertEqual(set(asked), {0})
 
+    def test_port_that_is_taken(self) -> None:
+        """A start that is refused for it makes no directory."""
+
+        def taken(ports: PortReservation, interface: str, port: int) -> int:
+            raise ConfigError(f"port {port} is taken")
+
+        self.patch(PortReservation, "reserve", taken)
+        refused = self.make(self.directory / "new")
+        self.failureResultOf(refused.startService(), ConfigError)
+        self.assertFalse((self.directory / "new").exists())
+
     def test_a_stop_in_order(self) -> None:
         """Only then the next supervisor has no workers to wait for."""
         lock = self.directory / LOCK_FILE

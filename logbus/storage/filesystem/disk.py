@@ -341,7 +341,16 @@ class Disk:
             raise self.broken(error, f"sync directory {path}") from error
 
     def lock(self) -> None:
-        """Lock the directory by its ``.lock`` file."""
+        """
+        Lock the directory by its ``.lock`` file; a missing one is created: not before, so that a broker whose
+        configuration is refused leaves nothing.
+
+        :raises ConfigError: it is locked, not writable, not a directory, or cannot be created.
+        """
+        try:
+            os.makedirs(self.root, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"the log directory {self.root} cannot be created: {short_reason(error)}") from error
         self._lock_fd = lock_directory(self.root)
         # A log's directory that was renamed, and then not synced for want of a descriptor, would be in neither place.
         with self._doing("open it"):
@@ -370,18 +379,8 @@ def disks_at(
     make: Callable[[str, IReactorFromThreads], Disk] = Disk,
 ) -> list[Disk]:
     """
-    A disk for each log directory; missing directories are created.
+    A disk for each log directory, which may be missing: see :meth:`Disk.lock`.
 
     :param make: makes a disk, given its root and the reactor.
-
-    :raises ConfigError: one cannot be created, or is not a directory.
     """
-    disks = []
-    for path in paths:
-        root = os.path.realpath(path)
-        try:
-            os.makedirs(root, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"the log directory {path} cannot be created: {short_reason(error)}") from error
-        disks.append(make(root, reactor))
-    return disks
+    return [make(os.path.realpath(path), reactor) for path in paths]

@@ -359,9 +359,13 @@ class DiskTests(SynchronousTestCase):
         self.assertEqual(threading.active_count(), before)
 
     def test_directories(self) -> None:
-        """Log directories are created; what cannot be one is refused by name."""
-        [disk] = disks_at([f"{self.root}/a/b"], self.reactor)
-        self.assertEqual(disk.root, f"{self.root}/a/b")
+        """Log directories are created when they are locked, not before; what cannot be one is refused by name."""
         self.disk.replace("file", b"")
-        message = str(self.assertRaises(ConfigError, disks_at, [f"{self.root}/file"], self.reactor))
+        first, second = disks_at([f"{self.root}/a/b", f"{self.root}/file"], self.reactor)
+        self.assertEqual((first.root, os.path.exists(first.root)), (f"{self.root}/a/b", False))
+        first.lock()
+        self.assertTrue(os.path.isdir(first.root))
+        message = str(self.assertRaises(ConfigError, second.lock))
         self.assertIn(f"{self.root}/file", message)
+        for disk in (first, second):
+            self.wait(disk.close())
