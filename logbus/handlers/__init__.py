@@ -3,12 +3,13 @@ The handlers of the APIs: each takes a decoded request, and returns a response m
 
 A request comes from :mod:`logbus.net` to ``request_router``, which calls the method that declares the API's key. The
 method checks the request, calls a part of the broker, and converts the outcome to a response of the request's version.
-A new API is a new module here (``docs/howto/add-an-api.rst``): ``discovery`` finds its class by the declaration.
+A new API is a new module here (``docs/howto/add-an-api.rst``): ``discovery`` finds its class by the declaration. Most
+modules are imported with the first request of one of their APIs.
 
 Routing:
 
 * ``request_router``: the table of handlers by API key
-* ``discovery``: finds the classes of handlers in this package, and builds them
+* ``discovery``: finds the classes of handlers in this package, and builds them, most when they are first needed
 * ``broker_parts``: the parts of a broker that they are built from
 * ``named_partitions``: the partitions that a request names
 * ``authorization``: the rights that each API needs: guards before the handlers (a package)

@@ -17,7 +17,7 @@ from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.request_router import Answer, serves
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
-from logbus.wire.kafka_releases import DEFAULT_RELEASE, advertised_table, finalized_features, release_table
+from logbus.wire.kafka_releases import advertised_table, finalized_features
 from logbus.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -57,8 +57,6 @@ class ApiVersionsHandlers:
 
     @classmethod
     def build(cls, broker: BrokerParts) -> Self:
-        release_table(broker.release or DEFAULT_RELEASE)  # Refuses an unknown release now.
-
         @cache
         def advertised() -> Mapping[int, VersionRange]:
             # With the first request, when the router has all handlers.

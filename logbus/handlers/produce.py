@@ -108,7 +108,7 @@ class ProduceHandlers:
         errors = ProduceErrors(CurrentLeaders(broker.metadata))
         return cls(broker.produce_appender, broker.replicas, broker.reactor, errors, verification, broker.authorization)
 
-    @serves(0, 3, 13)
+    @serves(0, 3, 13, at_start=True)
     def produce(self, context: RequestContext, request: Request) -> Answer:
         message: ProduceRequest = request.message
         version = request.api_version

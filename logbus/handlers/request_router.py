@@ -7,7 +7,7 @@ to clients (``ApiVersions``) come from the same declarations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -60,9 +60,13 @@ def serves(
     forwarded: bool = False,
     waits_for_metadata: bool = False,
     advertised_if: Callable[[ConfigView], bool] = lambda config: True,
+    at_start: bool = False,
 ) -> Callable[[F], F]:
     """
     Declare that a method serves ``api_key`` at versions ``first`` to ``last``; the rest is in :class:`ServedApi`.
+
+    :param at_start: the handlers are made at the start, not with their first request (:mod:`.discovery`): others than
+        clients need them, or each request should take no detour.
 
     The method takes the :class:`RequestContext` and the :class:`Request`, and gives an :data:`Answer`.
     """
@@ -186,6 +190,30 @@ class HasMetrics(Protocol):
 
 
 @define(eq=False)
+class LaterHandlers:
+    """
+    Handlers that are made when the first of their requests comes.
+
+    :param make: makes the objects whose methods serve the APIs. If it fails, the request does, and the next one tries
+        again.
+    """
+
+    _make: Callable[[], Iterable[object]]
+    _made: dict[int, Handler] = field(factory=dict, init=False)
+
+    def serve(self, context: RequestContext, request: Request) -> Answer:
+        """Serve a request by the method that declares its API."""
+        if not self._made:
+            self._made = {
+                api.api_key: getattr(handlers, name)
+                for handlers in self._make()
+                for name, api in marks(type(handlers))
+                if isinstance(api, ServedApi)
+            }
+        return self._made[request.api_key](context, request)
+
+
+@define(eq=False)
 class RequestRouter:
     """
     The table of all handlers.
@@ -197,6 +225,7 @@ class RequestRouter:
     apis: dict[int, ServedApi] = field(factory=dict, init=False)
     counts: dict[int, int] = field(factory=dict, init=False)
     _handlers: dict[int, Handler] = field(factory=dict, init=False)
+    _names: dict[int, str] = field(factory=dict, init=False)
     _fast: dict[tuple[str, int], Callable[..., Any]] = field(factory=dict, init=False)
     _by_class: dict[type, Any] = field(factory=dict, init=False)
 
@@ -217,15 +246,31 @@ class RequestRouter:
             if isinstance(api, FastPath):
                 self._fast[api.kind, api.api_key] = method
                 continue
-            key = api.api_key
-            if key in self._handlers:
-                raise ValueError(f"API {key} has two handlers, {self._handlers[key]} and {method}")
-            self.apis[key] = api
-            self.counts[key] = 0
-            self._handlers[key] = method
+            self._add(api, type(handlers).__qualname__, method)
+
+    def add_later(self, apis: Iterable[ServedApi], name: str, make: Callable[[], Iterable[object]]) -> None:
+        """
+        Add handlers that are made when the first of their requests comes.
+
+        :param apis: those that they serve; ``name``: of all of them, for errors.
+        :param make: see :class:`LaterHandlers`.
+        :raises ValueError: as :meth:`add`.
+        """
+        later = LaterHandlers(make)
+        for api in apis:
+            self._add(api, name, later.serve)
+
+    def _add(self, api: ServedApi, name: str, handler: Handler) -> None:
+        key = api.api_key
+        if key in self._handlers:
+            raise ValueError(f"API {key} has two handlers, {self._names[key]} and {name}")
+        self.apis[key] = api
+        self._names[key] = name
+        self.counts[key] = 0
+        self._handlers[key] = handler
 
     def find(self, cls: type[T]) -> T:
-        """The object of class ``cls`` that was added."""
+        """The object of class ``cls`` that was added, not later."""
         found: T = self._by_class[cls]
         return found
 

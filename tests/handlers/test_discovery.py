@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
 import logbus.handlers
 from logbus.broker import Broker
 from logbus.config import ConfigView
-from logbus.handlers.discovery import handler_classes
+from logbus.handlers import discovery
+from logbus.handlers.discovery import declared_apis, defined_in, handler_classes, handler_modules
+from logbus.handlers.request_router import marks
 from logbus.testing.private_reactor import close_reactor, private_reactor
 
 PING = """
@@ -32,6 +36,11 @@ class PingHandlers:
     def ping(self, context, request):
         pass
 """
+
+
+def shape(api: Any) -> tuple[object, ...]:
+    """What a declaration says that can be compared."""
+    return api.api_key, api.versions, api.forwarded, api.waits_for_metadata
 
 
 class DiscoveryTests(SynchronousTestCase):
@@ -64,10 +73,39 @@ class DiscoveryTests(SynchronousTestCase):
         self.module("THE_ANSWER = 42")
         self.assertEqual(list(handler_classes()), before)
 
+    def test_sources(self) -> None:
+        """
+        What is read of a module's source before it is imported is what it declares, for each module: a broker imports
+        most of them with their first request. Those that nearly every request goes through are imported at the start.
+        """
+        later: set[int] = set()
+        for name, source in handler_modules():
+            assert source is not None
+            apis = declared_apis(source)
+            if apis is not None:
+                classes = defined_in(import_module(name))
+                marked = [mark for cls in classes for _, mark in marks(cls)]
+                self.assertEqual([shape(api) for api in apis], [shape(mark) for mark in marked], name)
+                self.assertFalse([cls for cls in classes if hasattr(cls, "register_metrics")], name)
+                later.update(api.api_key for api in apis)
+        self.assertLessEqual({3, 10, 11, 19, 32, 76, 88}, later)
+        self.assertFalse({0, 1, 68} & later)
+
+    def test_declared(self) -> None:
+        """A declaration that has more than numbers and a flag cannot be read from the source."""
+        for line in ("serves(KEY, 0, 1)", "serves(7, 0, 1, advertised_if=x)", "serves_coalesced(0)", "prepares(0)"):
+            self.assertIsNone(declared_apis(f"class A:\n    @serves(9, 0, 1)\n    @{line}\n"), line)
+        self.assertEqual(declared_apis("class A:\n    @property\n    def a(self): ...\n"), [])
+
+    def test_without_sources(self) -> None:
+        """Where there is no source, all modules are imported at the start."""
+        self.patch(discovery, "SourceFileLoader", str)
+        self.assertEqual({source for _, source in handler_modules()}, {None})
+
     def test_two_for_one(self) -> None:
         """A broker whose API has two handlers cannot be built."""
         self.module(PING.replace("KEY", "1"))
-        with self.assertRaisesRegex(ValueError, "API 1 has two handlers, .*FetchHandlers.*PingHandlers"):
+        with self.assertRaisesRegex(ValueError, "API 1 has two handlers, FetchHandlers and logbus.handlers.ping"):
             self.broker()
 
     def test_without_messages(self) -> None:
