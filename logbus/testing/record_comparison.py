@@ -7,6 +7,7 @@ What is expected of a record is its value (bytes, text or None), a pair of key a
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
@@ -53,29 +54,63 @@ def differences(records: Sequence[ConsumerRecord], expected: Sequence[Expected],
     wanted = [as_fields(each) for each in expected]
     if in_order:
         return _ordered(records, wanted)
-    left = list(records)
-    missing: list[str] = []
-    for each in wanted:
-        found = next((record for record in left if _matches(record, each)), None)
-        if found is None:
-            missing.append(f"- {_shown(each)}")
-        else:
-            left.remove(found)
-    return missing + [f"+ {_shown_record(record)}" for record in left]
+    met = _paired(records, wanted)
+    used = set(met.values())
+    missing = [f"- {_shown(each)}" for number, each in enumerate(wanted) if number not in met]
+    return missing + [f"+ {_shown_record(record)}" for place, record in enumerate(records) if place not in used]
+
+
+def _paired(records: Sequence[ConsumerRecord], wanted: Sequence[dict[str, Any]]) -> dict[int, int]:
+    """
+    The place of a record for each expectation that one fulfils, so that as many are fulfilled as can be: a record that
+    several expect goes to the one that no other fulfils (a maximum matching, by augmenting paths).
+    """
+    met: dict[int, int] = {}
+    unused, used = dict.fromkeys(range(len(records))), dict[int, int]()
+    # Those that a search has seen which found nothing are in no later one's way.
+    passed: set[int] = set()
+    for start in range(len(wanted)):
+        takers: dict[int, int] = {}
+        asking = deque([start])
+        free: int | None = None
+        while asking and free is None:
+            number = asking.popleft()
+            free = next((place for place in unused if _matches(records[place], wanted[number])), None)
+            if free is None:
+                others = (place for place in used if place not in takers and place not in passed)
+                fitting = [place for place in others if _matches(records[place], wanted[number])]
+                takers.update(dict.fromkeys(fitting, number))
+                asking += [used[place] for place in fitting]
+            else:
+                takers[free] = number
+                del unused[free]
+        if free is None:
+            passed |= takers.keys()
+        while free is not None:
+            taker = takers[free]
+            before = met.get(taker)
+            met[taker], used[free] = free, taker
+            free = before
+    return met
 
 
 def _ordered(records: Sequence[ConsumerRecord], wanted: Sequence[dict[str, Any]]) -> list[str]:
     # Each record stands for the first expectation that it fulfils, so that sequences can be compared.
     if len(records) == len(wanted) and all(map(_matches, records, wanted)):
         return []
-    texts = [_shown(each) for each in wanted]
-    found = [next((_shown(each) for each in wanted if _matches(record, each)), f"#{record!r}") for record in records]
+    names = [_whole(each) for each in wanted]
+    found = [
+        next((name for name, each in zip(names, wanted, strict=True) if _matches(record, each)), f"#{record!r}")
+        for record in records
+    ]
     lines: list[str] = []
-    for kind, a, b, c, d in SequenceMatcher(None, texts, found, autojunk=False).get_opcodes():
+    for kind, a, b, c, d in SequenceMatcher(None, names, found, autojunk=False).get_opcodes():
         if kind == "equal":
-            lines += _same(records[c:d], at_start=not a, at_end=b == len(texts))
+            lines += _same(records[c:d], at_start=not a, at_end=b == len(names))
         else:
-            lines += [f"- {text}" for text in texts[a:b]] + [f"+ {_shown_record(record)}" for record in records[c:d]]
+            lines += [f"- {_shown(each)}" for each in wanted[a:b]] + [
+                f"+ {_shown_record(record)}" for record in records[c:d]
+            ]
     return lines
 
 
@@ -92,6 +127,11 @@ def _same(records: Sequence[ConsumerRecord], *, at_start: bool, at_end: bool) ->
 
 def _matches(record: ConsumerRecord, wanted: Mapping[str, Any]) -> bool:
     return all(getattr(record, name) == value for name, value in wanted.items())
+
+
+def _whole(fields: Mapping[str, Any]) -> str:
+    """What tells an expectation from others; what is shown of two long ones may be the same."""
+    return repr([(name, fields[name]) for name in FIELDS if name in fields])
 
 
 def _shown(fields: Mapping[str, Any]) -> str:

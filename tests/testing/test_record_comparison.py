@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client.consumer.consumer_record import ConsumerRecord
-from logbus.testing.record_comparison import as_fields, differences
+from logbus.testing.record_comparison import Expected, as_fields, differences
 
 values = st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=8)
 
@@ -26,6 +28,33 @@ class ComparisonTests(SynchronousTestCase):
         self.assertEqual(differences(records(*there), expected) == [], there == expected)
         unordered = differences(records(*there), expected, in_order=False)
         self.assertEqual(unordered == [], sorted(there) == sorted(expected))
+
+    @given(
+        st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=5), st.lists(st.sampled_from([None, *"abc"]), max_size=4)
+    )
+    def test_some_fields_in_any_order(self, there: list[bytes], wanted: list[str | None]) -> None:
+        """Whatever the order of expectations that any record fulfils, as many are fulfilled as can be."""
+        expected: list[Expected] = [{"key": "k"} if each is None else each for each in wanted]
+        found = differences(records(*there), expected, in_order=False)
+        padded = [*there, *[b""] * len(wanted)]
+        most = max(
+            sum(bool(value) and each in (None, value.decode()) for value, each in zip(some, wanted, strict=True))
+            for some in permutations(padded, len(wanted))
+        )
+        signs = [line[0] for line in found]
+        self.assertEqual((signs.count("-"), signs.count("+")), (len(wanted) - most, len(there) - most))
+
+    def test_which_is_left(self) -> None:
+        """As many expectations are fulfilled as can be."""
+        some = [{"key": "k"}, {"value": "1"}, {"value": "1", "key": "k"}, "2"]
+        self.assertEqual(
+            differences(records(b"1", b"3", b"1"), some, in_order=False),
+            ["- value=b'2'"],
+        )
+        self.assertEqual(
+            differences(records(b"1", b"3"), ["1", "1", {"key": "k"}], in_order=False),
+            ["- value=b'1'"],
+        )
 
     def test_lines(self) -> None:
         """What is missing, what is there instead, and what is right around it."""
@@ -63,6 +92,12 @@ class ComparisonTests(SynchronousTestCase):
             str(error), "'vaule' is no field of a record; there are key, value, headers, timestamp, partition, offset"
         )
         self.assertIn("42: expected of a record are a value, a pair", str(self.assertRaises(TypeError, as_fields, 42)))
+
+    def test_long_values_that_differ_late(self) -> None:
+        """Two are told apart although what is shown of them is the same."""
+        one, other = b"x" * 1000 + b"1", b"x" * 1000 + b"2"
+        found = differences(records(one, other), [other, one])
+        self.assertEqual(sorted({line[0] for line in found}), [" ", "+", "-"])
 
     def test_long_values(self) -> None:
         """They are shown in part."""
