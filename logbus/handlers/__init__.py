@@ -59,7 +59,7 @@ Groups:
 * ``consumer_groups``: ConsumerGroupHeartbeat, ConsumerGroupDescribe
 * ``share_groups``: ShareGroupHeartbeat, ShareGroupDescribe
 * ``share_fetches``: ShareFetch, ShareAcknowledge
-* ``share_acknowledgements``: what these say of records (pure)
+* ``share_acknowledgements``: what these say of records
 * ``share_responses``: the responses to these
 * ``share_group_offsets``: DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets
 * ``streams_groups``: StreamsGroupHeartbeat, StreamsGroupDescribe

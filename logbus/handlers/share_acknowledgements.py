@@ -1,5 +1,5 @@
 """
-What requests of members of share groups (KIP-932) say of records. Pure.
+What requests of members of share groups (KIP-932) say of records.
 """
 
 from __future__ import annotations
@@ -9,52 +9,51 @@ from typing import Any
 from uuid import UUID
 
 from logbus.errors import ApiError, ErrorCode
+from logbus.net.time_slices import TimeSlice
 from logbus.share.share_partition import AcknowledgementBatch, AcknowledgeType
 from logbus.share.share_sessions import SharedPartition
+from logbus.wire.messages.share_fetches import ShareAcknowledgeRequest, ShareFetchRequest
 
 Acknowledgements = Mapping[SharedPartition, Sequence[AcknowledgementBatch]]
 """What is said of the records of partitions."""
 
 
-Named = Sequence[tuple[SharedPartition, Any]]
-"""The partitions that a request names, each with what it says of it."""
-
-
-def partitions_of(topics: Sequence[Any]) -> Named:
-    """The partitions that the topics of a request name."""
-    found: list[tuple[SharedPartition, Any]] = []
-    for topic in topics:
-        topic_id = UUID(bytes=bytes(topic.topic_id))
-        found += [(SharedPartition(topic_id, each.partition_index), each) for each in topic.partitions]
-    return found
-
-
-def acknowledgements_of(named: Named) -> Acknowledgements:
+async def read_topics(
+    message: ShareFetchRequest | ShareAcknowledgeRequest, time_slice: TimeSlice, *, is_fetch: bool
+) -> tuple[list[SharedPartition], Acknowledgements]:
     """
-    What a request says of records, by partition.
+    Return the partitions that a request names, and what it says of their records.
 
-    :raise ApiError: INVALID_REQUEST: it names a partition twice.
+    :raise ApiError: INVALID_REQUEST: it acknowledges records of a partition twice, or as :func:`check_renewal`.
     """
+    partitions: list[SharedPartition] = []
     found: dict[SharedPartition, Sequence[AcknowledgementBatch]] = {}
-    for partition, data in named:
-        if not data.acknowledgement_batches:
-            continue
-        if partition in found:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "the request acknowledges records of a partition twice")
-        found[partition] = [
-            AcknowledgementBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
-            for batch in data.acknowledgement_batches
-        ]
-    return found
+    renews = False
+    topics: Sequence[Any] = message.topics
+    async for topic in time_slice.over(topics):
+        topic_id = UUID(bytes=bytes(topic.topic_id))
+        async for each in time_slice.over(topic.partitions):
+            partition = SharedPartition(topic_id, each.partition_index)
+            partitions.append(partition)
+            if not each.acknowledgement_batches:
+                continue
+            if partition in found:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the request acknowledges records of a partition twice")
+            found[partition] = batches = [
+                AcknowledgementBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                async for batch in time_slice.over(each.acknowledgement_batches)
+            ]
+            renews = renews or any(AcknowledgeType.RENEW in batch.types for batch in batches)
+    check_renewal(message, renews=renews, is_fetch=is_fetch)
+    return partitions, found
 
 
-def check_renewal(message: Any, acknowledgements: Acknowledgements, *, is_fetch: bool) -> None:
+def check_renewal(message: Any, *, renews: bool, is_fetch: bool) -> None:
     """
     Check that a request that renews acquisitions says so, and fetches nothing (KIP-1222).
 
     :raise ApiError: INVALID_REQUEST.
     """
-    renews = any(AcknowledgeType.RENEW in batch.types for batches in acknowledgements.values() for batch in batches)
     if renews and not message.is_renew_ack:
         raise ApiError(ErrorCode.INVALID_REQUEST, "the request renews acquisitions, but does not say that it does")
     if (

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Self
+from typing import Self, TypeAlias
 from uuid import UUID
 
 from attrs import define, field
@@ -21,9 +21,7 @@ from logbus.handlers.current_leaders import CurrentLeaders
 from logbus.handlers.request_router import serves, task
 from logbus.handlers.share_acknowledgements import (
     Acknowledgements,
-    acknowledgements_of,
-    check_renewal,
-    partitions_of,
+    read_topics,
 )
 from logbus.handlers.share_responses import Outcomes, ShareResponses
 from logbus.metrics import Registry, metric
@@ -58,6 +56,12 @@ RECORD_LIMIT = 1
 
 UNITS_TO_CHECK = 1
 """Units of a time slice for checking the right to read a partition."""
+
+UNITS_TO_ACKNOWLEDGE = 4
+"""The same for acknowledging records of a partition."""
+
+Pending: TypeAlias = "dict[SharedPartition, Deferred[ApiError | None]]"
+"""What becomes of acknowledgements."""
 
 
 @define(eq=False)
@@ -140,24 +144,23 @@ class ShareFetchHandlers:
     @task
     async def fetch(self, context: RequestContext, request: Request) -> ShareFetchResponse:
         message: ShareFetchRequest = request.message
+        time_slice = context.time_slice(request)
         try:
             key = self._key(context, request)
-            named = partitions_of(message.topics)
-            acknowledgements = acknowledgements_of(named)
-            forgotten = [
-                SharedPartition(UUID(bytes=bytes(topic.topic_id)), partition)
-                for topic in message.forgotten_topics_data
-                for partition in topic.partitions
-            ]
-            check_renewal(message, acknowledgements, is_fetch=True)
+            named, acknowledgements = await read_topics(message, time_slice, is_fetch=True)
+            forgotten: list[SharedPartition] = []
+            async for topic in time_slice.over(message.forgotten_topics_data):
+                topic_id = UUID(bytes=bytes(topic.topic_id))
+                forgotten += [
+                    SharedPartition(topic_id, partition) async for partition in time_slice.over(topic.partitions)
+                ]
             session = self._session(key, message.share_session_epoch, context, acknowledgements)
             is_last = message.share_session_epoch == FINAL_EPOCH
             if not is_last:
-                self._update(session, [partition for partition, _ in named], forgotten)
+                self._update(session, named, forgotten)
         except ApiError as e:
             return ShareFetchResponse(error_code=e.code, error_message=e.message)
-        time_slice = context.time_slice(request)
-        outcomes = self._acknowledge(context, request, key, acknowledgements)
+        outcomes = await self._acknowledge(context, request, key, acknowledgements, time_slice)
         results: list[SharePartitionResult] = []
         response = ShareFetchResponse(acquisition_lock_timeout_ms=self._lock_ms(key.group_id))
         if not is_last and not message.is_renew_ack and message.max_records > 0:
@@ -166,7 +169,7 @@ class ShareFetchHandlers:
                 response.throttle_time_ms = wait_ms
             else:
                 results = await self._fetch(context, request, key, session, time_slice)
-        outcomes_by_partition = {partition: await outcome for partition, outcome in outcomes.items()}
+        outcomes_by_partition = await _all(outcomes, time_slice)
         if is_last:
             self._end(session)
         await self._answer(response, context, results, outcomes_by_partition, time_slice)
@@ -176,20 +179,18 @@ class ShareFetchHandlers:
     @task
     async def acknowledge(self, context: RequestContext, request: Request) -> ShareAcknowledgeResponse:
         message: ShareAcknowledgeRequest = request.message
+        time_slice = context.time_slice(request)
         try:
             key = self._key(context, request)
-            acknowledgements = acknowledgements_of(partitions_of(message.topics))
-            check_renewal(message, acknowledgements, is_fetch=False)
+            _, acknowledgements = await read_topics(message, time_slice, is_fetch=False)
             session = self._session(key, message.share_session_epoch, context, acknowledgements, begins=False)
         except ApiError as e:
             return ShareAcknowledgeResponse(error_code=e.code, error_message=e.message)
-        pending = self._acknowledge(context, request, key, acknowledgements)
-        outcomes = {partition: await outcome for partition, outcome in pending.items()}
+        pending = await self._acknowledge(context, request, key, acknowledgements, time_slice)
+        outcomes = await _all(pending, time_slice)
         if message.share_session_epoch == FINAL_EPOCH:
             self._end(session)
-        return await self._responses.acknowledged(
-            self._lock_ms(key.group_id), outcomes, context.listener, context.time_slice(request)
-        )
+        return await self._responses.acknowledged(self._lock_ms(key.group_id), outcomes, context.listener, time_slice)
 
     def _key(self, context: RequestContext, request: Request) -> SessionKey:
         """
@@ -272,16 +273,21 @@ class ShareFetchHandlers:
 
     # Acknowledging.
 
-    def _acknowledge(
-        self, context: RequestContext, request: Request, key: SessionKey, acknowledgements: Acknowledgements
-    ) -> dict[SharedPartition, Deferred[ApiError | None]]:
+    async def _acknowledge(
+        self,
+        context: RequestContext,
+        request: Request,
+        key: SessionKey,
+        acknowledgements: Acknowledgements,
+        time_slice: TimeSlice,
+    ) -> Pending:
         """Take what a member says; its Deferreds fire with None or an error when that is kept, or refused."""
         access = self._access(context, request)
         if acknowledgements:
             self.totals.acknowledgements += 1
         return {
             partition: Deferred.fromCoroutine(self._acknowledge_one(access, key, partition, batches))
-            for partition, batches in acknowledgements.items()
+            async for partition, batches in time_slice.over(acknowledgements.items(), UNITS_TO_ACKNOWLEDGE)
         }
 
     async def _acknowledge_one(
@@ -371,3 +377,8 @@ class ShareFetchHandlers:
         if size and self._quotas.fetch.is_active:
             user = quota_user(context.principal)
             response.throttle_time_ms = ceil(1000 * self._quotas.fetch.record(user, context.client_id, size))
+
+
+async def _all(pending: Pending, time_slice: TimeSlice) -> Outcomes:
+    """Wait for all."""
+    return {partition: await outcome async for partition, outcome in time_slice.over(pending.items())}

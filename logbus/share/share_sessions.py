@@ -7,7 +7,7 @@ that one that was lost, or is repeated, is noticed. A member has one session wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -109,24 +109,30 @@ class ShareSessionCache:
         return session
 
     def update(
-        self, session: ShareSession, added: Iterable[SharedPartition], forgotten: Iterable[SharedPartition]
+        self, session: ShareSession, added: Collection[SharedPartition], forgotten: Iterable[SharedPartition]
     ) -> None:
         """
         Add and remove partitions of a session.
 
         :raise ApiError: SHARE_SESSION_LIMIT_REACHED: it has too many now: end it.
         """
-        before = len(session.partitions)
+        before, most = len(session.partitions), max(1, self._most_partitions // ONE_OF)
+        if len(added) > most:
+            # More than one session may have: what it would have is not worth many milliseconds.
+            raise self._too_many(len(added), self.partitions)
         session.update(added, forgotten)
         count = len(session.partitions)
         self.partitions += count - before
-        most = max(1, self._most_partitions // ONE_OF)
         if count > before and (count > most or self.partitions > self._most_partitions):
-            raise ApiError(
-                ErrorCode.SHARE_SESSION_LIMIT_REACHED,
-                f"the share session would have {count} partitions, and all of this broker {self.partitions}: one may "
-                f"have {most}, and all {self._most_partitions} (max.incremental.fetch.session.cache.partitions)",
-            )
+            raise self._too_many(count, self.partitions)
+
+    def _too_many(self, count: int, in_all: int) -> ApiError:
+        return ApiError(
+            ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+            f"the share session would have {count} partitions, and all of this broker {in_all}: one may have "
+            f"{max(1, self._most_partitions // ONE_OF)}, and all {self._most_partitions} "
+            "(max.incremental.fetch.session.cache.partitions)",
+        )
 
     def resume(self, key: SessionKey, epoch: int, connection_id: int) -> ShareSession:
         """

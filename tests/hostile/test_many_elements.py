@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from typing import Any
+from uuid import UUID
 
 from logbus.errors import ErrorCode
 from logbus.records.batch import Record, encode_batch
@@ -54,6 +55,15 @@ from logbus.wire.messages.records import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
+)
+from logbus.wire.messages.share_fetches import (
+    AcknowledgementBatch,
+    ShareAcknowledgePartition,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeTopic,
+    ShareFetchPartition,
+    ShareFetchRequest,
+    ShareFetchTopic,
 )
 from logbus.wire.messages.topics import (
     CreatableTopic,
@@ -202,6 +212,34 @@ class ManyElementsTests(GroupCase):
         groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in NAMES]
         answer = self.check(OffsetFetchRequest(groups=groups, require_stable=False), 8)
         self.assertEqual([group.group_id for group in answer.groups], NAMES)
+
+    def test_members_of_share_groups(self) -> None:
+        """Partitions that are too many for a session, and what became of records of unknown topics."""
+        topic_id, member = UUID(int=7).bytes, {"group_id": "g", "member_id": "m"}
+        fetched = [ShareFetchPartition(partition_index=number, acknowledgement_batches=[]) for number in range(MANY)]
+        request = ShareFetchRequest(
+            **member,
+            share_session_epoch=0,
+            max_wait_ms=0,
+            min_bytes=0,
+            max_records=1,
+            batch_size=1,
+            topics=[ShareFetchTopic(topic_id=topic_id, partitions=fetched)],
+            forgotten_topics_data=[],
+        )
+        self.assertEqual(self.check(request, 1, least=7).error_code, ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        request.topics = []
+        self.assertEqual(self.client.ask(request, 1).error_code, 0)
+        batches = [AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])]
+        said = [
+            ShareAcknowledgePartition(partition_index=number, acknowledgement_batches=batches) for number in range(MANY)
+        ]
+        acknowledge = ShareAcknowledgeRequest(
+            **member, share_session_epoch=1, topics=[ShareAcknowledgeTopic(topic_id=topic_id, partitions=said)]
+        )
+        answer = self.check(acknowledge, 1, least=30)
+        codes = [one.error_code for one in answer.responses[0].partitions]
+        self.assertEqual(codes, [ErrorCode.UNKNOWN_TOPIC_ID] * MANY)
 
     def test_groups(self) -> None:
         """Groups described and deleted, and coordinators."""
