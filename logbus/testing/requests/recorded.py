@@ -59,9 +59,11 @@ class RecordedRequest:
     @property
     def codes(self) -> tuple[int, ...]:
         """The codes of the errors in the answer, one for each element that has one."""
-        if self._body is not None:
-            body, self._body = self._body, None
+        body = self._body
+        if body is not None:
             self._codes = codes_of(self.api_key, self.version, decoded(self.api_key, self.version, body))
+            # Only now: until then, another thread that asks finds them in the body, too.
+            self._body = None
         return self._codes
 
     @property

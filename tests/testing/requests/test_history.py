@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from unittest import TestCase
+from typing import Any
+from unittest import TestCase, mock
 
 from logbus.errors import ErrorCode
-from logbus.testing.requests import RequestHistory, wanted
+from logbus.testing.requests import RequestHistory, recorded, wanted
 from logbus.testing.requests.apis import WrongRequest
 from logbus.testing.requests.history import KEPT
+from logbus.testing.requests.recorded import decoded
 
 PRODUCE, HEARTBEAT, COMMIT = 0, 12, 8
 
@@ -49,6 +51,24 @@ class HistoryTests(TestCase):
         self.assertEqual(found.errors, ("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS"))
         self.assertEqual(found.as_json()["partitions"], [{"topic": "orders", "partition": 0}])
         self.assertEqual(str(found), "1: c#1 Produce orders-0: NOT_ENOUGH_REPLICAS in 1000.0 ms")
+
+    def test_two_threads_ask(self) -> None:
+        """For the errors of an answer at the same time: both find them."""
+        request = self.history.add(HEARTBEAT, 0, "c", 1)
+        self.history.answered(request, body=ErrorCode.REBALANCE_IN_PROGRESS.to_bytes(2, "big"))
+        meanwhile: list[tuple[str, ...]] = []
+
+        def read(*body: Any) -> Any:
+            if not meanwhile:
+                meanwhile.append(())
+                thread = threading.Thread(target=lambda: meanwhile.append(request.errors))
+                thread.start()
+                thread.join()
+            return decoded(*body)
+
+        with mock.patch.object(recorded, "decoded", read):
+            self.assertEqual(request.errors, ("REBALANCE_IN_PROGRESS",))
+        self.assertEqual(meanwhile, [(), ("REBALANCE_IN_PROGRESS",)])
 
     def test_count(self) -> None:
         """A wrong count shows the requests."""
