@@ -10,10 +10,11 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import CancelledError, Deferred, gatherResults
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -262,37 +263,49 @@ class LogManager:
         """
         try:
             for directory in self.directories:
-                directory.lock()
+                with suppress(StorageError):  # It is offline now.
+                    directory.lock()
         except ConfigError:
             await self._close_directories()
             raise
-        recover_moves(self.directories, lambda what: self._log.error("{what}", what=what))
-        opening = [Deferred.fromCoroutine(directory.open()) for directory in self.directories]
-        errors: list[StorageError] = []
+        self._recover_moves()
+        opening = [Deferred.fromCoroutine(each.open()) for each in self.directories if each.is_online]
         bug: Exception | None = None
         for opened in opening:
             try:
                 await opened
-            except StorageError as error:
-                errors.append(error)
+            except StorageError:
+                pass  # It is offline now.
+            except CancelledError as error:
+                # The broker stops: nor are the logs of the others recovered, which may take long.
+                bug = error
+                for other in opening:
+                    other.cancel()
             except Exception as error:
                 bug = error
-        if bug is not None or len(errors) == len(self.directories):
+        if bug is not None or len(self.offline_directories) == len(self.directories):
             await self._close_directories()
-            raise bug or StorageError("; ".join(map(str, errors)))
+            raise bug or StorageError("; ".join(str(directory.disk.failure) for directory in self.directories))
         seen: dict[TopicPartition, LogDirectory] = {}
         for directory in self.directories:
             for partition in directory.logs if directory.is_online else ():
-                other = seen.setdefault(partition, directory)
-                if other is not directory:
+                first = seen.setdefault(partition, directory)
+                if first is not directory:
                     await self._close_directories()
                     raise ConfigError(
-                        f"{partition} is in two log directories, {other.disk.root} and {directory.disk.root}; move one "
+                        f"{partition} is in two log directories, {first.disk.root} and {directory.disk.root}; move one "
                         "of them away"
                     )
         for directory in self.directories:
             self.housekeeping.remove_trees(directory.disk, directory.leftovers)
         self.strays.opened()
+
+    def _recover_moves(self) -> None:
+        """Complete or undo moves; anew, without it, when a directory fails meanwhile."""
+        for _ in self.directories:
+            with suppress(StorageError):
+                recover_moves(self.directories, lambda what: self._log.error("{what}", what=what))
+                return
 
     async def _close_directories(self) -> None:
         await gatherResults([directory.disk.close() for directory in self.directories], consumeErrors=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
@@ -218,6 +219,40 @@ class LogManagerTests(SynchronousTestCase):
         alone = disks[0].after_kill()
         alone.faults = lambda op, path: broken() if op == "read" else None
         self.failureResultOf(a_manager(alone).open(), StorageError)
+
+    def test_a_directory_that_cannot_be_listed_at_start(self) -> None:
+        """It is left out, too, whichever step of the start finds that out; logs of the others are as they were."""
+        for step in range(1, 4):
+            listed: list[str] = []
+
+            class Ill(MemoryDisk):
+                def names(self, path: str, listed: list[str] = listed, step: int = step) -> list[str]:
+                    listed.append(path)
+                    if len(listed) >= step:
+                        raise self.fail(StorageError("/b: cannot list it: Input/output error"))
+                    return super().names(path)
+
+            well, former = MemoryDisk("/a"), MemoryDisk("/b")
+            manager = opened(self, well, former)
+            append_as_leader(self.successResultOf(manager.create(PARTITION)), batch(), 0)
+            self.successResultOf(manager.close())
+            again = opened(self, well.after_kill(), Ill("/b", former.after_kill().tree))
+            self.assertEqual([log.partition for log in again], [PARTITION])
+            self.assertEqual(again.offline_directories, ["/b"])
+            error = self.failureResultOf(a_manager(Ill("/b", former.after_kill().tree)).open(), StorageError).value
+            self.assertIn("cannot list it", str(error))
+
+    def test_a_stop_while_logs_are_opened(self) -> None:
+        """Those of no directory are waited for: to recover them may take long."""
+        disks = [MemoryDisk("/a"), MemoryDisk("/b")]
+        self.successResultOf(opened(self, *disks).close())
+        left = [disk.after_kill() for disk in disks]
+        for disk in left:
+            disk.held.add(IOPool.BACKGROUND)
+        opening = a_manager(*left).open()
+        self.assertNoResult(opening)
+        opening.cancel()
+        self.failureResultOf(opening, CancelledError)
 
     def test_locked(self) -> None:
         """A directory that another broker holds is refused, and the others are let go."""
