@@ -18,7 +18,7 @@ from logbus.coordination.transactions.transaction_metadata import ProducerIdAndE
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.net.time_slices import SliceScheduler
 from logbus.records.batch import BatchBuilder
-from logbus.records.compression import Codec
+from logbus.records.compression import MAX_DECOMPRESSED, Codec
 
 KeyAndValue = tuple[bytes, bytes | None]
 
@@ -94,6 +94,9 @@ class StateLog:
     def _write(
         self, builder: BatchBuilder, now_ms: int, too_large: ErrorCode, producer: ProducerIdAndEpoch | None = None
     ) -> Deferred[None]:
+        if builder.size > MAX_DECOMPRESSED:
+            # A compressed batch may be within the topic's limit, and could not be read back.
+            raise ApiError(too_large, f"{builder.size} bytes of records are more than can be read back")
         if producer is None:
             batch = builder.build()
         else:

@@ -24,7 +24,7 @@ from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.model import LeaderAndIsr
 from logbus.net.time_slices import SliceScheduler
 from logbus.records.batch import ControlType, Marker, iter_batches
-from logbus.records.compression import Codec
+from logbus.records.compression import MAX_DECOMPRESSED, Codec
 from logbus.storage.log import Log
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, no_space
 from tests.net.fakes import iterate
@@ -311,6 +311,16 @@ class StateLogTests(SynchronousTestCase):
         self.assertGreater(len(pieces), 2)
         self.assertEqual([one for piece, _ in pieces for one in piece], records)
         self.assertEqual(self.load()[0], records)
+
+    def test_too_large_to_be_read_back(self) -> None:
+        """What is small on the disk may be too large for a load, which would skip it: the state would be lost."""
+        self.codec = Codec.GZIP
+        self.write((b"k", b"before"))
+        huge = [(b"k", bytes(MAX_DECOMPRESSED))]
+        for attempt in (lambda: self.state.append(huge, TOO_LARGE), lambda: next(self.state.append_all(huge))):
+            error = self.assertRaises(ApiError, attempt)
+            self.assertIn(error.code, (TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR))
+        self.assertEqual(self.load()[0], [(b"k", b"before")])
 
     def test_no_longer_the_leader(self) -> None:
         """Another broker coordinates now."""
