@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from confluent_kafka import Consumer, TopicPartition
 
 from logbus.testing import Broker
 from tests.interop.clients import SECONDS
 
 
-def committed_records(broker: Broker, topic: str, partitions: int, count: int) -> list[tuple[str | None, str]]:
-    """The keys and values of the first so many committed records, as text; they are waited for."""
+def committed_records(
+    broker: Broker, topic: str, partitions: int, count: int, settings: Mapping[str, Any] | None = None
+) -> list[tuple[str | None, str]]:
+    """
+    The keys and values of the first so many committed records, as text; they are waited for.
+
+    :param settings: more of the consumer's.
+    """
     consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "isolation.level": "read_committed"}
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "unused",
+            "isolation.level": "read_committed",
+            **(settings or {}),
+        }
     )
     found: list[tuple[str | None, str]] = []
     try:

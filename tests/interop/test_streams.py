@@ -8,9 +8,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -100,10 +101,15 @@ def running(
 
 
 class Writer:
-    """Writes lines, and counts what is to come of them."""
+    """
+    Writes lines, and counts what is to come of them.
 
-    def __init__(self, broker: Broker) -> None:
-        self.producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
+    :param settings: more of the producer's, and of the consumer's that checks.
+    """
+
+    def __init__(self, broker: Broker, settings: Mapping[str, Any] | None = None) -> None:
+        self.settings = settings or {}
+        self.producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, **self.settings})
         self.words: Counter[str] = Counter()
         self.signed: Counter[str] = Counter()
         self._lines = 0
@@ -125,12 +131,12 @@ class Writer:
 
 def check_results(broker: Broker, writer: Writer) -> None:
     """Each line has been counted and signed once."""
-    counts = committed_records(broker, "counts", PARTITIONS, writer.words.total())
+    counts = committed_records(broker, "counts", PARTITIONS, writer.words.total(), writer.settings)
     # Every count of every word is there, once.
     assert Counter(counts) == Counter(
         (word, str(each)) for word, count in writer.words.items() for each in range(1, count + 1)
     )
-    signed = committed_records(broker, "signed", PARTITIONS, writer.signed.total())
+    signed = committed_records(broker, "signed", PARTITIONS, writer.signed.total(), writer.settings)
     assert Counter(line for _, line in signed) == writer.signed
 
 
