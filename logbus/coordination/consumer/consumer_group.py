@@ -11,6 +11,7 @@ the member's epoch, so that those for partitions that it got later, or has no lo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from attrs import define, evolve, field, frozen
 
@@ -261,7 +262,8 @@ class ConsumerGroup(ModernGroup[ConsumerGroupSettings, RecordedState]):
         """Reconcile a member: move it towards its target as far as possible now."""
         recorded = self.recorded
         before = recorded.position(member_id)
-        after = reconcile(before, recorded.target_epoch or 0, self.targets.of(member_id), owned, recorded.is_free)
+        is_free = partial(recorded.is_free, member_id=member_id)
+        after = reconcile(before, recorded.target_epoch or 0, self.targets.of(member_id), owned, is_free)
         if after != before:
             recorded.set_position(member_id, after)
             if after.state is MemberState.UNREVOKED_PARTITIONS:

@@ -33,7 +33,7 @@ from logbus.coordination.consumer.partition_sets import (
 from logbus.errors import ApiError, ErrorCode
 
 IsFree = Callable[[TopicId, int], bool]
-"""Whether no member holds a partition."""
+"""Whether no other member holds a partition."""
 
 
 def reconcile(

@@ -40,9 +40,10 @@ class RecordedState(RecordedGroup[int, ConsumerGroupMember, MemberPosition, Part
     instances: dict[str, str] = field(factory=dict, init=False)
     owners: dict[tuple[TopicId, int], str] = field(factory=dict, init=False)
 
-    def is_free(self, topic_id: TopicId, partition: int) -> bool:
-        """Whether no member holds a partition."""
-        return (topic_id, partition) not in self.owners
+    def is_free(self, topic_id: TopicId, partition: int, member_id: str | None = None) -> bool:
+        """Whether no member holds a partition, or none but this one, which has revoked it."""
+        owner = self.owners.get((topic_id, partition))
+        return owner is None or owner == member_id
 
     def position(self, member_id: str) -> MemberPosition:
         """A member's position; the initial one if it has no record."""

@@ -298,19 +298,32 @@ class CommitEpochTests(GroupCase):
     def test_while_revoking(self) -> None:
         """A partition that is to be revoked is still the member's."""
         self.join("c")
-        for each in (self.a, self.b):
-            self.beat(each)
-            position = self.log.group.recorded.position(each.member_id)
-            if position.state is MemberState.UNREVOKED_PARTITIONS:
-                break
+        each = next(each for each in (self.a, self.b) if self.told_to_revoke(each))
         since = 1 if each is self.a else 2
-        (number,) = position.revoking[self.t]
+        (number,) = self.log.group.recorded.position(each.member_id).revoking[self.t]
         self.assertEqual(self.accepted(each.member_id, number), list(range(since, 3)))
         each.obey()
         self.beat(each)
         self.assertEqual(each.epoch, 3)
         self.assertEqual(self.accepted(each.member_id, number), [3])
         self.assertEqual(self.accepted(each.member_id, *each.owned[self.t]), list(range(since, 4)))
+
+    def test_revoked_in_vain(self) -> None:
+        """What a member gave up for one that has left meanwhile it has back at once, as another partition."""
+        self.join("c")
+        each = next(each for each in (self.a, self.b) if self.told_to_revoke(each))
+        (number,) = self.log.group.recorded.position(each.member_id).revoking[self.t]
+        self.log.heartbeat(self.now, ConsumerHeartbeat("c", LEFT))
+        each.obey()
+        self.beat(each)
+        self.assertEqual(len(each.told[self.t]), 2)
+        self.assertEqual((each.epoch, self.accepted(each.member_id, number)), (4, []), "only since epoch 4")
+        self.assertEqual(self.log.group.recorded.position(each.member_id).since[self.t, number], 4)
+
+    def told_to_revoke(self, client: Client) -> bool:
+        """Whether a member must revoke something, by its next heartbeat."""
+        self.beat(client)
+        return self.log.group.recorded.position(client.member_id).state is MemberState.UNREVOKED_PARTITIONS
 
     def test_gone_and_back(self) -> None:
         """A partition that a member got again is its own only since then."""
