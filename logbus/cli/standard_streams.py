@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+OUTPUT = "standard output"
+"""Named as a file in errors of writing to it."""
+
 _STREAMS = (("stdin", 0, os.O_WRONLY, "r"), ("stdout", 1, os.O_WRONLY, "w"), ("stderr", 2, os.O_WRONLY, "w"))
 
 
@@ -40,7 +43,7 @@ class _StandardOutput(FileIO):
         try:
             return super().write(data)
         except OSError as e:
-            e.filename = "standard output"
+            e.filename = OUTPUT
             raise
 
 

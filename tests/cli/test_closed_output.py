@@ -60,6 +60,26 @@ def test_full_standard_output() -> None:
         assert (done.returncode, done.stderr) == (1, error)
 
 
+def test_findings_that_cannot_be_told(tmp_path: Path) -> None:
+    """That nobody reads what ``logbus verify`` finds, or it cannot be written, is no fault of the directory."""
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020}.log").touch()
+    (tmp_path / "t-1.0123456789abcdef0123456789abcdef-delete").mkdir()
+    reading, closed = os.pipe()
+    os.close(reading)
+    full = os.open("/dev/full", os.O_WRONLY)
+    logbus = Path(sys.executable).with_name("logbus")
+    for output, expected in (
+        (closed, (-signal.SIGPIPE, b"")),
+        (full, (1, b"logbus: standard output: No space left on device\n")),
+    ):
+        done = subprocess.run(
+            [logbus, "verify", tmp_path], stdout=output, stderr=subprocess.PIPE, check=False, timeout=SECONDS
+        )
+        os.close(output)
+        assert (done.returncode, done.stderr) == expected
+
+
 def test_characters_that_the_locale_lacks() -> None:
     """Text is printed in UTF-8, as records are, whatever the locale; bytes that are none are escaped."""
     name = "größe€".encode() + b"\xff"

@@ -10,6 +10,7 @@ import click
 
 from logbus.cli.options import json_option
 from logbus.cli.output import PROGRESS_INTERVAL, Progress, quantity
+from logbus.cli.standard_streams import OUTPUT
 from logbus.cli.terminal_escapes import json_line
 from logbus.wording import counted
 
@@ -64,6 +65,8 @@ def verify(context: click.Context, directory: Path, in_use: bool, as_json: bool)
                 else:
                     click.echo(f"left over: {json_line(str(path))[1:-1]}: {effect}")
     except (DirectoryInUse, OSError) as error:
+        if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.filename == OUTPUT):
+            raise  # What was found cannot be told.
         raise click.UsageError(str(error)) from error
     if not as_json:
         findings = counted(count, "finding") if count else "no findings"
