@@ -156,9 +156,9 @@ def field(
         # Of several, browsers take the first.
         attributes |= {"aria-invalid": "true", "autofocus": "autofocus"}
     entry = (
-        tags.textarea(printable_lines(value), name=name, id=f"field-{name}", **attributes)
+        tags.textarea(_editable_lines(value), name=name, id=f"field-{name}", **attributes)
         if kind == "area"
-        else tags.input(type=kind, name=name, id=f"field-{name}", value=printable(value), **attributes)
+        else tags.input(type=kind, name=name, id=f"field-{name}", value=_editable(value), **attributes)
     )
     return tags.div(
         tags.label(label, for_=f"field-{name}"),
@@ -183,9 +183,15 @@ def choice(label: str, name: str, choices: Mapping[str, str], chosen: str, error
     )
 
 
-def printable_lines(text: str) -> str:
-    """Return a text of several lines without what is not seen."""
-    return "\n".join(map(printable, text.split("\n")))
+def _editable(text: str) -> str:
+    """Return a line to edit without what is not seen, but for tabs: it is sent again."""
+    return "\t".join(map(printable, text.split("\t")))
+
+
+def _editable_lines(text: str) -> str:
+    """Return lines to edit, likewise; browsers leave out a line break that is first."""
+    lines = "\n".join(map(_editable, text.split("\n")))
+    return f"\n{lines}" if lines.startswith("\n") else lines
 
 
 def hidden(fields: Mapping[str, str]) -> list[Tag]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Any
@@ -115,6 +117,18 @@ class SchemaPagesTests(SchemaCase):
         self.assertNotIn("+ string what", shown)
         form = self.http.ask("GET", f"{SECTION}/register?subject=p").body
         self.assertRegex(form, rb'<option value="PROTOBUF" selected="[a-z]*">Protobuf<')
+
+    def test_tabs(self) -> None:
+        """A text that is shown again to edit is as it was typed; browsers leave out a line break that is first."""
+        text = '\nsyntax = "proto3";\nmessage Order {\n\tstring what = 1;\n}'
+        sent = {"subject": "p", "type": "PROTOBUF", "schema": text.replace("\n", "\r\n")}
+        checked = self.post("register", **sent, check="yes")
+        self.assertEqual(self.post("register", **sent, confirmed="yes").status, 303)
+        for body in (checked.body, self.http.ask("GET", f"{SECTION}/register?subject=p").body):
+            shown = re.search(r"<textarea[^>]*>\n?(.*?)</textarea>", body.decode(), re.DOTALL)
+            self.assertEqual(html.unescape(shown[1] if shown else ""), text)
+        stray = self.post("register", subject="a\tb\nc\0", type="AVRO", schema="\0\tx")
+        self.assertIn('value="a\tb\ufffdc\ufffd"', stray.body.decode())
 
     def test_life_of_a_subject(self) -> None:
         """It is checked, registered, compared, deleted softly, then for good; each is asked before."""
