@@ -7,7 +7,7 @@ from typing import Any
 
 from logbus.errors import ErrorCode
 from logbus.handlers.authorization.access import Access
-from logbus.handlers.authorization.guard import Serve, divided, guards, needs, on
+from logbus.handlers.authorization.guard import Serve, allowed_on_all, divided, guards, needs, on
 from logbus.handlers.authorization.named_topics import FORBIDDEN as TOPIC_FORBIDDEN
 from logbus.handlers.group_offsets import NOTHING, failed, fetched
 from logbus.security.acl.acls import CLUSTER_NAME, AclOperation, ResourceType
@@ -87,7 +87,7 @@ async def consumer_group_heartbeat(access: Access, request: Request, serve: Serv
     code = ErrorCode.NONE
     if not access.allows(READ, GROUP, message.group_id):
         code = FORBIDDEN
-    elif not all(access.allows(DESCRIBE, TOPIC, name) for name in message.subscribed_topic_names or ()):
+    elif not await allowed_on_all(access, request, DESCRIBE, TOPIC, message.subscribed_topic_names or ()):
         code = TOPIC_FORBIDDEN
     if code:
         return ConsumerGroupHeartbeatResponse(error_code=code, error_message=code.sentence)
@@ -150,7 +150,7 @@ async def consumer_group_describe(access: Access, request: Request, serve: Serve
             for assigned in (member.assignment, member.target_assignment)
             for topic in assigned.topic_partitions
         }
-        if not all(access.allows(DESCRIBE, TOPIC, name) for name in topics):
+        if not await allowed_on_all(access, request, DESCRIBE, TOPIC, topics):
             group.error_code = TOPIC_FORBIDDEN
             group.error_message = "The group has topics that the client may not describe."
             group.members = []

@@ -7,7 +7,7 @@ from typing import Any
 from logbus.errors import ErrorCode
 from logbus.handlers.authorization.access import Access
 from logbus.handlers.authorization.group_guards import DELETE, DESCRIBE, FORBIDDEN, GROUP, READ, TOPIC
-from logbus.handlers.authorization.guard import Serve, divided, guards, on
+from logbus.handlers.authorization.guard import Serve, allowed_on_all, divided, guards, on
 from logbus.handlers.authorization.named_topics import FORBIDDEN as TOPIC_FORBIDDEN
 from logbus.model import NO_OFFSET
 from logbus.wire.connection import Request
@@ -41,7 +41,7 @@ async def share_group_heartbeat(access: Access, request: Request, serve: Serve) 
     code = ErrorCode.NONE
     if not access.allows(READ, GROUP, message.group_id):
         code = FORBIDDEN
-    elif not all(access.allows(DESCRIBE, TOPIC, name) for name in message.subscribed_topic_names or ()):
+    elif not await allowed_on_all(access, request, DESCRIBE, TOPIC, message.subscribed_topic_names or ()):
         code = TOPIC_FORBIDDEN
     if code:
         return ShareGroupHeartbeatResponse(error_code=code, error_message=code.sentence)
@@ -58,7 +58,7 @@ async def share_group_describe(access: Access, request: Request, serve: Serve) -
         if message.include_authorized_operations and not group.error_code:
             group.authorized_operations = access.operations(GROUP, group.group_id)
         topics = {topic.topic_name for member in group.members for topic in member.assignment.topic_partitions}
-        if not all(access.allows(DESCRIBE, TOPIC, name) for name in topics):
+        if not await allowed_on_all(access, request, DESCRIBE, TOPIC, topics):
             group.error_code = TOPIC_FORBIDDEN
             group.error_message = "The group has topics that the client may not describe."
             group.members = []

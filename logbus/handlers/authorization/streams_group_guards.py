@@ -9,7 +9,7 @@ from typing import Any
 from logbus.errors import ErrorCode
 from logbus.handlers.authorization.access import Access
 from logbus.handlers.authorization.group_guards import DESCRIBE, FORBIDDEN, GROUP, READ, TOPIC
-from logbus.handlers.authorization.guard import Serve, divided, guards, on
+from logbus.handlers.authorization.guard import Serve, allowed_on_all, divided, guards, on
 from logbus.handlers.authorization.named_topics import FORBIDDEN as TOPIC_FORBIDDEN
 from logbus.wire.connection import Request
 from logbus.wire.messages.streams_groups import (
@@ -35,7 +35,7 @@ async def streams_group_heartbeat(access: Access, request: Request, serve: Serve
         code = FORBIDDEN
     elif message.topology is not None:
         names = dict.fromkeys(_topics(message.topology.subtopologies))
-        if not all(access.allows(DESCRIBE, TOPIC, name) for name in names):
+        if not await allowed_on_all(access, request, DESCRIBE, TOPIC, names):
             code = TOPIC_FORBIDDEN
     if code:
         return StreamsGroupHeartbeatResponse(error_code=code, error_message=code.sentence)
@@ -52,7 +52,8 @@ async def streams_group_describe(access: Access, request: Request, serve: Serve)
         if message.include_authorized_operations and not group.error_code:
             group.authorized_operations = access.operations(GROUP, group.group_id)
         subtopologies = () if group.topology is None else group.topology.subtopologies or ()
-        if not all(access.allows(DESCRIBE, TOPIC, name) for name in dict.fromkeys(_topics(subtopologies))):
+        names = dict.fromkeys(_topics(subtopologies))
+        if not await allowed_on_all(access, request, DESCRIBE, TOPIC, names):
             group.error_code = TOPIC_FORBIDDEN
             group.error_message = "The group has topics that the client may not describe."
             group.members = []

@@ -9,7 +9,9 @@ from logbus.handlers.authorization.access import Access
 from logbus.handlers.authorization.guard import Serve, divided, guards, on
 from logbus.handlers.authorization.named_topics import FORBIDDEN, topics_need
 from logbus.security.acl.acls import CLUSTER_NAME, AclOperation, ResourceType
+from logbus.wire.codegen import ELEMENTS_PER_STEP
 from logbus.wire.connection import Request
+from logbus.wire.element_budget import RESPONSE_ELEMENTS, element_budget
 from logbus.wire.messages.metadata import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -42,10 +44,13 @@ from logbus.wire.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from logbus.wire.schema import decode
+from logbus.wire.schema import incremental_decoder
 from logbus.wire.wire_types import ZERO_UUID
 
 TOPIC = ResourceType.TOPIC
+
+UNITS_FOR_OPERATIONS = 4
+"""Cost of asking for all operations on a topic, in units of a time slice."""
 
 list_offsets = guards(2)(
     topics_need(
@@ -205,12 +210,16 @@ async def metadata(access: Access, request: Request, serve: Serve) -> Any:
     operations = message.include_topic_authorized_operations, message.include_cluster_authorized_operations
     if not (refused or nothing or any(operations)):
         return answer
+    time_slice = access.context.time_slice(request)
     if isinstance(answer, bytes):
-        answer = decode(MetadataResponse, version, answer)[0]
+        steps = incremental_decoder(MetadataResponse, version)(
+            answer, 0, element_budget(len(answer), RESPONSE_ELEMENTS)
+        )
+        answer = (await time_slice.finish(steps, ELEMENTS_PER_STEP))[0]
     if nothing:
         answer.topics = []
     if operations[0]:
-        for topic in answer.topics:
+        async for topic in time_slice.over(answer.topics, UNITS_FOR_OPERATIONS):
             if not topic.error_code:
                 topic.topic_authorized_operations = access.operations(TOPIC, topic.name or "")
     if operations[1]:
@@ -254,7 +263,7 @@ async def describe_topic_partitions(access: Access, request: Request, serve: Ser
             if following is None:
                 message.topics = []
     answer = DescribeTopicPartitionsResponse(topics=[]) if not message.topics else await serve()
-    for topic in answer.topics:
+    async for topic in access.context.time_slice(request).over(answer.topics, UNITS_FOR_OPERATIONS):
         if not topic.error_code:
             topic.topic_authorized_operations = access.operations(TOPIC, topic.name or "")
     answer.topics += [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from twisted.logger import ILogObserver, formatEvent, globalLogPublisher
 from zope.interface import implementer
 
 from logbus.errors import ErrorCode
+from logbus.handlers.authorization.access import Access
 from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.wire.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from logbus.wire.messages.metadata import (
@@ -16,12 +18,64 @@ from logbus.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
 )
+from logbus.wire.messages.share_groups import ShareGroupHeartbeatRequest
 from logbus.wire.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from logbus.wire.messages.transactions import InitProducerIdRequest
 from tests.handlers.authorization.test_matrix import CLUSTER, GROUP, TOPIC, AuthorizedCase, Op
-from tests.handlers.kit import a_batch, fetch_request, produce_request
+from tests.handlers.kit import Client, a_batch, fetch_request, produce_request
 
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class ManyTests(AuthorizedCase):
+    """Rights are asked for in time slices."""
+
+    def slices(self, client: Client, message: Any, version: int) -> int:
+        """The number of slices that a request takes."""
+        scheduler = self.server.broker.env.slice_scheduler
+        before = scheduler.slices
+        client.ask(message, version)
+        return scheduler.slices - before
+
+    def test_names_in_heartbeats(self) -> None:
+        """A member may name very many topics."""
+        names = [f"n{number}" for number in range(12_000)]
+        groups = [
+            ConsumerGroupHeartbeatRequest(
+                group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=names, topic_partitions=[]
+            ),
+            ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=names),
+        ]
+        for message in groups:
+            self.grant([(Op.READ, GROUP, "g")])
+            refused = self.slices(self.connect("User:a"), message, 1)
+            self.grant([(Op.READ, GROUP, "g"), (Op.DESCRIBE, TOPIC, "*")])
+            self.assertGreaterEqual(self.slices(self.connect("User:a"), message, 1), refused + 2)
+
+    def test_operations_on_topics(self) -> None:
+        """Who describes very many topics learns what may be done with each."""
+        for number in range(120):
+            self.server.create(f"n{number}")
+        self.grant([(Op.READ, TOPIC, "*")])
+        scheduler, operations = self.server.broker.env.slice_scheduler, Access.operations
+        scheduler.units = 40
+        asked: Counter[int] = Counter()
+
+        def counted(access: Access, kind: ResourceType, name: str) -> int:
+            asked[scheduler.slices] += 1
+            return operations(access, kind, name)
+
+        self.patch(Access, "operations", counted)
+        client, request = self.connect("User:a"), MetadataRequest(topics=None)
+        # Once it is encoded for others.
+        self.slices(client, request, 12)
+        request.include_topic_authorized_operations = True
+        pages = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=100, cursor=None)
+        for message, version in ((request, 12), (pages, 0)):
+            asked.clear()
+            self.slices(client, message, version)
+            self.assertGreaterEqual(asked.total(), 100)
+            self.assertLessEqual(max(asked.values()), 40)
 
 
 class TopicTests(AuthorizedCase):
