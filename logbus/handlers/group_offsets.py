@@ -49,6 +49,8 @@ GROUP_ERROR_VERSION = 2
 BATCHED_VERSION = 8
 #: Number of offsets of a request that are written as one batch; encoding so many records takes some milliseconds.
 OFFSETS_A_BATCH = 1000
+#: Number of partitions of a request that are looked at between two looks at the time slice.
+PARTITIONS_AT_A_TIME = 100
 NOTHING = CommittedOffset(-1)
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
@@ -181,7 +183,7 @@ class GroupOffsetHandlers:
         )
         found = await self._fetched(asked, version, stable, time_slice)
         if found.error_code and version < GROUP_ERROR_VERSION:
-            found.topics = [failed(topic, found.error_code) for topic in asked.topics or ()]
+            found.topics = [await failed(topic, found.error_code, time_slice) for topic in asked.topics or ()]
         if version == 0:
             # Version 0 read offsets from ZooKeeper in old Kafka, where a missing one was an error.
             for topic in found.topics:
@@ -228,22 +230,25 @@ class GroupOffsetHandlers:
                 found.topic_id = self._rules.id_of(topic.name)
             answer.topics.append(found)
         async for topic in time_slice.over(unknown, 2):
-            answer.topics.append(failed(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+            answer.topics.append(await failed(topic, ErrorCode.UNKNOWN_TOPIC_ID, time_slice))
         return answer
 
     async def _named(
         self, topics: Sequence[OffsetFetchRequestTopics], version: int, time_slice: TimeSlice
     ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchRequestTopics]]:
         """The topics with known names, and those with unknown ids; without duplicate partitions."""
-        known: list[TopicPartition] = []
+        known: dict[str, dict[int, None]] = {}
         unknown: dict[bytes, dict[int, None]] = {}
         async for topic in time_slice.over(topics, 3):
             name = self._rules.name_of(topic, version)
-            if name is None:
-                unknown.setdefault(bytes(topic.topic_id), {}).update(dict.fromkeys(topic.partition_indexes))
-            else:
-                known += [TopicPartition(name, number) for number in topic.partition_indexes]
-        return by_topic(known), [
+            numbers = unknown.setdefault(bytes(topic.topic_id), {}) if name is None else known.setdefault(name, {})
+            async for some in time_slice.over_parts(topic.partition_indexes, PARTITIONS_AT_A_TIME):
+                numbers.update(dict.fromkeys(some))
+        return [
+            OffsetFetchRequestTopics(name=name, partition_indexes=list(numbers))
+            for name, numbers in known.items()
+            if numbers
+        ], [
             OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=list(numbers))
             for topic_id, numbers in unknown.items()
         ]
@@ -329,12 +334,22 @@ def look_up(held: GroupOffsets, topic: str, number: int, stable: bool) -> Offset
     return fetched(number, held.get(topic, number) or NOTHING)
 
 
-def failed(asked: OffsetFetchRequestTopics, code: int) -> OffsetFetchResponseTopics:
+async def failed(asked: OffsetFetchRequestTopics, code: int, time_slice: TimeSlice) -> OffsetFetchResponseTopics:
     """The response for a topic that cannot be looked up."""
-    partitions = [fetched(number, NOTHING) for number in asked.partition_indexes]
-    for partition in partitions:
-        partition.error_code = code
+    partitions = await failed_partitions(asked.partition_indexes, code, time_slice)
     return OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
+
+
+async def failed_partitions(
+    numbers: Iterable[int], code: int, time_slice: TimeSlice
+) -> list[OffsetFetchResponsePartition]:
+    """The responses for partitions that cannot be looked up."""
+    partitions = []
+    async for number in time_slice.over(numbers):
+        partition = fetched(number, NOTHING)
+        partition.error_code = code
+        partitions.append(partition)
+    return partitions
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[OffsetFetchRequestTopics]:

@@ -40,6 +40,7 @@ from logbus.wire.messages.offsets import (
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
 )
 from logbus.wire.messages.partitions import NamedTopicPartitions, TopicPartitionIndexes, TopicPartitions
 from logbus.wire.messages.records import (
@@ -212,6 +213,18 @@ class ManyElementsTests(GroupCase):
         groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in NAMES]
         answer = self.check(OffsetFetchRequest(groups=groups, require_stable=False), 8)
         self.assertEqual([group.group_id for group in answer.groups], NAMES)
+
+    def test_partitions_of_an_offset_fetch(self) -> None:
+        """Partitions of one topic: of an unknown one, and of one that there is."""
+        numbers = list(range(MANY))
+        unknown = OffsetFetchRequestTopics(topic_id=UUID(int=7).bytes, partition_indexes=numbers)
+        named = OffsetFetchRequestTopics(name="t", partition_indexes=[*numbers, *numbers])
+        for topic, version, code in ((unknown, 10, ErrorCode.UNKNOWN_TOPIC_ID), (named, 9, ErrorCode.NONE)):
+            groups = [OffsetFetchRequestGroup(group_id="g", topics=[topic])]
+            answer = self.check(OffsetFetchRequest(groups=groups, require_stable=False), version, least=9)
+            found = answer.groups[0].topics[0].partitions
+            self.assertEqual([one.partition_index for one in found], numbers)
+            self.assertEqual({one.error_code for one in found}, {code})
 
     def test_members_of_share_groups(self) -> None:
         """Partitions that are too many for a session, and what became of records of unknown topics."""

@@ -9,7 +9,8 @@ from logbus.errors import ErrorCode
 from logbus.handlers.authorization.access import Access
 from logbus.handlers.authorization.guard import Serve, allowed_on_all, divided, guards, needs, on
 from logbus.handlers.authorization.named_topics import FORBIDDEN as TOPIC_FORBIDDEN
-from logbus.handlers.group_offsets import NOTHING, failed, fetched
+from logbus.handlers.group_offsets import failed, failed_partitions
+from logbus.net.time_slices import TimeSlice
 from logbus.security.acl.acls import CLUSTER_NAME, AclOperation, ResourceType
 from logbus.wire.connection import Request
 from logbus.wire.messages.consumer_groups import (
@@ -218,7 +219,10 @@ async def offset_fetch(access: Access, request: Request, serve: Serve) -> Any:
         if not described(message.group_id):
             if request.api_version >= _FIRST_WITH_ERROR:
                 return OffsetFetchResponse(error_code=FORBIDDEN)
-            return OffsetFetchResponse(topics=[_unfetched(topic, FORBIDDEN) for topic in topics or ()])
+            time_slice = access.context.time_slice(request)
+            return OffsetFetchResponse(
+                topics=[await _unfetched(topic, FORBIDDEN, time_slice) for topic in topics or ()]
+            )
         if topics is None:
             answer: OffsetFetchResponse = await serve()
             answer.topics = [each for each in answer.topics if access.may(DESCRIBE, TOPIC, each.name)]
@@ -226,7 +230,8 @@ async def offset_fetch(access: Access, request: Request, serve: Serve) -> Any:
         kept, gone = await divided(access, request, topics, lambda topic: access.allows(DESCRIBE, TOPIC, topic.name))
         message.topics = kept
         answer = await serve()
-        answer.topics += [_unfetched(topic, TOPIC_FORBIDDEN) for topic in gone]
+        time_slice = access.context.time_slice(request)
+        answer.topics += [await _unfetched(topic, TOPIC_FORBIDDEN, time_slice) for topic in gone]
         return answer
     message.groups, refused = await divided(access, request, message.groups, lambda each: described(each.group_id))
     gone_of: dict[str, list[OffsetFetchResponseTopics]] = {}
@@ -259,13 +264,12 @@ async def _take_out(
         return name is None or access.allows(DESCRIBE, TOPIC, name)
 
     group.topics, gone = await divided(access, request, group.topics or [], allowed)
-    return [failed(topic, TOPIC_FORBIDDEN) for topic in gone]
+    time_slice = access.context.time_slice(request)
+    return [await failed(topic, TOPIC_FORBIDDEN, time_slice) for topic in gone]
 
 
-def _unfetched(topic: Any, code: ErrorCode) -> OffsetFetchResponseTopic:
-    partitions = [fetched(number, NOTHING) for number in topic.partition_indexes]
-    for partition in partitions:
-        partition.error_code = code
+async def _unfetched(topic: Any, code: ErrorCode, time_slice: TimeSlice) -> OffsetFetchResponseTopic:
+    partitions = await failed_partitions(topic.partition_indexes, code, time_slice)
     return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
 
 
