@@ -186,7 +186,8 @@ def partition_text(value: Any) -> str | None:
         return str(value).lower()
     if isinstance(value, datetime.datetime):
         utc = value if value.tzinfo is None else value.astimezone(datetime.UTC)
-        return utc.strftime("%Y-%m-%d %H:%M:%S.%f")
+        # Not strftime, which leaves out a year's leading zeros: then Spark reads no time.
+        return utc.replace(tzinfo=None).isoformat(" ", "microseconds")
     return str(value)
 
 

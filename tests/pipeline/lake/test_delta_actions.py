@@ -101,6 +101,7 @@ class DeltaActionsTests(TestCase):
             (7, "7"),
             (datetime.date(2024, 5, 1), "2024-05-01"),
             (at, "2024-05-01 10:00:00.000000"),
+            (datetime.datetime(1, 1, 1), "0001-01-01 00:00:00.000000"),
         ):
             self.assertEqual(partition_text(value), text)
 
