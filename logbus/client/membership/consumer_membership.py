@@ -215,8 +215,9 @@ class ConsumerMembership(Membership):
             missing = wanted.keys() - self._names.keys()
             if missing:
                 try:
-                    for each in await self._topics():
-                        self._names[each.topic_id.bytes] = each.name
+                    # A pattern has all topics of the cluster looked up.
+                    found = {each.topic_id.bytes: each.name for each in await self._topics()}
+                    self._names |= {topic_id: found[topic_id] for topic_id in missing & found.keys()}
                 except LogbusError as e:
                     self._log.debug("group {group}: {error}", group=self.options.group_id, error=e)
             if turn != self._resolving:
@@ -228,6 +229,8 @@ class ConsumerMembership(Membership):
                 for number in numbers
             )
             self._do(self._state_machine.target(known))
+            used = {topic for topic, _ in self._state_machine.owned}
+            self._names = {each: name for each, name in self._names.items() if each in wanted or name in used}
             if wanted.keys() <= self._names.keys() or turn != self._resolving:
                 return
             await attempts.again()

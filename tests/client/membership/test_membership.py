@@ -373,6 +373,19 @@ class ConsumerTests(EitherProtocol, MembershipCase):
         self.until(lambda: self.balanced(a, b))
         assert self.hears[0].heard("revoked") == b.assignment
 
+    def test_names_that_are_forgotten(self) -> None:
+        """However many topics come and go, a member remembers those that it has."""
+        for number in range(5):
+            self.cluster[0].create(f"other-{number}", 1)
+        a: Any = self.member(metadata_max_age=2.0)
+        a.subscribe(Subscription.matching("page-.*"))
+        for name in ("page-1", "page-2"):
+            self.cluster[0].create(name, 1)
+            self.until(lambda name=name: self.balanced(a, everything=places(name, 0)), 60)  # type: ignore[misc]
+            assert set(a._names.values()) == {name}
+            self.cluster.now(AdminClient(self.a_client()).delete_topics([name]))
+            self.until(lambda: a.assignment == frozenset(), 60)
+
     def test_a_bad_pattern(self) -> None:
         """The broker refuses it, and the membership ends."""
         a = self.member()
