@@ -11,6 +11,7 @@ from attrs import define, field
 from logbus.pipeline.error_text import short_message
 from logbus.pipeline.errors import LakeError
 from logbus.pipeline.lake.file_system import draft_of
+from logbus.pipeline.lake.store_patience import waiting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +36,17 @@ def java_errors(what: str) -> Iterator[None]:
         # A namenode's message is followed by the lines of its stack.
         said = short_message(str(e.java_exception.getMessage() or "no message"))
         raise LakeError(f"{what}: {kind}: {said}") from e
+
+
+@contextmanager
+def _asking(url: str, what: str) -> Iterator[None]:
+    """
+    As :func:`java_errors`; and says if it takes long, since Hadoop tries a silent namenode for a quarter of an hour.
+
+    :param what: is done there, such as "to read this file".
+    """
+    with waiting(url, what), java_errors(url):
+        yield
 
 
 @define
@@ -62,7 +74,7 @@ class HadoopFileSystem:
 
     def _list(self, directory: str) -> Iterable[Any]:
         try:
-            with java_errors(f"{self.url}/{directory}"):
+            with _asking(f"{self.url}/{directory}", "to list this directory"):
                 return list(self._fs.listStatus(self._path(directory)))
         except FileNotFoundError:
             return []
@@ -76,7 +88,7 @@ class HadoopFileSystem:
                 yield path, int(status.getLen())
 
     def read(self, path: str) -> bytes:
-        with java_errors(f"{self.url}/{path}"):
+        with _asking(f"{self.url}/{path}", "to read this file"):
             stream = self._fs.open(self._path(path))
             try:
                 return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
@@ -86,7 +98,7 @@ class HadoopFileSystem:
     def create(self, path: str, content: bytes) -> None:
         directory, _, name = path.rpartition("/")
         draft = self._path(f"{directory}/{draft_of(name)}")
-        with java_errors(f"{self.url}/{path}"):
+        with _asking(f"{self.url}/{path}", "to create this file"):
             stream = self._fs.create(draft, False)
             try:
                 stream.write(bytearray(content))
@@ -108,7 +120,7 @@ class HadoopFileSystem:
 
     def move(self, source: str, target: str) -> None:
         before, after = self._path(source), self._path(target)
-        with java_errors(f"{self.url}/{source} to {target}"):
+        with waiting(f"{self.url}/{source}", "to move this file"), java_errors(f"{self.url}/{source} to {target}"):
             self._fs.mkdirs(after.getParent())
             try:
                 self._rename(before, after)
@@ -118,7 +130,7 @@ class HadoopFileSystem:
                     raise
 
     def delete(self, path: str) -> None:
-        with java_errors(f"{self.url}/{path}"):
+        with _asking(f"{self.url}/{path}", "to delete this"):
             self._fs.delete(self._path(path), True)
 
     def sync(self, paths: Iterable[str]) -> None:

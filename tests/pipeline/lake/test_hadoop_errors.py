@@ -1,14 +1,23 @@
-"""Tests what is said of errors of Hadoop's file systems, without Spark."""
+"""Tests what is said of errors of Hadoop's file systems, and of silent ones, without Spark."""
 
 from __future__ import annotations
 
-from unittest import TestCase
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from unittest import TestCase, mock
 from unittest.mock import Mock
 
+import pytest
 from py4j.protocol import Py4JJavaError
 
+from logbus.pipeline.blocking import patience
 from logbus.pipeline.errors import LakeError
-from logbus.pipeline.lake.hadoop_file_system import java_errors
+from logbus.pipeline.lake import hadoop_file_system
+from logbus.pipeline.lake.hadoop_file_system import HadoopFileSystem, java_errors
+from logbus.pipeline.lake.store_patience import waiting
 
 QUOTA = """The DiskSpace quota of /lake is exceeded: quota = 1048576 B
 \tat org.apache.hadoop.hdfs.server.namenode.DirectoryWithQuota.verifyQuota(DirectoryWithQuotaFeature.java:212)
@@ -44,3 +53,38 @@ class JavaErrorTests(TestCase):
             self.refuse("FileAlreadyExistsException", "/lake/a")
         with self.assertRaises(FileNotFoundError):
             self.refuse("FileNotFoundException", "/lake/a")
+
+
+@pytest.mark.parametrize(
+    ("method", "call", "what"),
+    [
+        ("listStatus", lambda files: files.names("a"), "to list this directory"),
+        ("open", lambda files: files.read("a"), "to read this file"),
+        ("create", lambda files: files.create("a", b""), "to create this file"),
+        ("mkdirs", lambda files: files.move("a", "b"), "to move this file"),
+        ("delete", lambda files: files.delete("a"), "to delete this"),
+    ],
+)
+def test_silent_namenode(method: str, call: Callable[[HadoopFileSystem], Any], what: str) -> None:
+    """It is said that a namenode keeps a job waiting, whatever it is asked for: Hadoop says nothing for minutes."""
+    told, said = threading.Event(), list[str]()
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+            told.set()
+
+    def frozen(*_: object) -> Any:
+        assert told.wait(60)
+        raise OSError
+
+    files = HadoopFileSystem(mock.MagicMock(), "hdfs://host:8020/lake")
+    getattr(files._fs, method).side_effect = frozen
+    log = logging.getLogger(patience.__name__)
+    log.addHandler(handler := Handler())
+    try:
+        with mock.patch.object(hadoop_file_system, "waiting", partial(waiting, patience=0.01)), pytest.raises(OSError):
+            call(files)
+    finally:
+        log.removeHandler(handler)
+    assert said == [f"hdfs://host:8020/lake/a: {what} takes longer than 0 s; still waiting for its store"]
