@@ -27,6 +27,12 @@ from logbus.model import TopicPartition
 
 _Place = tuple[str, TopicPartition]
 
+_HINTS = {
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "; READ is needed",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "; READ is needed",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "; raise offset.metadata.max.bytes there",
+}
+
 
 @define(eq=False)
 class Checkpoints:
@@ -163,8 +169,9 @@ class Checkpoints:
                     self._not_committed(f"{group}, {partition}", error)
 
     def _not_committed(self, group: str, error: ApiError) -> None:
+        hint = _HINTS.get(error.code, "")
         self.status.problem(
-            f"group {group}", f"group {group}: its offsets are not committed at the target: {error}; READ is needed"
+            f"group {group}", f"group {group}: its offsets are not committed at the target: {error}{hint}"
         )
 
 

@@ -71,6 +71,18 @@ class CheckpointTests(MirrorCase):
         end = self.read("b", "a.orders")[-1].offset + 1
         self.assertEqual(self.committed(), end)
 
+    def test_more_metadata_than_the_target_takes(self) -> None:
+        """What is told names what would be right."""
+        self.cluster("c", offset_metadata_max_bytes="3")
+        running = self.mirror("a", "c", **self.options())
+        self.send("a", "orders", [b"1"])
+        self.settle(3)
+        admin = AdminClient(self.clients["a"])
+        self.result(admin.alter_group_offsets("billing", {THERE: CommittedOffset(1, metadata="more")}))
+        self.settle(3)
+        [told] = [line for line in running.lines if "billing" in line]
+        self.assertRegex(told, "OFFSET_METADATA_TOO_LARGE.*; raise offset.metadata.max.bytes there$")
+
     def test_a_group_with_members(self) -> None:
         """A group that consumes at the target already is left alone."""
         self.mirror("a", "b", **self.options())
