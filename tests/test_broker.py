@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
 from logbus.ilogbus import Listener
+from logbus.metastore.memory_store import MemoryEnsemble
 from logbus.records.batch import ControlType, Marker, Record, encode_batch
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.testing.simulation.environment.memory_disk import IOPool, MemoryDisk, broken, no_space
@@ -98,6 +101,28 @@ class StartAndStop(SynchronousTestCase):
         )
         self.assertFalse(server.disks[0].locked)
         self.assertEqual(server.reactor.getDelayedCalls(), [])
+
+    def test_a_stop_while_it_starts(self) -> None:
+        """Whatever it waits for just then, nothing is left, and no controller that may be elected yet."""
+        started = False
+        for turns in itertools.count(0, 5):
+            reactor = MemoryReactorClock()
+            ensemble = MemoryEnsemble(clock=reactor, latency=0.01)
+            server = MemoryBroker(reactor=reactor, ensemble=ensemble)
+            starting = server.begin().addErrback(lambda failure: failure.trap(CancelledError))
+            reactor.pump([0.005] * turns)
+            started = starting.called
+            server.stop()
+            reactor.advance(0.01)  # What nobody waits for any more may be on its way to the store.
+            self.assertTrue(starting.called)
+            self.assertFalse(server.disks[0].locked)
+            self.assertEqual(server.disks[0].open_files, 0)
+            self.assertEqual(ensemble.tree.owned_by(), [])
+            self.assertFalse(server.broker.control.controller._running)
+            self.assertEqual([str(call) for call in reactor.getDelayedCalls()], [])
+            if started:
+                break
+        self.assertGreater(turns, 50)
 
     def test_a_disk_in_use(self) -> None:
         """A data directory that another process holds is refused before anything else happens."""

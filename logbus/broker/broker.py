@@ -353,8 +353,8 @@ class Broker(OrderedService):
         controller = self.control.controller
 
         async def started() -> None:
-            await controller.start()
             try:
+                await controller.start()
                 if controller.active is None:
                     # Another broker is the controller, and will connect.
                     self._socket_server.open(self.member.inter_broker_listener())
