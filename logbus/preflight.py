@@ -13,7 +13,13 @@ from contextlib import ExitStack
 from itertools import combinations
 from pathlib import Path
 
-from twisted.internet.endpoints import SSL4ServerEndpoint, TCP4ServerEndpoint, TCP6ServerEndpoint, serverFromString
+from twisted.internet.endpoints import (
+    SSL4ServerEndpoint,
+    TCP4ServerEndpoint,
+    TCP6ServerEndpoint,
+    UNIXServerEndpoint,
+    serverFromString,
+)
 from twisted.internet.error import CannotListenError
 from twisted.internet.protocol import ServerFactory
 from twisted.python.failure import Failure
@@ -74,6 +80,10 @@ def preflight(config: ConfigView, listeners: list[Listener], workers: int = 1) -
         check_metadata(directories)
 
 
+_CHECKED = (TCP4ServerEndpoint, TCP6ServerEndpoint, SSL4ServerEndpoint, UNIXServerEndpoint)
+"""Endpoints that listen on a port or at a path."""
+
+
 class PortProbe:
     """A reactor for endpoints that only binds ports, and holds them during the checks."""
 
@@ -99,10 +109,26 @@ class PortProbe:
         """Bind the port as Twisted would."""
         self.listenTCP(port, factory, backlog, interface)
 
+    def listenUNIX(
+        self, address: str | bytes, factory: object, backlog: int = 50, mode: int | None = 0o666, wantPID: bool = False
+    ) -> None:
+        """Check the directory of a socket, in which Twisted makes a lock beside it."""
+        if os.fsdecode(address).startswith("\0"):
+            return  # in no directory
+        directory = Path(os.path.abspath(os.fsdecode(address))).parent
+        reason = 0
+        if not directory.is_dir():
+            reason = errno.ENOTDIR if directory.exists() else errno.ENOENT
+        elif not os.access(directory, os.W_OK | os.X_OK):
+            reason = errno.EACCES
+        if reason:
+            raise CannotListenError("any", os.fsdecode(address), OSError(reason, os.strerror(reason), str(directory)))
+
 
 def try_listener(listener: Listener, probe: PortProbe) -> None:
     """
-    Check that a listener's endpoint is valid and its port free.  Endpoints other than TCP are checked at the start.
+    Check that a listener's endpoint is valid, and its port free, or the directory of its socket there.  Other endpoints
+    are checked at the start.
 
     :raise ConfigError: the check failed.
     """
@@ -120,7 +146,7 @@ def try_listener(listener: Listener, probe: PortProbe) -> None:
         ) from e
     except Exception as e:  # errors of a TLS library about a certificate
         raise ConfigError(f"listener {listener.name} ({listener.endpoint}): {e}") from e
-    if isinstance(endpoint, TCP4ServerEndpoint | TCP6ServerEndpoint | SSL4ServerEndpoint):
+    if isinstance(endpoint, _CHECKED):
         problems: list[Failure] = []
         endpoint.listen(ServerFactory()).addErrback(problems.append)
         for problem in problems:
@@ -132,6 +158,8 @@ def try_listener(listener: Listener, probe: PortProbe) -> None:
 def _remedy(error: BaseException | None) -> str:
     """Return what to do about a port that cannot be bound, as the end of a sentence."""
     reason = getattr(getattr(error, "socketError", None), "errno", None)
+    if not isinstance(getattr(error, "port", None), int):
+        return ""
     if reason == errno.EACCES:
         return " Choose a port from 1024, or give the process CAP_NET_BIND_SERVICE."
     if reason == errno.EADDRINUSE:

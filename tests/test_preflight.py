@@ -35,6 +35,16 @@ def test_nested(tmp_path: Path, order: str) -> None:
         check("--data-dir", order.format(tmp_path))
 
 
+@pytest.mark.parametrize("parent", ["absent", "file"])
+def test_directory_of_a_socket(tmp_path: Path, parent: str) -> None:
+    """Where a socket cannot be is said before a log directory is made."""
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=rf"listener local .*unix.*{parent}/sock: .* (No such file|Not a directory)"):
+        check("--data-dir", f"{tmp_path}/data", "--listen", f"local=kafka:unix:{tmp_path}/{parent}/sock")
+    check("--data-dir", f"{tmp_path}/data", "--listen", f"local=kafka:unix:{tmp_path}/sock")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_twice_by_two_names(tmp_path: Path) -> None:
     """A directory that is named twice is said to be, and not to be in use by another broker."""
     (tmp_path / "link").symlink_to("data")
