@@ -58,6 +58,7 @@ class LogDirectory:
     :ivar strays: the logs that were set aside, by the names of their directories; None: nothing else is known of it.
     :ivar interrupted_moves: partitions whose copying to this directory was interrupted when the broker stopped.
     :ivar ignored: names of logs that must not be opened.
+    :ivar given_up: those of them that are to be removed.
     :ivar meta: the content of ``meta.properties``.
     :ivar is_new: it was never in use; if it replaces another directory, the logs of that are lost.
     :ivar unclean_shutdown: it was not closed cleanly, so other replicas may have more records.
@@ -75,6 +76,7 @@ class LogDirectory:
     interrupted_moves: list[TopicPartition] = field(factory=list, init=False)
     ignored: set[str] = field(factory=set, init=False)
     leftovers: list[str] = field(factory=list, init=False)
+    given_up: list[tuple[TopicPartition, str]] = field(factory=list, init=False)
     meta: MetaProperties | None = field(default=None, init=False)
     is_new: bool = field(default=False, init=False)
     unclean_shutdown: bool = field(default=False, init=False)

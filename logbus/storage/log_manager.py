@@ -298,6 +298,7 @@ class LogManager:
                     )
         for directory in self.directories:
             self.housekeeping.remove_trees(directory.disk, directory.leftovers)
+            self.mover.remove_given_up(directory)
         self.strays.opened()
 
     def _recover_moves(self) -> None:

@@ -6,9 +6,15 @@ up, the current log takes no more appends for some milliseconds; the future log 
 
 A crash loses nothing, because both logs are equal and on stable storage during the swap:
 
-1. ``moved`` is written into the current log's directory, durably.
-2. The future log's directory gets the partition's name, durably.
-3. The broker uses the future log. The old log's files are removed after ``file.delete.delay.ms``.
+1. ``arriving`` is written into the future log's directory, durably.
+2. ``moved`` is written into the current log's directory, durably.
+3. The future log's directory gets the partition's name, durably.
+4. The broker uses the future log, and ``arriving`` is removed, durably.
+5. The old log's directory gets the name of a deleted one, durably, after ``file.delete.delay.ms``. Then its files go: a
+   half removed log has no mark, perhaps, but neither has it the partition's name.
+
+If that fails, the current log takes no appends before ``moved`` is gone, durably: the other directory may be there by
+now, though its disk has failed. ``arriving`` tells then which of the two was given up.
 
 A start after a crash between these steps is the subject of :mod:`logbus.storage.move_recovery`. A start that finds
 a future log removes it and begins the move again.
@@ -18,6 +24,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from attrs import define, field
@@ -173,6 +180,12 @@ class LogMover:
                 except (ApiError, StorageError) as error:
                     self._log.info("{partition} is not moved: {error}", partition=partition, error=error)
 
+    def remove_given_up(self, directory: LogDirectory) -> None:
+        """Remove what recovery has left of moves."""
+        given_up, directory.given_up = directory.given_up, []
+        for partition, name in given_up:
+            self._remove_former(directory.disk, name, partition)
+
     def stop(self) -> Deferred[None]:
         """Stop copying; fires when none runs. A swap that has begun is finished first."""
         self._stopped = True
@@ -181,14 +194,15 @@ class LogMover:
 
     async def free_name(self, disk: IDisk, name: str, partition: TopicPartition) -> None:
         """
-        Rename the directory ``name``, durably, if it is that of a log that was moved away: the partition gets another
-        log there, which must neither find the old files nor go with them.
+        Rename the directory ``name``, durably, if it is that of a log that was moved away, or of a copy that was given
+        up, and have it removed: the partition may get another log there, which must neither find the old files nor go
+        with them.
 
         :raise StorageError: the disk failed.
         """
-        if disk.exists(f"{name}/{file_names.MOVED}"):
+        if _is_marked(disk, name):
             gone = file_names.deleted_directory(partition, self._unique())
-            if await disk.submit(IOPool.BACKGROUND, _rename_moved, disk, name, gone):
+            if await disk.submit(IOPool.BACKGROUND, _rename_marked, disk, name, gone):
                 self._remove_later(disk, [gone], 0)
 
     # -- Work
@@ -319,15 +333,19 @@ class LogMover:
                 name = file_names.partition_directory(partition)
                 # Of two logs that say that they were moved, none would be used.
                 await self.free_name(destination.disk, name, partition)
-                await origin.disk.submit(IOPool.BACKGROUND, origin.disk.replace, _moved(current), b"")
+                await destination.disk.submit(IOPool.BACKGROUND, _mark_arriving, future)
+                await origin.disk.submit(IOPool.BACKGROUND, _mark_moved, current, future.directory)
                 await destination.disk.submit(
                     IOPool.BACKGROUND, rename_for_good, destination.disk, future.directory, name
                 )
             except Exception:
-                current.reopen()
+                # What is appended before that is durable could be lost: a crash could leave the copy as the only log.
                 await self._take_back(origin, current)
+                current.reopen()
                 raise
             log = self._new_log(partition, destination.disk, name)
+            with suppress(ApiError, StorageError):  # If the disk failed, it has said so.
+                await destination.disk.submit(IOPool.BACKGROUND, _unmark, log, file_names.ARRIVING)
             take_over(log, current, future)
         del origin.logs[partition], destination.futures[partition]
         destination.logs[partition] = log
@@ -348,26 +366,41 @@ class LogMover:
 
     def _remove_former(self, disk: IDisk, name: str, partition: TopicPartition) -> None:
         """Remove the files of a moved log, unless they are gone and another log has their name."""
-        if disk.failure is None and disk.exists(f"{name}/{file_names.MOVED}"):
-            gone = file_names.deleted_directory(partition, self._unique())
-            disk.rename(name, gone)
-            self._remove_later(disk, [gone], 0)
+        if disk.failure is None:
+            removing = Deferred.fromCoroutine(self.free_name(disk, name, partition))
+            removing.addErrback(lambda failure: failure.trap(ApiError, StorageError))
 
     async def _take_back(self, origin: LogDirectory, current: Log) -> None:
         if origin.is_online:
-            try:
-                await origin.disk.submit(IOPool.BACKGROUND, origin.disk.unlink, _moved(current))
-            except StorageError:
-                pass  # The directory is offline now, as it has said.
+            with suppress(ApiError, StorageError):  # The directory is offline then, as it has said.
+                await origin.disk.submit(IOPool.BACKGROUND, _unmark, current, file_names.MOVED)
 
 
-def _moved(log: Log) -> str:
-    return f"{log.directory}/{file_names.MOVED}"
+def _is_marked(disk: IDisk, name: str) -> bool:
+    return any(disk.exists(f"{name}/{mark}") for mark in (file_names.MOVED, file_names.ARRIVING))
 
 
-def _rename_moved(disk: IDisk, name: str, gone: str) -> bool:
-    """Runs in an I/O thread, as removals do: returns False if one was faster."""
-    if not disk.exists(f"{name}/{file_names.MOVED}"):
+# These run in an I/O thread, one after the other.
+
+
+def _rename_marked(disk: IDisk, name: str, gone: str) -> bool:
+    """Returns False if another one was faster."""
+    if not _is_marked(disk, name):
         return False
     rename_for_good(disk, name, gone)
     return True
+
+
+def _mark_arriving(future: Log) -> None:
+    future.disk.replace(f"{future.directory}/{file_names.ARRIVING}", future.directory.encode())
+
+
+def _mark_moved(log: Log, copy: str) -> None:
+    # It may have arrived here itself, and a crash kept the mark of that.
+    log.disk.unlink(f"{log.directory}/{file_names.ARRIVING}")
+    log.disk.replace(f"{log.directory}/{file_names.MOVED}", copy.encode())
+
+
+def _unmark(log: Log, mark: str) -> None:
+    log.disk.unlink(f"{log.directory}/{mark}")
+    log.disk.sync_directory(log.directory)

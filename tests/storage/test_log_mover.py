@@ -25,11 +25,26 @@ from tests.storage.test_log_crashes import result
 SMALL = TopicConfig(segment_bytes=400, index_interval_bytes=100)
 
 
+class PiecewiseDisk(MemoryDisk):
+    """Removes a directory as a real disk does: one file after the other, in any order; the marks first."""
+
+    def remove_tree(self, path: str) -> None:
+        for name in sorted(self.names(path), key=lambda name: (name not in ("moved", "arriving"), name)):
+            self.unlink(f"{path}/{name}")
+        super().remove_tree(path)
+
+    def after_kill(self) -> MemoryDisk:
+        return PiecewiseDisk(self.root, super().after_kill().tree)
+
+    def after_power_cut(self, choice: PowerCutOutcome) -> MemoryDisk:
+        return PiecewiseDisk(self.root, super().after_power_cut(choice).tree)
+
+
 class Machine:
     """Two disks, and a manager of the logs on them."""
 
     def __init__(self, *disks: MemoryDisk) -> None:
-        self.disks = disks or (MemoryDisk("/a"), MemoryDisk("/b"))
+        self.disks = disks or (PiecewiseDisk("/a"), PiecewiseDisk("/b"))
         self.clock = Clock()
         self.manager: LogManager = a_manager(*self.disks, clock=self.clock, default_config=SMALL)
 
@@ -428,3 +443,106 @@ class CrashTests(SynchronousTestCase):
                 rng = random.Random(which)
                 steps = self.each_crash(lambda disk: disk.after_power_cut(PowerCutOutcome(mode, rng)), which)  # noqa: B023
                 self.assertGreater(steps, 5)
+
+    def test_again_while_it_is_cleared_up(self) -> None:
+        """The next start is stopped, too, in the middle of what it does about the crash."""
+        for marks in (("moved", ""), ("arriving", ""), ("moved", "arriving")):
+            for restart in (MemoryDisk.after_kill, lost, torn):
+                for step in range(10_000):
+                    machine = Machine().open()
+                    log = machine.create(12)
+                    result(log.flush())
+                    machine.move()
+                    moved = machine.moved()
+                    append(moved, 3, 2)
+                    result(moved.flush())
+                    for disk, mark in zip(machine.disks, marks, strict=True):
+                        disk.unlink("orders-0/moved")
+                        if mark:
+                            disk.replace(f"orders-0/{mark}", b"orders-0.copy")
+                    again = Machine(*(disk.after_kill() for disk in machine.disks))
+                    first, second = again.disks
+                    first.crash_at = step
+                    first.on_crash = lambda second=second: setattr(second, "crashed", True)  # type: ignore[misc]
+                    try:
+                        again.open().clock.advance(61)
+                    except Crashed:
+                        pass
+                    self.flushLoggedErrors(Crashed)
+                    found = again.restarted(restart).manager.get(PARTITION)
+                    assert found is not None
+                    self.assertEqual((found.disk.root, found.log_end_offset), ("/b", 15), f"{marks}, step {step}")
+                    if not first.crashed:
+                        self.assertGreater(step, 3)
+                        self.assertEqual((again.names(0), again.names(1)), ([], ["orders-0"]))
+                        break
+
+    def test_failed_swap(self) -> None:
+        """
+        The other disk fails after the copy has its new name, and what is acknowledged goes to the former log: it has
+        that after a crash, when the other disk works again.
+        """
+        for restart in (MemoryDisk.after_kill, lost, torn):
+            for step in range(10_000):
+                machine = Machine().open()
+                log = machine.create(12)
+                result(log.flush())
+                ours, other = machine.disks
+                other.faults = lambda op, path: (
+                    OSError(5, "I/O") if op == "sync-directory" and path == "" and other.exists("orders-0") else None  # noqa: B023
+                )
+                ours.crash_at = ours.steps + step
+                acknowledged = 12
+                try:
+                    machine.move()
+                    self.assertIs(machine.moved(), log)
+                    if ours.crashed:
+                        raise Crashed("while moving")
+                    append(log, 3, 2)
+                    result(log.flush())
+                    acknowledged = 15
+                except Crashed:
+                    pass
+                self.flushLoggedErrors(Crashed)
+                again = machine.restarted(restart)
+                found = again.moved()
+                values = [value for _, value in read_all(found)]
+                wanted = [b"%d in %d" % (i, 1 + (i >= 12)) for i in range(15)]
+                self.assertEqual(values[:acknowledged], wanted[:acknowledged], f"step {step}")
+                again.clock.advance(61)
+                self.assertEqual(sum("orders-0" in again.names(disk) for disk in (0, 1)), 1)
+                if not ours.crashed:
+                    self.assertGreater(step, 3)
+                    break
+
+    def test_moved_on_after_a_failed_swap(self) -> None:
+        """Of three directories, one has a copy that was given up, and the log went to another: that one is used."""
+        disks: list[MemoryDisk] = [PiecewiseDisk(f"/{name}") for name in "abc"]
+        machine = Machine(*disks).open()
+        machine.create(12)
+        machine.move(2)
+        append(machine.moved(), 3, 2)
+        disks[0].replace("orders-0/moved", b"orders-0.second")
+        disks[2].replace("orders-0/arriving", b"orders-0.second")
+        disks[1].make_directory("orders-0")
+        for name in disks[0].names("orders-0"):
+            if name not in ("moved", "arriving"):
+                disks[1].replace(f"orders-0/{name}", disks[0].read(f"orders-0/{name}"))
+        disks[1].replace("orders-0/arriving", b"orders-0.first")
+        again = machine.restarted(MemoryDisk.after_kill)
+        found = again.manager.get(PARTITION)
+        assert found is not None
+        self.assertEqual((found.disk.root, found.log_end_offset), ("/c", 15))
+        again.clock.advance(61)
+        self.assertEqual([again.names(disk) for disk in (0, 1, 2)], [[], [], ["orders-0"]])
+        self.assertFalse(again.disks[2].exists("orders-0/arriving"))
+
+
+def lost(disk: MemoryDisk) -> MemoryDisk:
+    """After a power cut that lost what was not synced."""
+    return disk.after_power_cut(PowerCutOutcome("lose"))
+
+
+def torn(disk: MemoryDisk) -> MemoryDisk:
+    """After one that kept some of it."""
+    return disk.after_power_cut(PowerCutOutcome("tear", random.Random(7)))
