@@ -52,7 +52,10 @@ class DeletedTopics:
                 if self._metadata.topic_by_id(topic_id) is not None:
                     continue
                 seen.add(topic_id)
+                # As they are now: while those of another partition were deleted, others may have deleted these.
                 segments = list(index)
+                if not segments:
+                    continue
                 since = self._unknown_since.setdefault(topic_id, now)
                 grace = self.grace_seconds if self._metadata.was_removed(topic_id) else self.stray_seconds
                 if now - since < grace or segments[0].partition.topic in self.unreadable():
@@ -63,5 +66,10 @@ class DeletedTopics:
                 )  # fmt: skip
                 for segment in segments:
                     await delete_one(segment)
+        unknown = {one for one in self._topic.topic_ids() if self._metadata.topic_by_id(one) is None}
+        seen |= unknown
+        self._topic.forget_empty(
+            {one for one in unknown if now - self._unknown_since.setdefault(one, now) >= self.grace_seconds}
+        )
         for topic_id in self._unknown_since.keys() - seen:
             del self._unknown_since[topic_id]

@@ -8,7 +8,7 @@ for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from uuid import UUID
 
 from attrs import define, field
@@ -91,6 +91,18 @@ class RemoteLogMetadataTopic:
         if found is None:
             found = self._indexes[key] = RemoteLogIndex()
         return found
+
+    def topic_ids(self) -> set[UUID]:
+        """The topics of which something is known, or was."""
+        return {topic_id for topic_id, _ in self._indexes}
+
+    def forget_empty(self, topic_ids: Set[UUID]) -> None:
+        """Forget the partitions of deleted topics that have no remote segments any more."""
+        if topic_ids:
+            # Logs have these objects, too.
+            gone = topic_ids - {replica.topic_id for replica in self._replicas}
+            for key in [key for key, index in self._indexes.items() if key[0] in gone and not len(index)]:
+                del self._indexes[key]
 
     def indexes(self, number: int) -> list[tuple[UUID, int, RemoteLogIndex]]:
         """The partitions with remote segments, as a partition of the topic tells them."""

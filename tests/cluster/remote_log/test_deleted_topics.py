@@ -21,6 +21,8 @@ class Led:
     """A metadata topic with one partition, which this broker leads, and one user partition in it."""
 
     index: RemoteLogIndex
+    more: dict[int, RemoteLogIndex] = field(factory=dict)
+    forgotten: set[UUID] = field(factory=set)
 
     def led(self) -> list[int]:
         return [0]
@@ -29,7 +31,14 @@ class Led:
         pass
 
     def indexes(self, number: int) -> list[tuple[UUID, int, RemoteLogIndex]]:
-        return [(UUID(int=1), 3, self.index)] if len(self.index) else []
+        every = {3: self.index, **self.more}
+        return [(UUID(int=1), partition, index) for partition, index in every.items() if len(index)]
+
+    def topic_ids(self) -> set[UUID]:
+        return {UUID(int=1)}
+
+    def forget_empty(self, topic_ids: set[UUID]) -> None:
+        self.forgotten = topic_ids
 
 
 @define
@@ -98,3 +107,37 @@ class DeletedTopicsTests(SynchronousTestCase):
             clock.advance(seconds)
             self.successResultOf(Deferred.fromCoroutine(deleted.delete(delete_one)))
             self.assertEqual(len(gone), count)
+
+    def test_deleted_by_another_meanwhile(self) -> None:
+        """While one partition's segments are deleted, those of the next may go: a former leader had begun with them."""
+        first, second = index_of(remote(1, 0, 4)), index_of(remote(2, 0, 4))
+        metadata: Any = Known(removed={UUID(int=1)})
+        topic: Any = Led(first, {4: second})
+        gone = list[RemoteLogSegment]()
+
+        async def delete_one(segment: RemoteLogSegment) -> None:
+            gone.append(segment)
+            for index in (first, second):
+                for each in index:
+                    index.forget(each.segment_id)
+
+        deleted = DeletedTopics(metadata, topic, Clock().seconds, frozenset, 1e6, grace_seconds=0.0)
+        self.successResultOf(Deferred.fromCoroutine(deleted.delete(delete_one)))
+        self.assertEqual((len(gone), len(second)), (1, 0))
+
+    def test_forgotten(self) -> None:
+        """Nothing is kept of a topic that has been unknown for a minute."""
+        known, clock = Known(topics={UUID(int=1)}), Clock()
+        metadata: Any = known
+        topic = Led(RemoteLogIndex())
+        told: Any = topic
+        deleted = DeletedTopics(metadata, told, clock.seconds, frozenset, 1e6)
+
+        async def delete_one(segment: RemoteLogSegment) -> None:
+            raise AssertionError(segment)
+
+        for is_known, seconds, forgotten in ((True, 0, 0), (False, 99, 0), (False, 59, 0), (False, 1, 1)):
+            clock.advance(seconds)
+            known.topics = {UUID(int=1)} if is_known else set()
+            self.successResultOf(Deferred.fromCoroutine(deleted.delete(delete_one)))
+            self.assertEqual(len(topic.forgotten), forgotten)
