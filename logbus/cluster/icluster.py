@@ -73,8 +73,8 @@ class IReplicaHost(Interface):
         :return: as :meth:`remove`.
         """
 
-    def configure(topic: str, overrides: Mapping[str, str]) -> None:
-        """Set the overrides of a topic on its logs here."""
+    def configure(topic: str, overrides: Mapping[str, str]) -> Deferred[None]:
+        """Set the overrides of a topic on its logs here; fires when all have them."""
 
 
 class ILeadershipListener(Interface):

@@ -92,7 +92,7 @@ class MetadataUpdateReceiver:
         if update.broker_configs:
             self.broker_configs(update.broker_configs)
         for topic, overrides in update.configs.items():
-            self.host.configure(topic, overrides)
+            await self.host.configure(topic, overrides)
         mine: list[PartitionState] = []
         async for some in _parts(time_slice, update.partitions):
             mine += [state for state in some if self.broker_id in state.replicas]

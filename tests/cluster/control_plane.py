@@ -74,8 +74,9 @@ class RecordingHost:
             self.log.append(("set aside", stray))
         return self._end({})
 
-    def configure(self, topic: str, overrides: Mapping[str, str]) -> None:
+    def configure(self, topic: str, overrides: Mapping[str, str]) -> Deferred[None]:
         self.log.append(("configure", (topic, dict(overrides))))
+        return succeed(None)
 
     def hold(self) -> None:
         """Let calls wait for :meth:`release`."""

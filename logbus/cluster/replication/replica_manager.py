@@ -35,6 +35,9 @@ __all__ = ["Replica", "ReplicaManager", "Watcher"]
 NAMES_A_STEP, NAMES_A_UNIT = 200, 10
 """Partitions that are looked at in one step of a time slice, and for a unit of work."""
 
+UNITS_A_TOPIC = 10
+"""Units of work that it takes to compute the settings of a topic."""
+
 
 class FetcherManager(Protocol):
     """Fetches followers' partitions from their leaders: the :class:`.ReplicaFetcherManager`."""
@@ -375,18 +378,38 @@ class ReplicaManager:
                 del self._numbers[name.topic], self._overrides[name.topic]
         return replica
 
-    def configure(self, topic: str, overrides: Mapping[str, str]) -> None:
-        if numbers := sorted(self._numbers.get(topic, ())):
+    @returns_deferred
+    async def configure(self, topic: str, overrides: Mapping[str, str]) -> None:
+        if topic in self._numbers:
             self._overrides[topic] = overrides
-            config = self._topic_config(overrides)
-            for number in numbers:
-                self._by_partition[topic, number].configure(config)
+            await self._configure(topic, TimeSlice(self.slices))
+
+    async def _configure(self, topic: str, time_slice: TimeSlice) -> None:
+        config = self._topic_config(self._overrides[topic])
+        for number in sorted(self._numbers[topic]):
+            replica = self._by_partition.get((topic, number))
+            if replica is not None:
+                replica.configure(config)
+            if time_slice.used():
+                await time_slice.next()
+                if topic not in self._overrides:
+                    return
+                # Overrides or defaults may have changed meanwhile: nothing older may follow what that has set.
+                config = self._topic_config(self._overrides[topic])
 
     def defaults_changed(self) -> None:
         """The defaults of topics changed: also those of replicas whose topics the metadata do not show yet."""
         self._configs.clear()
-        for topic, overrides in list(self._overrides.items()):
-            self.configure(topic, overrides)
+
+        async def configure_all() -> None:
+            time_slice = TimeSlice(self.slices)
+            async for topic in time_slice.over(list(self._overrides), UNITS_A_TOPIC):
+                if topic in self._overrides:
+                    await self._configure(topic, time_slice)
+
+        Deferred.fromCoroutine(configure_all()).addErrback(
+            lambda failure: self._log.failure("topics keep their former settings", failure)
+        )
 
     def directory_failed(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
         """A log directory went offline and these partitions with it; requests for them get KAFKA_STORAGE_ERROR."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 from attrs import evolve
@@ -22,6 +23,7 @@ from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import LeaderAndIsr, TopicPartition
+from logbus.net.time_slices import SliceScheduler
 from logbus.storage.checkpoints import decode_partition_metadata
 from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
@@ -395,3 +397,63 @@ class ReplicasTests(SynchronousTestCase):
             [(each.topic_partition.partition, each.log.config.retention_ms) for each in self.replicas],
             [(1, 99), (4, 99), (7, 99)],
         )
+
+    def test_settings_of_many_partitions(self) -> None:
+        """
+        They change a part at a time. What changes meanwhile counts for all of them, and what is gone by then is left
+        out.
+        """
+        clock, defaults = Clock(), {"ms": 1}
+        scheduler = SliceScheduler(clock, units=40)
+        replicas = ReplicaManager(
+            0,
+            self.manager,
+            lambda given: TopicConfig(retention_ms=int(given.get("ms", defaults["ms"]))),
+            slices=scheduler,
+        )
+        self.manager.user = replicas
+        self.finished(clock, replicas.become([self.state(number) for number in range(200)]))
+
+        def settings() -> set[int]:
+            return {replica.log.config.retention_ms for replica in replicas}
+
+        changing = replicas.configure("t", {"ms": "99"})
+        self.assertNoResult(changing)
+        self.assertEqual(settings(), {1, 99})
+        self.finished(clock, replicas.remove([TopicPartition("t", 150)]), changing)
+        changing = replicas.configure("t", {"ms": "98"})
+        self.assertNoResult(changing)
+        later = replicas.configure("t", {})
+        defaults["ms"] = 7
+        replicas.defaults_changed()
+        before = scheduler.slices
+        while not (changing.called and later.called and settings() == {7}):
+            self.assertTrue(clock.getDelayedCalls(), settings())
+            clock.advance(0)
+        self.assertGreater(scheduler.slices, before + 5)
+        while clock.getDelayedCalls():
+            clock.advance(0)
+        self.assertEqual((settings(), len(replicas)), ({7}, 199))
+
+    def finished(self, clock: Clock, *all_of: Deferred[Any]) -> None:
+        """Have turns of the reactor until all are done."""
+        done: list[object] = []
+        for each in all_of:
+            each.addCallback(done.append)
+        for _ in range(1000):
+            if len(done) == len(all_of):
+                return
+            clock.advance(0)
+        raise AssertionError("it never ended")
+
+    def test_settings_of_a_topic_that_goes(self) -> None:
+        """A topic that is deleted while its settings change needs none any more."""
+        clock = Clock()
+        replicas = ReplicaManager(0, self.manager, lambda given: TopicConfig(), slices=SliceScheduler(clock))
+        self.manager.user = replicas
+        names = [TopicPartition("t", number) for number in range(150)]
+        self.finished(clock, replicas.become([self.state(name.partition) for name in names]))
+        changing = replicas.configure("t", {"ms": "99"})
+        self.assertNoResult(changing)
+        self.finished(clock, replicas.remove(names), changing)
+        self.assertEqual(len(replicas), 0)
