@@ -30,7 +30,8 @@ from logbus.storage.filesystem.bounded_work import SyncQueues
 from logbus.storage.group_commit import GroupCommit
 from logbus.storage.istorage import IDisk, IFile, IOPool
 from logbus.storage.log_state import LogState
-from logbus.storage.producers.producer_snapshot import encode_snapshot, snapshot_offsets, snapshot_path
+from logbus.storage.producers.producer_snapshot import snapshot_offsets, snapshot_path
+from logbus.storage.producers.snapshot_encoder import SnapshotEncoder
 from logbus.storage.segments.segment import Segment
 
 _KEPT_SNAPSHOTS = 2
@@ -135,10 +136,9 @@ class LogFlusher:
         self.unindexed.append(segment)
         if self._background.is_running and self.log.remote is not None:
             # The next write-back takes it too late: who begins behind this segment needs the producers as of now.
-            path, superseded = self._next_snapshot(self.log.log_end_offset)
-            self.log.disk.submit(
-                IOPool.BACKGROUND, take_snapshot, self.log.disk, path, encode_snapshot(self.log.producers), superseded
-            ).addErrback(lambda failure: failure.trap(ApiError, StorageError))
+            producers = SnapshotEncoder(self.log.producers)
+            taking = Deferred.fromCoroutine(self._snapshot(producers, *self._next_snapshot(self.log.log_end_offset)))
+            taking.addErrback(lambda failure: failure.trap(ApiError, StorageError))
         self.write_back()
 
     def truncated(self) -> None:
@@ -299,11 +299,11 @@ class LogFlusher:
             # The disk has reported it, and is offline: no further append is confirmed.
             return succeed(None)
         offset = log.log_end_offset
-        snapshot = encode_snapshot(log.producers)
+        producers = SnapshotEncoder(log.producers)
         path, superseded = self._next_snapshot(offset)
 
         def synced(_: object) -> Deferred[None]:
-            return log.disk.submit(IOPool.BACKGROUND, take_snapshot, log.disk, path, snapshot, superseded)
+            return Deferred.fromCoroutine(self._snapshot(producers, path, superseded))
 
         def done(_: object) -> None:
             if generation == self._generation:
@@ -313,9 +313,15 @@ class LogFlusher:
                 self._written_back()
 
         def failed(failure: Failure) -> None:
+            producers.close()
             self._log.warn("{partition}: write-back failed: {error}", partition=log.partition, error=str(failure.value))
 
         return self._commit(IOPool.BACKGROUND, indexes).addCallback(synced).addCallbacks(done, failed)
+
+    async def _snapshot(self, producers: SnapshotEncoder, path: str, superseded: Sequence[str]) -> None:
+        disk = self.log.disk
+        data = await producers.finish(lambda: disk.submit(IOPool.READ, disk.exists, path))
+        await disk.submit(IOPool.BACKGROUND, take_snapshot, disk, path, data, superseded)
 
     def _next_snapshot(self, offset: int) -> tuple[str, list[str]]:
         """The path of a snapshot at ``offset``, and the paths of those it makes obsolete."""

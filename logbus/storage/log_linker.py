@@ -32,7 +32,8 @@ from logbus.storage.log import Log
 from logbus.storage.log_directory import LogDirectory, plugin_files, rename_for_good
 from logbus.storage.log_recovery import Progress, recover_log
 from logbus.storage.log_truncator import LogTruncator
-from logbus.storage.producers.producer_snapshot import encode_snapshot, snapshot_path
+from logbus.storage.producers.producer_snapshot import snapshot_path
+from logbus.storage.producers.snapshot_encoder import SnapshotEncoder
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.segments.segment import Segment
 from logbus.timers import Timers
@@ -138,8 +139,11 @@ class LogLinker:
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition} is empty")
         log.roll()
         end = log.log_end_offset
-        small = {snapshot_path("", end)[1:]: encode_snapshot(log.producers), file_names.EPOCHS: log.epochs.encode()}
-        small |= plugin_files(log)
+        producers = SnapshotEncoder(log.producers)
+        small = {file_names.EPOCHS: log.epochs.encode()} | plugin_files(log)
+        small[snapshot_path("", end)[1:]] = await producers.finish(
+            lambda: disk.submit(IOPool.READ, disk.exists, log.directory)
+        )
         if log.topic_id is not None:
             small[file_names.PARTITION_METADATA] = encode_partition_metadata(log.topic_id)
         await log.flusher.write_back_and_wait()

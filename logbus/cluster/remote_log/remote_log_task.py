@@ -28,12 +28,8 @@ from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.storage.producers.aborted_transactions import aborted_index
 from logbus.storage.producers.producer_replay import producers_as_of
-from logbus.storage.producers.producer_snapshot import (
-    SnapshotCorrupt,
-    decode_snapshot,
-    encode_snapshot,
-    snapshot_path,
-)
+from logbus.storage.producers.producer_snapshot import SnapshotCorrupt, decode_snapshot, snapshot_path
+from logbus.storage.producers.snapshot_encoder import SnapshotEncoder
 from logbus.storage.remote import object_names, segment_upload
 from logbus.storage.remote.iremote_storage import RemoteStorage, RemoteStorageError
 from logbus.storage.remote.load_queue import Run
@@ -240,7 +236,8 @@ class RemoteLogTask:
         except (FileNotFoundError, SnapshotCorrupt):
             clock = self.tools.logs.clock
             found = producers_as_of(log.disk, log.directory, lambda: log.segments, end_offset, clock, keeps=True)
-            data = encode_snapshot(await found)
+            producers, disk = SnapshotEncoder(await found), log.disk
+            data = await producers.finish(lambda: disk.submit(IOPool.READ, disk.exists, path))
         return data
 
     @staticmethod

@@ -12,6 +12,7 @@ A snapshot holds each producer's last batch only. The offset in its name is the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 
 from logbus.records.checksum import crc32c
@@ -25,6 +26,7 @@ _HEAD = Struct(">hIi")
 _COUNT_AT = 6
 _ENTRY = Struct(">qhiqiqiq")
 _SEQUENCES = 2**31
+_NO_BATCH = BatchMetadata(-1, -1, -1, -1, -1)
 
 
 class SnapshotCorrupt(Exception):
@@ -32,22 +34,27 @@ class SnapshotCorrupt(Exception):
 
 
 def encode_snapshot(producers: ProducerStateManager) -> bytes:
-    """The content of a snapshot file."""
-    entries = []
-    for entry in producers:
-        last = entry.batches[-1] if entry.batches else BatchMetadata(-1, -1, -1, -1, -1)
-        entries.append(
-            _ENTRY.pack(
-                entry.producer_id,
-                entry.epoch,
-                last.last_sequence,
-                last.last_offset,
-                last.last_offset - last.first_offset,
-                entry.last_timestamp,
-                entry.coordinator_epoch,
-                -1 if entry.open_since is None else entry.open_since,
-            )
-        )
+    """The content of a snapshot file. For very many producers see :mod:`~logbus.storage.producers.snapshot_encoder`."""
+    return snapshot_of([encode_entry(entry) for entry in producers])
+
+
+def encode_entry(entry: ProducerStateEntry) -> bytes:
+    """What a snapshot has of one producer."""
+    last = entry.batches[-1] if entry.batches else _NO_BATCH
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.epoch,
+        last.last_sequence,
+        last.last_offset,
+        last.last_offset - last.first_offset,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        -1 if entry.open_since is None else entry.open_since,
+    )
+
+
+def snapshot_of(entries: Sequence[bytes]) -> bytes:
+    """The content of a snapshot file with these entries."""
     body = len(entries).to_bytes(4, "big") + b"".join(entries)
     return VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
 

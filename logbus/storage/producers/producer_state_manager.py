@@ -14,7 +14,7 @@ the next transaction begins with sequence 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from attrs import define, field
@@ -87,13 +87,14 @@ class ProducerStateManager:
     :ivar transactions: those open, or ended by a marker that is not committed.
     """
 
-    __slots__ = ("_entries", "_looked_at", "end_offset", "transactions")
+    __slots__ = ("_entries", "_listeners", "_looked_at", "end_offset", "transactions")
 
     def __init__(self, end_offset: int = 0, entries: Iterable[ProducerStateEntry] = ()) -> None:
         self.end_offset = end_offset
         self.transactions = OpenTransactions()
         # The end offset at the last call of expire().
         self._looked_at = 0
+        self._listeners: list[Callable[[ProducerStateEntry], object]] = []
         self._entries: dict[int, ProducerStateEntry] = {entry.producer_id: entry for entry in entries}
         for first, producer_id in sorted(
             (entry.open_since, entry.producer_id) for entry in self if entry.open_since is not None
@@ -109,6 +110,26 @@ class ProducerStateManager:
     def get(self, producer_id: int) -> ProducerStateEntry | None:
         """A producer's state; None if unknown."""
         return self._entries.get(producer_id)
+
+    def when_changed(
+        self, listener: Callable[[ProducerStateEntry], object]
+    ) -> tuple[dict[int, ProducerStateEntry], Callable[[], None]]:
+        """
+        Call ``listener`` with each producer's state before it changes, or is removed.
+
+        :returns: the states now, by producer id; and what ends the calls.
+        """
+
+        def end() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        self._listeners.append(listener)
+        return dict(self._entries), end
+
+    def _changes(self, entry: ProducerStateEntry) -> None:
+        for listener in self._listeners:
+            listener(entry)
 
     def open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether a producer has a transaction open here, in that epoch."""
@@ -236,10 +257,13 @@ class ProducerStateManager:
         entry = self._entries.get(producer_id)
         if entry is None:
             entry = self._entries[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
-        elif header.producer_epoch != entry.epoch:
-            # Also downwards: the log is authoritative.
-            entry.epoch = header.producer_epoch
-            entry.batches = []
+        else:
+            if self._listeners:
+                self._changes(entry)
+            if header.producer_epoch != entry.epoch:
+                # Also downwards: the log is authoritative.
+                entry.epoch = header.producer_epoch
+                entry.batches = []
         entry.last_timestamp = header.max_timestamp
         attributes = header.attributes
         if attributes & CONTROL_BIT:
@@ -267,9 +291,12 @@ class ProducerStateManager:
         entry = self._entries.get(last.producer_id)
         if entry is None:
             entry = self._entries[last.producer_id] = ProducerStateEntry(last.producer_id, last.producer_epoch)
-        elif last.producer_epoch != entry.epoch:
-            entry.epoch = last.producer_epoch
-            entry.batches = []
+        else:
+            if self._listeners:
+                self._changes(entry)
+            if last.producer_epoch != entry.epoch:
+                entry.epoch = last.producer_epoch
+                entry.batches = []
         batches = []
         for header in reversed(headers[-KEPT_BATCHES:]):
             first, delta = header.base_sequence, header.last_offset_delta
@@ -308,7 +335,7 @@ class ProducerStateManager:
             if entry.last_timestamp < before_ms and entry.open_since is None and entry.last_offset < settled
         ]
         for producer_id in old:
-            del self._entries[producer_id]
+            self._changes(self._entries.pop(producer_id))
         return len(old)
 
 
