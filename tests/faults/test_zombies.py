@@ -13,6 +13,7 @@ from contextlib import closing
 from typing import Any, cast
 from uuid import uuid4
 
+import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -70,14 +71,18 @@ def values_on(broker: ClusterBroker, topic: str) -> bytes:
     return b"".join(batch.data for batch in batches(broker.data_dir, topic, 0))
 
 
-def test_a_leader_stood_still(cluster: Cluster, nemesis: Nemesis) -> None:
-    """What it was sent while it was frozen it finds when it goes on, believing that it leads: it acknowledges none."""
+@pytest.mark.parametrize("acks", [ALL, 1])
+def test_a_leader_stood_still(cluster: Cluster, nemesis: Nemesis, acks: int) -> None:
+    """
+    What it was sent while it was frozen it finds when it goes on, and it acknowledges none: it knows that others may
+    lead by now.
+    """
     with load(cluster, at_least=300) as traffic:
         led = cluster.leader(traffic.topic)
         with closing(Naive(led, traffic.topic)) as naive, nemesis.frozen(led):
             cluster.leader(traffic.topic, other_than=led)
             traffic.more(100)
-            naive.send(ALL, *(b"zombie-%d" % number for number in range(20)))
+            naive.send(acks, *(b"zombie-%d" % number for number in range(20)))
             led.thaw()
             told = naive.answers()
         assert told and ErrorCode.NONE not in told, told
