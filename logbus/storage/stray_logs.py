@@ -9,7 +9,7 @@ cluster knows its topic, by its id.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, field
 from twisted.logger import Logger
@@ -156,17 +156,33 @@ class StrayLogs:
                 there = set(directory.disk.names(""))
             except (ApiError, StorageError):
                 continue  # The next time; the disk has reported it.
-            now_ms, expired = self._now_ms(), []
+            now_ms, expired = self._now_ms(), {}
             for name, stray in list(directory.strays.items()):
                 if stray is not None and self._is_expired(stray, now_ms):
-                    expired.append(name)
+                    expired[name] = file_names.deleted_directory(stray.partition, self._unique())
                 elif name in there:
                     continue
                 self._forget(directory, name)
             if expired:
                 logs = counted(len(expired), "log")
                 self._log.info("{root}: {logs} removed that were set aside", root=directory.disk.root, logs=logs)
-                self._remove_trees(directory.disk, expired)
+                self._remove(directory.disk, expired)
+
+    def _remove(self, disk: IDisk, expired: Mapping[str, str]) -> None:
+        # First of all they get names that are removed at any start: without its note, which may go before the rest, a
+        # stray log is kept for good.
+        disk.submit(IOPool.BACKGROUND, _rename_all, disk, expired).addCallbacks(
+            lambda _: self._remove_trees(disk, list(expired.values())),
+            lambda failure: failure.trap(ApiError, StorageError),
+        )
+
+
+def _rename_all(disk: IDisk, names: Mapping[str, str]) -> None:
+    """Runs in an I/O thread."""
+    for old, new in names.items():
+        if disk.exists(old):
+            disk.rename(old, new)
+    disk.sync_directory("")
 
 
 def _set_aside(disk: IDisk, directory: str, name: str, stray: bytes) -> bool:

@@ -29,7 +29,7 @@ class PiecewiseDisk(MemoryDisk):
     """Removes a directory as a real disk does: one file after the other, in any order; the marks first."""
 
     def remove_tree(self, path: str) -> None:
-        for name in sorted(self.names(path), key=lambda name: (name not in ("moved", "arriving"), name)):
+        for name in sorted(self.names(path), key=lambda name: (name not in ("moved", "arriving", "stray"), name)):
             self.unlink(f"{path}/{name}")
         super().remove_tree(path)
 

@@ -22,6 +22,7 @@ from logbus.testing.simulation.environment.inodes import Crashed, PowerCutOutcom
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, no_space
 from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_manager, batch, read_all
 from tests.storage.test_log_crashes import result
+from tests.storage.test_log_mover import PiecewiseDisk
 
 ID = uuid.UUID(int=77)
 OTHER_ID = uuid.UUID(int=78)
@@ -156,6 +157,29 @@ class StrayLogTests(SynchronousTestCase):
         manager = a_manager(self.disk, wall_clock=lambda: self.wall)
         self.successResultOf(manager.open())
         self.assertEqual(self.successResultOf(manager.create(PARTITION, ID)).log_end_offset, 0)
+
+    def test_expired_at_every_crash(self) -> None:
+        """Whichever step of its removal is the machine's last, nothing of it is left for good."""
+        for outcome in ("keep", "lose"):
+            for step in range(1000):
+                self.wall, self.clock, disk = NOW_S, Clock(), PiecewiseDisk()
+                manager = self.opened(disk)
+                self.written(manager)
+                self.successResultOf(manager.set_aside(PARTITION))
+                disk.crash_at = disk.steps + step
+                try:
+                    self.pass_time(WEEK + 1)
+                except Crashed:
+                    pass
+                if not disk.crashed:
+                    break
+                again = disk.after_power_cut(PowerCutOutcome(outcome))
+                self.clock = Clock()
+                self.opened(again)
+                self.pass_time(301)
+                self.assertEqual([name for name in again.names("") if name.startswith("orders-0")], [], f"step {step}")
+            self.assertGreater(step, 4)
+            self.flushLoggedErrors(Crashed)
 
     def test_kept_for_good_or_not_at_all(self) -> None:
         """With −1 it stays; with 0 it is deleted as any other."""
