@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.02
 RETRY_SECONDS = 30.0
 """How long an error that may pass is waited out, as of a leader that is loading what it needs."""
+LOOK_SECONDS = 0.5
+"""How often a wait looks for partitions that were added."""
 HELD_SECONDS = 0.25
 """How long a broker holds a fetch without records; it answers earlier when one arrives."""
 
@@ -156,14 +158,15 @@ async def wait_readable(
     reader = TopicReader(cluster, isolation, min(HELD_SECONDS, seconds / 2))
     positions: dict[TopicPartition, int] = {}
     records: list[ConsumerRecord] = []
-    missing = ""
+    missing, look = "", 0.0
     try:
         while True:
             try:
-                if not positions:
-                    bounds = await reader.bounds(await reader.partitions(topic))
-                    positions = {which: first for which, (first, _) in bounds.items()}
-                    missing = ""
+                if cluster.reactor.seconds() >= look:
+                    added = [which for which in await reader.partitions(topic) if which not in positions]
+                    bounds = await reader.bounds(added) if added else {}
+                    positions |= {which: first for which, (first, _) in bounds.items()}
+                    missing, look = "", cluster.reactor.seconds() + LOOK_SECONDS
                 if len(records) < count:
                     records += await reader.more(positions)
             except ApiError as e:

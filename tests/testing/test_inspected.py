@@ -77,6 +77,21 @@ def test_a_wait_ends_with_the_record(server: Broker | LocalCluster, topic: str) 
     writing.join()
 
 
+def test_a_wait_sees_added_partitions(server: Broker | LocalCluster, topic: str) -> None:
+    """Those of which a record comes while it waits."""
+    write(server, topic, b"1")
+
+    def add() -> None:
+        server.admin.add_partitions(topic, 3)
+        write(server, topic, b"2", partition=2)
+
+    more = threading.Timer(0.3, add)
+    more.start()
+    found = server.wait_readable(topic, 2, timeout=SECONDS)
+    assert [(record.partition, record.value) for record in found] == [(0, b"1"), (2, b"2")]
+    more.join()
+
+
 def test_comparison(server: Broker | LocalCluster, topic: str) -> None:
     """Records as expected are given back; others are shown with what was expected."""
     write(server, topic, b"1", b"2")
