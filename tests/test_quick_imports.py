@@ -25,12 +25,48 @@ from twisted.web import client
 """
 
 
+DEFER = """
+import sys
+from logbus.quick_imports import quick_imports
+
+with quick_imports():
+    from twisted.internet.defer import Deferred, ensureDeferred
+assert "asyncio" not in sys.modules and "ssl" not in sys.modules and "asyncio.coroutines" not in sys.modules
+
+async def answer():
+    return 42
+
+got = []
+ensureDeferred(answer()).addCallback(got.append)
+Deferred.fromCoroutine(answer()).addCallback(got.append)
+assert got == [42, 42], got
+
+import asyncio
+assert type(asyncio) is type(sys), asyncio
+
+async def both(loop):
+    waiting = Deferred()
+    loop.call_soon(waiting.callback, 1)
+    future = loop.create_future()
+    loop.call_soon(future.set_result, 2)
+    return await waiting.asFuture(loop), await Deferred.fromFuture(future).asFuture(loop)
+
+loop = asyncio.new_event_loop()
+assert loop.run_until_complete(both(loop)) == (1, 2)
+"""
+
+
 class QuickImportsTests(SynchronousTestCase):
     """What holds within the context, and after it."""
 
     def test_cookies(self) -> None:
         """Twisted's name for the module works, and so does the module itself, for whoever imports it."""
         done = subprocess.run([sys.executable, "-c", COOKIES], capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_defer(self) -> None:
+        """Deferreds wait for coroutines without asyncio; it works for whoever imports it, and Deferreds with it."""
+        done = subprocess.run([sys.executable, "-c", DEFER], capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_asked_at_once(self) -> None:

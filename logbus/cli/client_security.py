@@ -31,8 +31,10 @@ def security_options(command: F) -> F:
     def prepared(*args: Any, **options: Any) -> Any:
         from logbus.attrs_code import kept_attrs_code
         from logbus.net.without_tls import import_without_tls
+        from logbus.quick_imports import import_less
 
         with kept_attrs_code():
+            import_less()
             if not (_is_given() or any(value for name, value in options.items() if "registr" in name)):
                 import_without_tls()
             return run(*args, **options)

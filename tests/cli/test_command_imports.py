@@ -35,6 +35,10 @@ UNUSED = {
     "pyarrow": "Spark",
     "pyspark": "Spark",
     "difflib": "mistyped names",
+    "asyncio": "its event loop",
+    "ssl": "asyncio",
+    "http.cookiejar": "cookies, which Twisted knows of",
+    "email": "cookies",
 }
 """What none of them needs, and its use. A package stands for all its modules."""
 

@@ -23,6 +23,9 @@ def start(ctx: click.Context) -> int:
     Example:
       logbus start --port 9092 --admin-port 8080 --data logbus-data
     """
+    from logbus.quick_imports import import_less
+
+    import_less()
     from logbus.cli.foreground import run_foreground
 
     return run_foreground(ctx.args)

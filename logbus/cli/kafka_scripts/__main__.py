@@ -29,9 +29,11 @@ def main(arguments: Sequence[str]) -> int:
         complain(f"there is no command {name!r}; there are {', '.join(COMMANDS)}")
         return 1
     from logbus.attrs_code import kept_attrs_code
+    from logbus.quick_imports import import_less
 
     try:
         with kept_attrs_code():
+            import_less()
             if not any("config" in word or "property" in word for word in rest):
                 # Without properties of clients there is no TLS.
                 from logbus.net.without_tls import import_without_tls
