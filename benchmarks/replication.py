@@ -6,7 +6,7 @@ Measures replication: three brokers and one ZooKeeper, beside a single broker in
 ``bytes``
     1 KB records in full batches to one partition: MB/s, and CPU of the leader and of each follower by GB, with three
     replicas and acks=all, beside one replica with acks=1 on a broker of its own, by turns, and beside the same bytes
-    moved by nothing but system calls (``benchmarks/replication_floor.py``).  Of rates the median of the rounds counts,
+    moved and summed by nothing else (``benchmarks/replication_floor.py``).  Of rates the median of the rounds counts,
     of CPU the least: what else the machine does only adds to it.  ``--in-flight`` requests are sent ahead, by default
     as many as producers send by default.
 ``small``
@@ -207,7 +207,7 @@ def bytes_part(
         )
         more = middle["floor, leader, s/GB"] - middle["floor alone, s/GB"]
         yield (
-            "system calls alone, leader more, follower",
+            "system calls and checksum alone, leader more, follower",
             f"{more:+.2f}, {middle['floor, follower, s/GB']:.2f} s CPU/GB",
         )
 

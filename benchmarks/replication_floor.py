@@ -1,9 +1,10 @@
 """
-Measures the least possible cost of replication: the same bytes through the same system calls, and nothing else.
+Measures the least possible cost of replication: the same bytes through the same system calls and the same checksum, and
+nothing else.
 
-A leader receives pieces of a megabyte, appends them to a file, and sends each with ``sendfile`` to every follower; that
-receives it, appends it to a file, and says so by one byte. There are no requests, no checksums, no indexes and no
-decisions. What a broker takes more than this is its own.
+A leader receives pieces of a megabyte, checks and appends each, and sends it with ``sendfile`` to every follower; that
+receives it, checks and appends it, and says so by one byte. There are no requests, no indexes and no decisions. What a
+broker takes more than this is its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from crc32c import crc32c
 
 PIECE = 1 << 20
 SEND_BUFFER = 256 * 1024
@@ -93,6 +95,7 @@ def _follow(path: Path, address: tuple[str, int], results: Any) -> None:
             break
         got += count
         if got == PIECE:
+            crc32c(view)
             os.pwrite(file, view, end)
             got, end = 0, end + PIECE
             sock.send(b".")
@@ -145,6 +148,7 @@ def _lead(path: Path, listener: socket.socket, followers: int, pieces: int, resu
             if follower is None:
                 got += producer.recv_into(view[got:])
                 if got == PIECE:
+                    crc32c(view)
                     os.pwrite(file, view, end)
                     got, end = 0, end + PIECE
                     for each in followed.values():
