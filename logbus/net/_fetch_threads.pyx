@@ -9,7 +9,7 @@ Each thread has connections of its own, and waits for these at one epoll. It nev
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.errno cimport EAGAIN, EINTR, EPIPE, errno
+from libc.errno cimport EAGAIN, EINTR, EOPNOTSUPP, EPIPE, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memmove, memset
@@ -18,8 +18,8 @@ from posix.types cimport off_t
 from posix.unistd cimport close, getpid, read, write
 
 from logbus.posix_sockets cimport (
-    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, F_DUPFD_CLOEXEC, MSG_NOSIGNAL,
-    RWF_NOWAIT, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fcntl, iovec, msghdr, preadv2, recv, sendfile,
+    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, F_DUPFD_CLOEXEC, F_GET_SEALS,
+    MSG_NOSIGNAL, RWF_NOWAIT, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fcntl, iovec, msghdr, preadv2, recv, sendfile,
     sendmsg,
 )
 from logbus.posix_threads cimport (
@@ -29,7 +29,7 @@ from logbus.posix_threads cimport (
 
 import os
 
-REVISION = 3
+REVISION = 4
 
 cdef enum:
     ROOM = 1024
@@ -257,12 +257,19 @@ cdef int push(Connection *one) noexcept nogil:
             one.piece += 1
 
 
+cdef bint is_always_in_memory(Piece *window) noexcept nogil:
+    # Whether it is on tmpfs, which does not know RWF_NOWAIT: only such files can be sealed.
+    return fcntl(window.file, F_GET_SEALS) >= 0
+
+
 cdef bint has(Piece *window, void *target, size_t size, off_t position) noexcept nogil:
     # Read from a file what is in memory; whether it is.
     cdef iovec wish
     wish.iov_base = target
     wish.iov_len = size
-    return preadv2(window.file, &wish, 1, position, RWF_NOWAIT) == <ssize_t>size
+    if preadv2(window.file, &wish, 1, position, RWF_NOWAIT) == <ssize_t>size:
+        return True
+    return errno == EOPNOTSUPP and is_always_in_memory(window) and preadv2(window.file, &wish, 1, position, 0) == <ssize_t>size
 
 
 cdef bint is_in_memory(Piece *window) noexcept nogil:

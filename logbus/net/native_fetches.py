@@ -34,7 +34,7 @@ MOST_THREADS = 4
 MOST_EXTENDED = 16
 """Connections for which more responses are prepared in a turn of the reactor: 0.3 ms each."""
 
-_REVISION = 3
+_REVISION = 4
 """Of the compiled module."""
 
 

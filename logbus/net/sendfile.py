@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from logbus.net.cold_reads import ColdReadGate
 from logbus.net.metrics import NetMetrics
+from logbus.portability import UNSUPPORTED, is_always_in_memory
 from logbus.records.file_slice import FileSlice, Part, Parts
 
 TURN = 1 << 20
@@ -287,12 +288,18 @@ def read_now(part: FileSlice) -> bytes | bytearray | memoryview | None:
         return part.data
     if _NOWAIT is None:
         return None
-    data = bytearray(part.length)
+    fd, data = part.file.fileno(), bytearray(part.length)
     try:
-        return data if os.preadv(part.file.fileno(), [data], part.position, _NOWAIT) == part.length else None
+        try:
+            count = os.preadv(fd, [data], part.position, _NOWAIT)
+        except OSError as error:
+            if error.errno not in UNSUPPORTED or not is_always_in_memory(fd):
+                return None
+            count = os.preadv(fd, [data], part.position)
     except OSError:
         # Sending it will report the error.
         return None
+    return data if count == part.length else None
 
 
 def small_bytes(parts: Parts, most: int) -> bytes | None:

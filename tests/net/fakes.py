@@ -262,10 +262,12 @@ class TemporaryFile:
     """A file of known bytes, and slices of it."""
 
     data: bytes
+    on_tmpfs: bool = False
     file: Any = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - slices of it outlive this
+        # Slices of it outlive this.
+        self.file = open(os.memfd_create("file"), "r+b") if self.on_tmpfs else tempfile.TemporaryFile()  # noqa: SIM115
         self.file.write(self.data)
         self.file.flush()
 

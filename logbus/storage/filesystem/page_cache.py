@@ -8,21 +8,19 @@ tells nothing.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 from typing import Any
 
 from attrs import define, field
 
+from logbus.portability import UNSUPPORTED, is_always_in_memory
+
 STRETCH = 256 * 1024
 """Bytes represented by one check: caches drop files from one end, so missing parts are seldom small."""
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
-_SEALS: int = getattr(fcntl, "F_GET_SEALS", 0)
 _NOWHERE = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 """Open from the beginning: when it is needed, the process may have too many other files open."""
-_UNKNOWING = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
 @define(eq=False)
@@ -48,11 +46,11 @@ class PageCache:
                     os.preadv(fd, self._byte, min(stretch + STRETCH, end) - 1, _NOWAIT)
                 return False
             except OSError as error:
-                if error.errno not in _UNKNOWING:
+                if error.errno not in UNSUPPORTED:
                     # Not cached; or unreadable, which the read itself will report.
                     return True
             self.can_tell = False
-        return False if _in_memory(fd) else None
+        return False if is_always_in_memory(fd) else None
 
     def read(self, fd: int, length: int, position: int) -> bytes | None:
         """
@@ -66,7 +64,7 @@ class PageCache:
             try:
                 count = os.preadv(fd, (data,), position, _NOWAIT)
             except OSError as error:
-                if error.errno not in _UNKNOWING:
+                if error.errno not in UNSUPPORTED:
                     # Not cached; or unreadable, which loading it will report.
                     return None
                 self.can_tell = False
@@ -77,17 +75,6 @@ class PageCache:
                 # It serves as bytes do: it is read, and not kept. A copy would take as long as the read.
                 return data  # type: ignore[no-any-return]
         return os.pread(fd, length, position)
-
-
-def _in_memory(fd: int) -> bool:
-    """Whether a file always is in memory, as on tmpfs: only such files can be sealed."""
-    if not _SEALS:
-        return False
-    try:
-        fcntl.fcntl(fd, _SEALS)
-    except OSError:
-        return False
-    return True
 
 
 def make_resident(fd: int, position: int, length: int, beyond: int) -> None:
@@ -117,6 +104,6 @@ def _send(fd: int, position: int, length: int) -> int:
         return os.sendfile(_NOWHERE, fd, position, length)
     except OSError as error:
         # On systems that send to sockets only (ENOTSOCK), or for files that cannot be sent: read it.
-        if error.errno not in (*_UNKNOWING, errno.ENOTSOCK):
+        if error.errno not in UNSUPPORTED:
             raise
         return len(os.pread(fd, min(length, STRETCH), position))
