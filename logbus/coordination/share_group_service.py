@@ -17,6 +17,7 @@ from logbus.coordination.share_group_states import ShareGroupStates
 from logbus.coroutines import sleep
 from logbus.errors import ApiError, ErrorCode
 from logbus.net.request_context import RequestContext
+from logbus.net.time_slices import TimeSlice
 
 FIRST_ASSIGNMENT_SECONDS = 2.0
 """
@@ -72,6 +73,8 @@ class ShareGroupService:
         self, group_id: str, joining: ShareHeartbeat, client: RequestContext | None, result: ShareHeartbeatResult
     ) -> ShareHeartbeatResult:
         """The next heartbeat of a member that has joined, in place of the member."""
+        # Hundreds may have waited for the same moment.
+        await TimeSlice(self._coordinator.slices).next()
         try:
             again = await self._heartbeat(
                 group_id, evolve(joining, epoch=result.epoch, topics=None, rack_id=None), client

@@ -256,9 +256,12 @@ class HeartbeatTests(ShareGroupCase):
             self.assertEqual(len(self.described().members), 2 + number)
         self.client.turn(0.3)
         self.assertEqual([*two.client.answers(), *three.client.answers()], [])
+        slices = self.server.broker.coordinators.groups.slices
+        before = slices.slices
         self.client.turn(0.2)
         for each in (two, three):
             each.heard(*each.client.answers())
+        self.assertEqual(slices.slices - before, 2, "each in a turn of its own: there may be hundreds")
         one.beat()
         self.assertEqual(sorted(len(each.assigned or ()) for each in (one, two, three)), [1, 1, 2])
         self.assertEqual(len({each.epoch for each in (one, two, three)}), 1, "one assignment for both")
