@@ -24,7 +24,9 @@ OLD = "t-0/00000000000000000000.log"
 
 
 class ShareFetchWaitTests(HandlerCase):
-    """A topic of two partitions, which members read from the beginning."""
+    """A topic of two partitions, which members read from the beginning; who joins is answered at once."""
+
+    config = {"group.share.assignment.interval.ms": "0"}
 
     def setUp(self) -> None:
         super().setUp()

@@ -151,6 +151,8 @@ class ShareFetchCase(HandlerCase):
 
     config = {
         "group.share.partition.max.record.locks": "100",
+        # Who joins is answered at once.
+        "group.share.assignment.interval.ms": "0",
         "max.incremental.fetch.session.cache.partitions": "200",
     }
 
