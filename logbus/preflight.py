@@ -8,7 +8,7 @@ import errno
 import fcntl
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from itertools import combinations
 from pathlib import Path
@@ -82,13 +82,20 @@ def preflight(config: ConfigView, listeners: list[Listener], workers: int = 1) -
 
 _CHECKED = (TCP4ServerEndpoint, TCP6ServerEndpoint, SSL4ServerEndpoint, UNIXServerEndpoint)
 """Endpoints that listen on a port or at a path."""
+_ALL = frozenset({"", "0.0.0.0", "::"})
+"""Interfaces that stand for all of a machine's."""
 
 
 class PortProbe:
-    """A reactor for endpoints that only binds ports, and holds them during the checks."""
+    """
+    A reactor for endpoints that only binds ports, and holds them during the checks.
+
+    :ivar bound: the interface and port of each.
+    """
 
     def __init__(self, held: ExitStack) -> None:
         self._held = held
+        self.bound: list[tuple[str, int]] = []
 
     def listenTCP(self, port: int, factory: object, backlog: int = 50, interface: str = "") -> None:
         """Bind the port as Twisted would."""
@@ -102,6 +109,7 @@ class PortProbe:
                 probe.listen(0)
         except OSError as e:
             raise CannotListenError(interface, port, e) from e
+        self.bound.append((interface, port))
 
     def listenSSL(
         self, port: int, factory: object, contextFactory: object, backlog: int = 50, interface: str = ""
@@ -151,18 +159,25 @@ def try_listener(listener: Listener, probe: PortProbe) -> None:
         endpoint.listen(ServerFactory()).addErrback(problems.append)
         for problem in problems:
             raise ConfigError(
-                f"listener {listener.name} ({listener.endpoint}): {problem.value}{_remedy(problem.value)}"
+                f"listener {listener.name} ({listener.endpoint}): {problem.value}{_remedy(problem.value, probe.bound)}"
             )
 
 
-def _remedy(error: BaseException | None) -> str:
-    """Return what to do about a port that cannot be bound, as the end of a sentence."""
+def _remedy(error: BaseException | None, bound: Collection[tuple[str, int]]) -> str:
+    """
+    Return what to do about a port that cannot be bound, as the end of a sentence.
+
+    :param bound: the interfaces and ports of the listeners before this one.
+    """
     reason = getattr(getattr(error, "socketError", None), "errno", None)
     if not isinstance(getattr(error, "port", None), int):
         return ""
     if reason == errno.EACCES:
         return " Choose a port from 1024, or give the process CAP_NET_BIND_SERVICE."
     if reason == errno.EADDRINUSE:
+        interface, port = getattr(error, "interface", ""), getattr(error, "port", 0)
+        if any(number == port and (where == interface or _ALL & {where, interface}) for where, number in bound):
+            return " Another listener of this broker has that port: give each one of its own."
         return " Choose another port, or stop what listens there (ss -ltnp shows it)."
     return ""
 

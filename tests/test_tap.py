@@ -346,7 +346,7 @@ def test_port_in_use(tmp_path: Path) -> None:
 
 
 def test_one_port_for_two_listeners(tmp_path: Path) -> None:
-    """Ports that the command line itself gives twice are found, too."""
+    """Ports that the command line itself gives twice are found, too, and that it is itself which has them is said."""
     with closing(HeldPorts()) as held:
         port = held.free("127.0.0.1")
         said = start_fails(
@@ -357,6 +357,7 @@ def test_one_port_for_two_listeners(tmp_path: Path) -> None:
             f"admin:tcp:{port}:interface=127.0.0.1",
         )
     assert "listener admin" in said
+    assert said.endswith("in use. Another listener of this broker has that port: give each one of its own.")
     assert contents(tmp_path) == {}
 
 
