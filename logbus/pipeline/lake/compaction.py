@@ -55,7 +55,8 @@ def compact(
     old = files_to_compact(table.state.files.values(), min_files, target_bytes)
     if not old:
         return CompactionReport(table.files.url, 0, 0, 0, 0, 0)
-    odd = {directory: files for directory, files in old.items() if directory.startswith(QUARANTINE)}
+    # A column's directories may be named like it.
+    odd = {directory: files for directory, files in old.items() if directory.partition("/")[0] == QUARANTINE}
     with parquet_settings(spark):
         for base, found in ((QUARANTINE, odd), ("", {each: old[each] for each in old.keys() - odd.keys()})):
             if found:

@@ -329,6 +329,21 @@ def test_compaction(spark: SparkSession, broker: Broker, tmp_path: Path) -> None
         compact(spark, table, min_files=1, target_bytes=5)
 
 
+def test_compaction_of_a_directory_named_like_the_quarantine(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """It is a column's, whose name begins likewise."""
+    topic = make(broker)
+    fill(broker, topic, [_json(_quarantined="no", e=number) for number in range(8)])
+    payload = JsonPayload(schema="_quarantined STRING, e INT")
+    load(spark, broker, tmp_path, topic, payload=payload, batch_offsets=4, partition_by="_quarantined")
+    table = Table.at(spark, str(tmp_path))
+    table.claim()
+    assert compact(spark, table, min_files=2).files_after == 1
+    found = table_at(spark, str(tmp_path)).read().select("_quarantined", "e").collect()
+    assert sorted(map(tuple, found)) == [("no", number) for number in range(8)]
+
+
 def is_batch(line: str) -> bool:
     """Whether a line tells of a batch that was committed, and not of what is to be done."""
     return line.startswith("commit ")
