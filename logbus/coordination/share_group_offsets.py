@@ -22,6 +22,7 @@ from logbus.coordination.share_state.share_state import SharePartitionKey, Share
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import NO_OFFSET, TopicPartition
 from logbus.net.request_context import RequestContext
+from logbus.net.time_slices import TimeSlice
 
 
 @frozen
@@ -56,6 +57,9 @@ class TopicStarts:
 
 NO_ID = bytes(16)
 
+ENDLESS = TimeSlice(None)
+"""For few partitions."""
+
 
 @define(eq=False)
 class ShareGroupOffsets:
@@ -70,7 +74,9 @@ class ShareGroupOffsets:
     _lags: GroupLags
     _log = Logger()
 
-    async def describe(self, group_id: str, topics: Mapping[str, Collection[int]] | None) -> list[TopicStarts]:
+    async def describe(
+        self, group_id: str, topics: Mapping[str, Collection[int]] | None, time_slice: TimeSlice = ENDLESS
+    ) -> list[TopicStarts]:
         """
         Describe start offsets. Groups, topics and partitions that are not known have none; that is no error.
 
@@ -91,21 +97,26 @@ class ShareGroupOffsets:
                 if kept is not None:
                     asked[kept] = (topic_id, sorted(numbers))
         has = {} if known is None else known.initialized
-        wanted = [
-            (name, topic_id, number)
-            for name, (topic_id, numbers) in asked.items()
-            for number in numbers
-            if number in has.get(topic_id, ())
-        ]
+        wanted: list[tuple[str, TopicId, int]] = []
+        async for name, (topic_id, numbers) in time_slice.over(asked.items()):
+            if topic_id in has:
+                wanted += [
+                    (name, topic_id, number)
+                    async for number in time_slice.over(numbers)
+                    if number in has.get(topic_id, ())
+                ]
         await self._lags.learn([TopicPartition(name, number) for name, _, number in wanted])
         starts = await self._summaries(group_id, wanted)
         return [
             TopicStarts(
                 name,
                 topic_id,
-                [starts.get((topic_id, number), ShareStart(number)) for number in dict.fromkeys(numbers)],
+                [
+                    starts.get((topic_id, number)) or ShareStart(number)
+                    async for number in time_slice.over(dict.fromkeys(numbers))
+                ],
             )
-            for name, (topic_id, numbers) in sorted(asked.items())
+            async for name, (topic_id, numbers) in time_slice.over(sorted(asked.items()))
         ]
 
     async def _summaries(
@@ -133,7 +144,11 @@ class ShareGroupOffsets:
         return ShareStart(partition.partition, state.start_offset, max(state.leader_epoch, 0), lag)
 
     async def alter(
-        self, group_id: str, offsets: Mapping[str, Mapping[int, int]], client: RequestContext | None = None
+        self,
+        group_id: str,
+        offsets: Mapping[str, Mapping[int, int]],
+        client: RequestContext | None = None,
+        time_slice: TimeSlice = ENDLESS,
     ) -> list[TopicStarts]:
         """
         Set start offsets of a group without members; done when that is durable. The group is made, if there is none.
@@ -146,20 +161,14 @@ class ShareGroupOffsets:
             GROUP_ID_NOT_FOUND: the group is of another type; NON_EMPTY_GROUP.
         """
         coordinator = self._coordinator
-        shard = coordinator.shard_of(group_id)
-        is_new = group_id not in shard.groups
-        if is_new:
-            coordinator.manager.group_limit.check()
-            shard.groups[group_id] = coordinator.manager.share(shard, group_id)
-        group = existing(shard, group_id)
         results: Results = {}
         wrong: dict[tuple[str, int], ApiError] = {}
         wanted: dict[tuple[TopicId, int], int] = {}
         ids: dict[str, TopicId] = {}
-        for name, starts in offsets.items():
+        async for name, starts in time_slice.over(offsets.items()):
             topic = coordinator.manager.topics.topic(name)
             ids[name] = NO_ID if topic is None else topic.topic_id
-            for number, offset in starts.items():
+            async for number, offset in time_slice.over(starts.items()):
                 if topic is None or not 0 <= number < topic.partitions:
                     wrong[name, number] = ApiError(
                         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{number}"
@@ -168,6 +177,12 @@ class ShareGroupOffsets:
                     wrong[name, number] = ApiError(ErrorCode.INVALID_REQUEST, f"there is no offset {offset}")
                 else:
                     wanted[topic.topic_id, number] = offset
+        shard = coordinator.shard_of(group_id)
+        is_new = group_id not in shard.groups
+        if is_new:
+            coordinator.manager.group_limit.check()
+            shard.groups[group_id] = coordinator.manager.share(shard, group_id)
+        group = existing(shard, group_id)
         try:
             async with self._states.of(group):
                 group.check_deletable()
@@ -185,13 +200,15 @@ class ShareGroupOffsets:
                 ids[name],
                 [
                     ShareStart(number, error=wrong.get((name, number)) or results.get((ids[name], number)))
-                    for number in starts
+                    async for number in time_slice.over(starts)
                 ],
             )
-            for name, starts in sorted(offsets.items())
+            async for name, starts in time_slice.over(sorted(offsets.items()))
         ]
 
-    async def delete(self, group_id: str, topics: Collection[str]) -> dict[str, tuple[TopicId, ApiError | None]]:
+    async def delete(
+        self, group_id: str, topics: Collection[str], time_slice: TimeSlice = ENDLESS
+    ) -> dict[str, tuple[TopicId, ApiError | None]]:
         """
         Delete the start offsets of a group without members in whole topics; done when that is durable.
 
@@ -206,7 +223,7 @@ class ShareGroupOffsets:
         gone: set[TopicId] = set()
         async with self._states.of(group):
             group.check_deletable()
-            for name in topics:
+            async for name in time_slice.over(topics):
                 topic = self._coordinator.manager.topics.topic(name)
                 if topic is None:
                     results[name] = NO_ID, ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")

@@ -66,6 +66,14 @@ from logbus.wire.messages.share_fetches import (
     ShareFetchRequest,
     ShareFetchTopic,
 )
+from logbus.wire.messages.share_groups import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
 from logbus.wire.messages.topics import (
     CreatableTopic,
     CreatePartitionsRequest,
@@ -253,6 +261,18 @@ class ManyElementsTests(GroupCase):
         answer = self.check(acknowledge, 1, least=30)
         codes = [one.error_code for one in answer.responses[0].partitions]
         self.assertEqual(codes, [ErrorCode.UNKNOWN_TOPIC_ID] * MANY)
+
+    def test_start_offsets_of_share_groups(self) -> None:
+        """Partitions that a group has no offsets in, and that are not there."""
+        numbers = list(range(MANY))
+        wanted = [DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=numbers)]
+        groups = [DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=wanted)]
+        answer = self.check(DescribeShareGroupOffsetsRequest(groups=groups), 0, least=9)
+        self.assertEqual([one.partition_index for one in answer.groups[0].topics[0].partitions], numbers)
+        starts = [AlterShareGroupOffsetsRequestPartition(partition_index=-1 - n, start_offset=0) for n in numbers]
+        topics = [AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=starts)]
+        answer = self.check(AlterShareGroupOffsetsRequest(group_id="g", topics=topics), 0, least=20)
+        self.assertEqual({one.error_code for one in answer.responses[0].partitions}, {3})
 
     def test_groups(self) -> None:
         """Groups described and deleted, and coordinators."""
