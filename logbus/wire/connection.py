@@ -32,6 +32,8 @@ _pack_tagged_response_head = struct.Struct(">iix").pack
 _REQUEST_HEAD = 10
 _SMALL = 1 << 16
 """Bytes of a response that are copied behind its header."""
+_SHOWN = 100
+"""Bytes of a client id in a message."""
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
@@ -162,7 +164,7 @@ class ServerConnection:
             raise DecodeError(f"a request of {size} bytes is shorter than its header") from None
         codec = self._codecs.get(key << 16 | version)
         if codec is None:
-            codec = self._codec(key, version)
+            codec = self._codec(key, version, frame[_REQUEST_HEAD : _REQUEST_HEAD + max(length, 0)])
             if codec is None:
                 # The rest of the header may have an unknown format; it is not needed.
                 return self._unsupported(correlation_id, size)
@@ -237,11 +239,15 @@ class ServerConnection:
         if self.count_error is not None and find is not None:
             yield from find(response, self.count_error)
 
-    def _codec(self, key: int, version: int) -> _Codec | None:
-        """The codec of an API's version; None for ApiVersions in an unsupported version."""
+    def _codec(self, key: int, version: int, client_id: _Frame) -> _Codec | None:
+        """
+        The codec of an API's version; None for ApiVersions in an unsupported version.
+
+        :param client_id: of the request, for the error.
+        """
         served = self.served.get(key)
         if served is None:
-            raise ProtocolError(f"a request of the API {api_name(key)}, which is not served here")
+            raise ProtocolError(f"a request of the API {api_name(key)}, which is not served here{_by(client_id)}")
         lowest, highest = served
         if not lowest <= version <= highest:
             if key == API_VERSIONS:
@@ -250,6 +256,7 @@ class ServerConnection:
                 self.count_error(key, ErrorCode.UNSUPPORTED_VERSION)
             raise ProtocolError(
                 f"a {api_name(key)} request of version {version}; served are versions {lowest} to {highest}"
+                f"{_by(client_id)}"
             )
         codec = self._codecs[key << 16 | version] = _Codec(key, version)
         return codec
@@ -259,6 +266,12 @@ class ServerConnection:
         if codec is None:
             codec = _Codec(API_VERSIONS, 0)
         return Request(codec, correlation_id, None, api(API_VERSIONS).request(), size, True)
+
+
+def _by(client_id: _Frame) -> str:
+    """Which client that is, as the end of a message; the id may be any bytes."""
+    text = bytes(client_id[:_SHOWN]).decode("utf-8", "replace")
+    return f"; its client id is {text!r}" if text else ""
 
 
 @define

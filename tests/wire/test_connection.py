@@ -220,6 +220,24 @@ class RefusalTests(SynchronousTestCase):
                 server().receive(struct.pack(">hhih", key, version, 1, -1) + bytes(100))
             self.assertIn(words, str(caught.exception))
 
+    def test_client_of_unsupported_versions(self) -> None:
+        """
+        Who looks after the broker is told which client that is, whatever its id has in it; a client may have none.
+        """
+        for client_id, shown in (
+            (b"Telegraf", "; its client id is 'Telegraf'"),
+            (b"a\n\x1b[31m\xff" + b"b" * 200, "; its client id is 'a\\n\\x1b[31m\ufffd" + "b" * 92 + "'"),
+            (b"", ""),
+            (None, ""),
+        ):
+            length = -1 if client_id is None else len(client_id)
+            head = struct.pack(">hhih", 1, 99, 7, length) + (client_id or b"")
+            for frame in (head, memoryview(head + b"rest")):
+                with self.assertRaises(ProtocolError) as caught:
+                    ServerConnection({1: (4, 18)}).receive(frame)
+                said = f"a Fetch request of version 99; served are versions 4 to 18{shown}"
+                self.assertEqual(str(caught.exception), said)
+
     def test_trailing_bytes(self) -> None:
         """
         What follows a request is ignored, as Kafka does.
