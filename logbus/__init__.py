@@ -48,6 +48,7 @@ What all of them share:
 * ``attrs_classes``: makes the classes of attrs small
 * ``attrs_code``: keeps the compiled methods of attrs classes
 * ``quick_imports``: makes the first imports of a process cheap
+* ``late_imports``: imports modules with the first request that needs them, also when no descriptor is left
 * ``model``: immutable values
 * ``addresses``: addresses of hosts as text
 * ``errors``: error codes and exceptions

@@ -28,6 +28,7 @@ from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.forward_to_controller import ForwardToController
 from logbus.handlers.request_log import RequestLog
 from logbus.handlers.request_router import Handler, RequestRouter, ServedApi, marks
+from logbus.late_imports import import_late, keep_descriptor
 from logbus.net.connection_limits import WarningLimiter
 from logbus.wire.kafka_releases import DEFAULT_RELEASE, release_table
 from logbus.wire.messages import api_keys
@@ -105,7 +106,7 @@ def defined_in(module: ModuleType) -> tuple[type[ApiHandlers], ...]:
 def _build(name: str, broker: BrokerParts) -> Sequence[ApiHandlers]:
     """Build the handlers of a module, which is imported."""
     with kept_attrs_code():
-        module = import_module(name)
+        module = import_late(name)
     return [cls.build(broker) for cls in defined_in(module)]
 
 
@@ -116,6 +117,7 @@ def build_router(broker: BrokerParts) -> RequestRouter:
     :raises ValueError: two handlers serve the same API, an API has no messages, or the release is not known.
     """
     router = broker.router
+    keep_descriptor()
     release_table(broker.release or DEFAULT_RELEASE)
     # All are read before any is imported: what is imported stays, and memory between texts would be left over.
     declared = [(name, None if source is None else declared_apis(source)) for name, source in handler_modules()]

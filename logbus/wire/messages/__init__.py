@@ -51,6 +51,7 @@ from typing import Any
 
 from attrs import frozen
 
+from logbus.late_imports import import_late
 from logbus.wire.declaration import SPEC_ATTRIBUTE, MessageSpec, SchemaError, message_spec
 from logbus.wire.kafka_releases import KAFKA_API_NAMES
 from logbus.wire.version_range import VersionRange
@@ -88,7 +89,7 @@ def api(key: int) -> Api:
     if key not in _requests():
         raise LookupError(f"there are no messages for the API {key} ({KAFKA_API_NAMES.get(key, 'unknown')})")
     family, name = _requests()[key]
-    module = import_module(family)
+    module = import_late(family)
     request = getattr(module, f"{name}Request")
     response = getattr(module, f"{name}Response", None)
     if response is None:
