@@ -48,7 +48,8 @@ SHARE_BUGS: dict[str, Bug] = {
         ((LedSharePartition, "_save", _answered_at_once),), APART, 20, first=2
     ),
     "former leaders write states of share partitions": Bug(
-        ((recorded_state, "write", _written_by_anybody),), APART, 20, first=2
+        ((recorded_state, "write", _written_by_anybody),),
+        test="tests.cluster.test_share_coordinators.CallTests.test_fencing",
     ),
     "share partitions do not forget lost records": Bug(
         ((ShareState, "truncated", lambda self, _: self),), ONE, 10, first=3
