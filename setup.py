@@ -6,6 +6,7 @@ Builds the compiled modules; everything else about the package is in ``setup.cfg
 * in ``logbus/storage/cleaner`` that of ``offset_map.py``
 * the threads that sync and write files in ``logbus/storage/filesystem``, and those in ``logbus/net`` that send slices
   of files and answer fetches
+* what tells which bytes of a file are in memory, in ``logbus/storage/filesystem``
 * what sends small responses of many connections by one system call, in ``logbus/net``
 
 They are optional: without a C compiler, or with ``LOGBUS_PURE`` set, the package is installed without them.
@@ -30,6 +31,7 @@ MODULES = [
     Extension("logbus.net._fetch_threads", ["logbus/net/_fetch_threads.pyx"]),
     Extension("logbus.net._send_threads", ["logbus/net/_send_threads.pyx"]),
     Extension("logbus.storage.cleaner._offset_map", ["logbus/storage/cleaner/_offset_map.pyx"]),
+    Extension("logbus.storage.filesystem._page_cache", ["logbus/storage/filesystem/_page_cache.pyx"]),
     Extension("logbus.storage.filesystem._sync_threads", ["logbus/storage/filesystem/_sync_threads.pyx"]),
     Extension("logbus.storage.filesystem._write_threads", ["logbus/storage/filesystem/_write_threads.pyx"]),
     *(Extension(name, [str(compiled["source"](name, Path("logbus")))]) for name in compiled["MODULES"]),

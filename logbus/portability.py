@@ -14,7 +14,6 @@ import sys
 UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOTSOCK})
 """The error numbers that say that a system or file system cannot do something."""
 
-_GET_SEALS: int | None = getattr(fcntl, "F_GET_SEALS", None)
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
@@ -47,17 +46,3 @@ def sync(fd: int) -> None:
 
 sync_data = getattr(os, "fdatasync", sync)
 """As :func:`sync`, without such metadata of a file as its times, where there is a call for that."""
-
-
-def is_always_in_memory(fd: int) -> bool:
-    """
-    Whether a file never leaves memory, as on Linux's tmpfs, which does not tell by ``RWF_NOWAIT``: only such files can
-    be sealed.
-    """
-    if _GET_SEALS is None:
-        return False
-    try:
-        fcntl.fcntl(fd, _GET_SEALS)
-    except OSError:
-        return False
-    return True

@@ -36,4 +36,4 @@ cdef extern from "<sys/socket.h>" nogil:
 
 cdef extern from "<fcntl.h>" nogil:
     int fcntl(int, int, ...)
-    int F_DUPFD_CLOEXEC, F_GET_SEALS
+    int F_DUPFD_CLOEXEC

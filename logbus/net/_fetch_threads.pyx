@@ -17,9 +17,10 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.types cimport off_t
 from posix.unistd cimport close, getpid, read, write
 
+from logbus.posix_memory cimport is_resident
 from logbus.posix_sockets cimport (
-    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, F_DUPFD_CLOEXEC, F_GET_SEALS,
-    MSG_NOSIGNAL, RWF_NOWAIT, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fcntl, iovec, msghdr, preadv2, recv, sendfile,
+    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, F_DUPFD_CLOEXEC, MSG_NOSIGNAL,
+    RWF_NOWAIT, epoll_create1, epoll_ctl, epoll_event, epoll_wait, fcntl, iovec, msghdr, preadv2, recv, sendfile,
     sendmsg,
 )
 from logbus.posix_threads cimport (
@@ -257,11 +258,6 @@ cdef int push(Connection *one) noexcept nogil:
             one.piece += 1
 
 
-cdef bint is_always_in_memory(Piece *window) noexcept nogil:
-    # Whether it is on tmpfs, which does not know RWF_NOWAIT: only such files can be sealed.
-    return fcntl(window.file, F_GET_SEALS) >= 0
-
-
 cdef bint has(Piece *window, void *target, size_t size, off_t position) noexcept nogil:
     # Read from a file what is in memory; whether it is.
     cdef iovec wish
@@ -269,7 +265,11 @@ cdef bint has(Piece *window, void *target, size_t size, off_t position) noexcept
     wish.iov_len = size
     if preadv2(window.file, &wish, 1, position, RWF_NOWAIT) == <ssize_t>size:
         return True
-    return errno == EOPNOTSUPP and is_always_in_memory(window) and preadv2(window.file, &wish, 1, position, 0) == <ssize_t>size
+    return (
+        errno == EOPNOTSUPP
+        and is_resident(window.file, position, size)
+        and preadv2(window.file, &wish, 1, position, 0) == <ssize_t>size
+    )
 
 
 cdef bint is_in_memory(Piece *window) noexcept nogil:

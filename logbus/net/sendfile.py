@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from logbus.net.cold_reads import ColdReadGate
 from logbus.net.metrics import NetMetrics
-from logbus.portability import UNSUPPORTED, is_always_in_memory
+from logbus.portability import UNSUPPORTED
 from logbus.records.file_slice import FileSlice, Part, Parts
 
 TURN = 1 << 20
@@ -293,7 +293,9 @@ def read_now(part: FileSlice) -> bytes | bytearray | memoryview | None:
         try:
             count = os.preadv(fd, [data], part.position, _NOWAIT)
         except OSError as error:
-            if error.errno not in UNSUPPORTED or not is_always_in_memory(fd):
+            # A file system that cannot tell; there may be another way to know.
+            is_cold: Callable[[int, int], bool | None] | None = getattr(part.file, "is_cold", None)
+            if error.errno not in UNSUPPORTED or is_cold is None or is_cold(part.position, part.length) is not False:
                 return None
             count = os.preadv(fd, [data], part.position)
     except OSError:

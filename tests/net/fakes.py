@@ -258,8 +258,26 @@ class Wire:
 
 
 @define(eq=False)
+class _InMemory:
+    """A file of tmpfs, and what a log directory knows of it."""
+
+    file: Any
+
+    def fileno(self) -> int:
+        fd: int = self.file.fileno()
+        return fd
+
+    def is_cold(self, position: int, length: int) -> bool | None:
+        return False
+
+
+@define(eq=False)
 class TemporaryFile:
-    """A file of known bytes, and slices of it."""
+    """
+    A file of known bytes, and slices of it.
+
+    :ivar on_tmpfs: the file system cannot tell that it is in memory.
+    """
 
     data: bytes
     on_tmpfs: bool = False
@@ -272,7 +290,8 @@ class TemporaryFile:
         self.file.flush()
 
     def slice(self, position: int = 0, length: int | None = None) -> FileSlice:
-        return FileSlice(self.file, position, len(self.data) - position if length is None else length)
+        file = _InMemory(self.file) if self.on_tmpfs else self.file
+        return FileSlice(file, position, len(self.data) - position if length is None else length)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self.file.fileno(), size)

@@ -107,8 +107,8 @@ class SendQueueTests(SynchronousTestCase):
 
     def test_calls_for_many_small_slices(self) -> None:
         """
-        A little of each of many files takes few system calls to send, on tmpfs, too, which cannot tell what is in
-        memory.
+        A little of each of many files takes few system calls to send, also where the file system cannot tell what is in
+        memory, if it is known otherwise.
         """
         for file in (self.file, TemporaryFile(CONTENT, on_tmpfs=True)):
             self.send_queue.push([part for n in range(200) for part in (b"head", file.slice(n, 600))])

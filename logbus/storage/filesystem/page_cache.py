@@ -3,24 +3,34 @@ Tells what part of a file is in the page cache, and loads parts into it.
 
 The check is a read that must not block: ``preadv2`` with ``RWF_NOWAIT`` returns a byte that is in memory, and fails for
 one that is not. It costs a microsecond. A failed check also starts to load the byte, so a second check of the same byte
-tells nothing.
+tells nothing. Some file systems do not know that, such as tmpfs and overlayfs: there a compiled module maps the pages
+and asks for them (``mincore``).
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from attrs import define, field
 
-from logbus.portability import UNSUPPORTED, is_always_in_memory
+from logbus.extension_modules import extension_module
 
 STRETCH = 256 * 1024
 """Bytes represented by one check: caches drop files from one end, so missing parts are seldom small."""
 
+_REVISION = 1
+"""Of the compiled module."""
+
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_SEALS: int = getattr(fcntl, "F_GET_SEALS", 0)
 _NOWHERE = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 """Open from the beginning: when it is needed, the process may have too many other files open."""
+_UNKNOWING = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
 @define(eq=False)
@@ -46,11 +56,15 @@ class PageCache:
                     os.preadv(fd, self._byte, min(stretch + STRETCH, end) - 1, _NOWAIT)
                 return False
             except OSError as error:
-                if error.errno not in UNSUPPORTED:
+                if error.errno not in _UNKNOWING:
                     # Not cached; or unreadable, which the read itself will report.
                     return True
             self.can_tell = False
-        return False if is_always_in_memory(fd) else None
+        if _in_memory(fd):
+            return False
+        resident = is_resident()
+        # Not all that is in memory is in the page cache everywhere.
+        return False if resident is not None and resident(fd, position, length) else None
 
     def read(self, fd: int, length: int, position: int) -> bytes | None:
         """
@@ -64,7 +78,7 @@ class PageCache:
             try:
                 count = os.preadv(fd, (data,), position, _NOWAIT)
             except OSError as error:
-                if error.errno not in UNSUPPORTED:
+                if error.errno not in _UNKNOWING:
                     # Not cached; or unreadable, which loading it will report.
                     return None
                 self.can_tell = False
@@ -75,6 +89,24 @@ class PageCache:
                 # It serves as bytes do: it is read, and not kept. A copy would take as long as the read.
                 return data  # type: ignore[no-any-return]
         return os.pread(fd, length, position)
+
+
+@cache
+def is_resident() -> Callable[[int, int, int], bool] | None:
+    """Of a descriptor, a position and a length, whether these bytes are in the page cache; None without a compiler."""
+    compiled = extension_module("logbus.storage.filesystem._page_cache", _REVISION)
+    return None if compiled is None else compiled.is_resident
+
+
+def _in_memory(fd: int) -> bool:
+    """Whether a file always is in memory, as on tmpfs: only such files can be sealed."""
+    if not _SEALS:
+        return False
+    try:
+        fcntl.fcntl(fd, _SEALS)
+    except OSError:
+        return False
+    return True
 
 
 def make_resident(fd: int, position: int, length: int, beyond: int) -> None:
@@ -104,6 +136,6 @@ def _send(fd: int, position: int, length: int) -> int:
         return os.sendfile(_NOWHERE, fd, position, length)
     except OSError as error:
         # On systems that send to sockets only (ENOTSOCK), or for files that cannot be sent: read it.
-        if error.errno not in UNSUPPORTED:
+        if error.errno not in (*_UNKNOWING, errno.ENOTSOCK):
             raise
         return len(os.pread(fd, min(length, STRETCH), position))

@@ -330,14 +330,40 @@ class RealFileTests(SynchronousTestCase):
             raise OSError(errno.EOPNOTSUPP, "not here")
 
         self.patch(os, "preadv", refuse)
+        self.patch(residency_module, "is_resident", lambda: None)
         page_cache = PageCache()
         self.assertEqual([page_cache.is_cold(self.fd, 0, CHUNK) for _ in range(3)], [None, None, None])
         self.assertEqual(len(calls), 1)
 
+    def test_pages_that_are_in_memory(self) -> None:
+        """Where the file system does not tell, the pages are asked for: all of them, but those of other bytes."""
+        resident = residency_module.is_resident()
+        if resident is None:
+            raise SkipTest("the module that asks for pages is not compiled")
+        page_cache, page = PageCache(can_tell=False), mmap.PAGESIZE
+        self.assertFalse(page_cache.is_cold(self.fd, 0, SIZE))
+        self.assertFalse(page_cache.is_cold(self.fd, SIZE - 1, 1))
+        os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_RANDOM)  # No page is read ahead.
+        evict(self.fd)
+        self.assertIsNone(page_cache.is_cold(self.fd, 0, SIZE))
+        os.pread(self.fd, 3 * page, 5 * page)
+        for position, length, expected in (
+            (5 * page, 3 * page, True),
+            (6 * page + 7, 10, True),
+            (5 * page - 1, 2, False),
+            (8 * page - 1, 1, True),
+            (8 * page - 1, 2, False),
+            (0, SIZE, False),
+            (5 * page, 0, True),
+        ):
+            self.assertEqual(resident(self.fd, position, length), expected, (position, length))
+        self.assertFalse(resident(-1, 0, 1))
+
     def test_platform_without_nowait(self) -> None:
         """
-        Without RWF_NOWAIT all is unknown, and is read by a thread first.
+        Without RWF_NOWAIT and a compiler all is unknown, and is read by a thread first.
         """
+        self.patch(residency_module, "is_resident", lambda: None)
         self.disk.page_cache.can_tell = False
         file = self.reopen()
         done = file.read_ahead(0, CHUNK)
