@@ -168,7 +168,7 @@ class ConfigHandlers:
 
     def _entries(self, resource: DescribeConfigsResource) -> list[ConfigEntry]:
         # Some clients send an empty list of keys to ask for all.
-        names = resource.configuration_keys or None
+        names = frozenset(resource.configuration_keys or ()) or None
         if resource.resource_type == ResourceType.TOPIC:
             problem = topic_name_problem(resource.resource_name)
             if problem is not None:

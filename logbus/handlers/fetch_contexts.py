@@ -168,8 +168,13 @@ class FetchContexts:
 
     def resolve_again(self, session: FetchSession) -> None:
         """
-        Resolve topic ids of a session that were unknown when the client sent them. Call :meth:`authorize_again` then.
+        Resolve topic ids of a session that were unknown when the client sent them, if there is anything new. Call
+        :meth:`authorize_again` then.
         """
+        known = self._metadata.version, self._metadata.is_whole
+        if session.resolved_by == known:
+            return
+        session.resolved_by = known
         for partition in session.nameless():
             assert partition.topic_id is not None
             topic = self._metadata.topic_by_id(partition.topic_id)

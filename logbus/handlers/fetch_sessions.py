@@ -51,6 +51,7 @@ class FetchSession:
     :ivar epoch: the epoch that the next request must carry.
     :ivar follower: the id of the follower; −1 in a consumer's session.
     :ivar rights: by which it was looked which partitions may be read; None: it has to be looked.
+    :ivar resolved_by: the version of the metadata by which topic ids were looked up again, and whether it was whole.
     :ivar by_id: whether the client names topics by id; a session never mixes ids and names.
     """
 
@@ -61,6 +62,7 @@ class FetchSession:
     follower: int = -1
     epoch: int = 1
     rights: tuple[str, str, int] | None = field(default=None, init=False)
+    resolved_by: tuple[int, bool] | None = field(default=None, init=False)
     partitions: dict[Key, CachedPartition] = field(factory=dict, init=False)
     _dirty: dict[Key, None] = field(factory=dict, init=False)
     _watched: dict[tuple[str, int], Replica] = field(factory=dict, init=False)

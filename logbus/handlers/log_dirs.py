@@ -32,6 +32,9 @@ from logbus.wire.messages.log_dirs import (
 )
 from logbus.wire.messages.partitions import PartitionErrorCode
 
+PARTITIONS_AT_A_TIME = 100
+"""Partitions of a request that are looked at between two looks at the time slice."""
+
 
 @define(eq=False)
 class LogDirHandlers:
@@ -52,9 +55,8 @@ class LogDirHandlers:
         if message.topics is not None:
             wanted = set()
             async for each in time_slice.over(message.topics):
-                wanted.update(TopicPartition(each.topic, number) for number in each.partitions)
-                if time_slice.used(len(each.partitions)):
-                    await time_slice.next()
+                async for numbers in time_slice.over_parts(each.partitions, PARTITIONS_AT_A_TIME):
+                    wanted.update(TopicPartition(each.topic, number) for number in numbers)
         return DescribeLogDirsResponse(
             results=[
                 await self._directory(directory, wanted, time_slice) for directory in self._replicas.logs.directories

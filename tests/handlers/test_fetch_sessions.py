@@ -219,18 +219,25 @@ class SessionByIdTests(SessionCase):
         self.assertEqual(self.told(self.ask(session=(session, 3))), [("t", 0, 0, 1)])
 
     def test_unknown_ids_are_looked_up_again(self) -> None:
-        """An id the broker has not heard of yet is looked for again; the client does not name it twice."""
+        """
+        An id the broker has not heard of yet is looked for again when there is news; the client does not name it twice.
+        """
         metadata = self.server.broker.member.metadata
         find = type(metadata).topic_by_id
-        with patch.object(type(metadata), "topic_by_id", lambda *_: None):
+        with patch.object(type(metadata), "topic_by_id", return_value=None) as asked:
             response = self.ask(("t", 0, 0), ("u", 0, 0))
             again = self.ask(session=(response.session_id, 1))
+            asked.reset_mock()
+            self.assertEqual(self.told(self.ask(session=(response.session_id, 2)))[0][2], ErrorCode.UNKNOWN_TOPIC_ID)
+            asked.assert_not_called()
+        with metadata.changing():
+            pass
         for each in (response, again):
             codes = [p.error_code for topic in each.responses for p in topic.partitions]
             self.assertEqual(codes, [ErrorCode.UNKNOWN_TOPIC_ID] * 2)
         self.assertIs(type(metadata).topic_by_id, find)
         self.client.produce()
-        found = self.ask(session=(response.session_id, 2))
+        found = self.ask(session=(response.session_id, 3))
         self.assertEqual(self.told(found), [("t", 0, 0, 1), ("u", 0, 0, 0)])
         self.assertEqual(self.server.watchers, 2)
 

@@ -406,6 +406,7 @@ class ManyElementsTests(GroupCase):
         self.check(DescribeConfigsRequest(resources=resources, include_synonyms=True), 1)
         wanted = [TopicPartitions(topic=name, partitions=[0]) for name in NAMES[: MANY // 2]]
         self.check(DescribeLogDirsRequest(topics=wanted), 1, least=2)
+        self.check(DescribeLogDirsRequest(topics=[TopicPartitions(topic="t", partitions=list(range(MANY)))]), 1)
 
     def test_a_time_in_a_large_batch(self) -> None:
         """A batch of many records is searched in slices, and no further than to the record in question."""

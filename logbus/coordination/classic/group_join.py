@@ -27,6 +27,9 @@ MAX_METADATA_BYTES = 64 * 1024 * 1024
 MAX_TEXT_BYTES = 0x7FFF
 """Length limit, in bytes, of a string in a group's record."""
 
+MAX_PROTOCOLS = 1000
+"""Upper bound of the protocols that a member names: each is looked at in the turn in which it joins."""
+
 
 @define(eq=False)
 class GroupJoin:
@@ -73,6 +76,11 @@ class GroupJoin:
                 ErrorCode.INVALID_SESSION_TIMEOUT,
                 f"the session timeout is {joining.session_timeout_ms} ms; this broker allows"
                 f" {settings.min_session_timeout_ms} to {settings.max_session_timeout_ms}",
+            )
+        if len(joining.protocols) > MAX_PROTOCOLS:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"the member names {len(joining.protocols)} protocols; at most {MAX_PROTOCOLS} are looked at",
             )
         for text in (joining.instance_id or "", joining.protocol_type, *(name for name, _ in joining.protocols)):
             if len(text.encode()) > MAX_TEXT_BYTES:

@@ -84,6 +84,12 @@ class JoinTests(SynchronousTestCase):
         self.assertEqual(Bench().join(protocols=()).error, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self.assertEqual(Bench().join(protocol_type="").error, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
+    def test_very_many_protocols(self) -> None:
+        """A member may not name more than are looked at in a turn."""
+        protocols = [(f"p{number}", b"") for number in range(1001)]
+        self.assertEqual(Bench().join(protocols=tuple(protocols)).error, ErrorCode.INVALID_REQUEST)
+        self.assertEqual(Bench().join(protocols=tuple(protocols[:1000])).error, 0)
+
     def test_an_empty_group_takes_another_type(self) -> None:
         """An empty group accepts another protocol type."""
         bench = Bench()
