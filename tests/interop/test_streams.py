@@ -93,7 +93,8 @@ def running(
             assert process.stdin is not None
             process.stdin.close()
             rest = process.stdout.read()
-            assert rest.endswith("PENDING_SHUTDOWN\nNOT_RUNNING\n"), rest
+            last = "\n".join(map(str, list(broker.requests)[-100:]))
+            assert rest.endswith("PENDING_SHUTDOWN\nNOT_RUNNING\n"), f"{rest}{last}"
             assert process.wait(SECONDS) == 0
     finally:
         process.kill()

@@ -37,6 +37,12 @@ public final class WordCount {
         streams.setStateListener((state, before) -> System.out.println(state));
         streams.start();
         while (System.in.read() >= 0) {}
-        streams.close(Duration.ofSeconds(60));
+        if (!streams.close(Duration.ofSeconds(60))) {
+            // What it waits for.
+            Thread.getAllStackTraces().forEach((thread, frames) -> {
+                System.out.println(thread);
+                Arrays.stream(frames).forEach(frame -> System.out.println("    " + frame));
+            });
+        }
     }
 }
