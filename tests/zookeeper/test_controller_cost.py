@@ -28,6 +28,7 @@ class TakingOverTests(PumpedTestCase):
         """The next controller has read, written and announced everything in little time; the first one is no more."""
         cluster = Cluster(clock=self.reactor)
         one, two = self.started(cluster, 1), self.started(cluster, 2)
+        self.wait_until(lambda: 2 in one.metadata.brokers, "the controller to hear of the other broker")
         for number in range(PARTITIONS // 100):
             topic = NewTopic(f"t{number}", assignment=[[1, 2]] * 100)
             [outcome] = self.successResultOf(one.admin.create_topics([topic]))
