@@ -44,13 +44,19 @@ class FakeReactor:
         self.received = socket.socket(fileno=os.dup(descriptor))
 
 
-class PingTests(SynchronousTestCase):
-    """A fork server that answers, or does not."""
+class ClientCase(SynchronousTestCase):
+    """A client, and its fork server."""
 
     def setUp(self) -> None:
         self.reactor = FakeReactor()
+        self.started: list[tuple[int, int]] = []
         self.lost: list[None] = []
-        self.client = ForkClient(self.reactor, self.fail, self.fail, lambda: self.lost.append(None))
+        self.client = ForkClient(
+            self.reactor,
+            lambda index, pid: self.started.append((index, pid)),
+            self.fail,
+            lambda: self.lost.append(None),
+        )
         self.client.start()
         self.addCleanup(self.close)
 
@@ -59,6 +65,13 @@ class PingTests(SynchronousTestCase):
         for each in (server._control, *server._wake, self.reactor.received):
             each.close()
         self.client.stop()
+
+
+class PingTests(ClientCase):
+    """A fork server that answers, or does not."""
+
+    def tearDown(self) -> None:
+        self.assertEqual(self.started, [])
 
     def serve(self) -> None:
         self.assertTrue(self.reactor.server._serve())
@@ -95,29 +108,13 @@ class PingTests(SynchronousTestCase):
         self.assertEqual(self.lost, [None])
 
 
-class PlanTests(SynchronousTestCase):
+class PlanTests(ClientCase):
     """Plans of workers on their way."""
 
     def setUp(self) -> None:
-        self.reactor = FakeReactor()
-        self.started: list[tuple[int, int]] = []
-        self.lost: list[None] = []
-        self.client = ForkClient(
-            self.reactor,
-            lambda index, pid: self.started.append((index, pid)),
-            self.fail,
-            lambda: self.lost.append(None),
-        )
-        self.client.start()
+        super().setUp()
         self.pids = iter(range(1000, 2000))
         self.patch(os, "fork", lambda: next(self.pids))
-        self.addCleanup(self.close)
-
-    def close(self) -> None:
-        server = self.reactor.server
-        for each in (server._control, *server._wake, self.reactor.received):
-            each.close()
-        self.client.stop()
 
     def fork(self, index: int) -> socket.socket:
         """Have a worker started; returns the supervisor's end of its link."""
