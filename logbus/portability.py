@@ -46,3 +46,16 @@ def sync(fd: int) -> None:
 
 sync_data = getattr(os, "fdatasync", sync)
 """As :func:`sync`, without such metadata of a file as its times, where there is a call for that."""
+
+
+def sync_directory(path: str | os.PathLike[str]) -> None:
+    """
+    Force the names in a directory to stable storage: that files were made, renamed or removed there.
+
+    :raises OSError: it failed.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sync(fd)
+    finally:
+        os.close(fd)

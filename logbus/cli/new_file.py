@@ -16,7 +16,7 @@ from secrets import token_hex
 from typing import IO
 
 from logbus.cli.runner import CommandFailed
-from logbus.portability import UNSUPPORTED
+from logbus.portability import UNSUPPORTED, sync_directory
 
 _STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,6})")
 _STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
@@ -131,7 +131,7 @@ class NewFile:
         if self._part is not None:
             check_new_file(self._name, overwrite=self._overwrite)
             self._part.replace(self._path)
-            _sync_directory(self._path.parent)
+            _keep_names(self._path.parent)
 
     def discard(self) -> None:
         """Delete it, unless it was kept."""
@@ -144,20 +144,16 @@ class NewFile:
             self._part.unlink(missing_ok=True)
 
 
-def _sync_directory(path: Path) -> None:
+def _keep_names(path: Path) -> None:
     """Have a new name in a directory outlast a power cut: whoever wrote a backup may delete what it is of."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        sync_directory(path)
     except PermissionError:
-        return  # Files may be made in it, but it cannot be read.
-    try:
-        os.fsync(descriptor)
+        pass  # Files may be made in it, but it cannot be read.
     except OSError as error:
         # Some file systems, such as those over a network, cannot.
         if error.errno not in UNSUPPORTED:
             raise
-    finally:
-        os.close(descriptor)
 
 
 def is_stream(name: str) -> bool:

@@ -24,7 +24,7 @@ from attrs import define, field
 
 from logbus.metastore.operations import DatabaseFull, StoreUnusable
 from logbus.metastore.tree import Row, Tree
-from logbus.portability import sync
+from logbus.portability import sync_directory
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x6C676273  # "lgbs"
@@ -176,11 +176,7 @@ class Database:
         self._execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         self._execute("COMMIT")
         # SQLite syncs the directory for its journals, but not for the file itself.
-        directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            sync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(self.path.parent)
 
     def _read(self) -> Tree:
         zxid = self._number("SELECT value FROM counter WHERE name = 'zxid'")

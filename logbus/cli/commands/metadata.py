@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from logbus.portability import sync_directory
 from logbus.wording import counted
 
 if TYPE_CHECKING:
@@ -382,12 +383,3 @@ def retire_database(directory: Path) -> None:
     (directory / FILE_NAME).rename(target)
     held_room(directory / FILE_NAME).unlink(missing_ok=True)
     sync_directory(directory)
-
-
-def sync_directory(directory: Path) -> None:
-    """Sync a directory, so that a rename is durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

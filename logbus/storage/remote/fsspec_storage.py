@@ -15,6 +15,7 @@ from attrs import define, field
 
 from logbus.errors import ConfigError
 from logbus.extras import install_hint
+from logbus.portability import sync_directory
 from logbus.storage.remote.iremote_storage import ObjectMissing, RemoteStorage, RemoteStorageError
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class FsspecStorage(RemoteStorage):
                 file.flush()
                 os.fsync(file.fileno())
         if self._is_local:
-            _sync_directory(path.rpartition("/")[0])
+            sync_directory(path.rpartition("/")[0])
 
     def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
         if self._signed is not None and end is not None:
@@ -162,11 +163,3 @@ class FsspecStorage(RemoteStorage):
         for path in found:
             if name := path.rpartition("/")[2]:
                 yield name
-
-
-def _sync_directory(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
