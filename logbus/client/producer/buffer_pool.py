@@ -83,6 +83,7 @@ class BufferPool:
         self._pending_bytes = 0
         self._lookups: dict[str, dict[object, _PendingRecord]] = {}
         self._lookup_tasks: set[Deferred[None]] = set()
+        self._is_stopped = False
 
     def topic(self, name: str) -> TopicMetadata | None:
         """
@@ -154,7 +155,7 @@ class BufferPool:
 
         :param for_all: the producer is closing: resume all callers.
         """
-        while self._pending and self.buffered < self._buffer_bytes:
+        while self._pending and self.buffered < self._buffer_bytes and not self._is_stopped:
             _, pending = self._pending.popitem(last=False)
             self._pending_bytes -= pending.charge
             self._place(pending)
@@ -172,10 +173,14 @@ class BufferPool:
             passed: Deferred[None] = Deferred(self.withdraw)
             self._pending[passed] = _PendingRecord(None, passed)
             await passed
-        for waiting in list(self._lookups.values()):
+        # All at once: a lookup that ends while another one is waited for would not see a later marker.
+        markers: list[Deferred[None]] = []
+        for waiting in self._lookups.values():
             known: Deferred[None] = Deferred(self.withdraw)
             waiting[known] = _PendingRecord(None, known)
-            await known
+            markers.append(known)
+        for each in markers:
+            await each
 
     def drop(self, error: Exception) -> None:
         """Fail all records here."""
@@ -188,6 +193,10 @@ class BufferPool:
             waiting.clear()
         for pending in dropped:
             self._fail(pending, error)
+
+    def stop(self) -> None:
+        """Append no waiting records any more: whatever room there is, nothing would send them."""
+        self._is_stopped = True
 
     def close(self, error: Exception) -> None:
         """Fail all records here, and stop looking up topics."""

@@ -343,6 +343,7 @@ class Producer:
         """Drop unsent records; they fail. An open transaction is left to its timeout."""
         self._closed, self._is_plain = True, False
         error = DeliveryFailed("the producer was stopped")
+        self._buffer_pool.stop()
         self._sender.stop(error)
         self._buffer_pool.close(error)
 

@@ -86,6 +86,18 @@ class ProducerTests(SynchronousTestCase):
         self.assertEqual(self.successResultOf(sent).offset, 0)
         self.successResultOf(producer.flush())
 
+    def test_flush_with_lookups_that_end_in_another_order(self) -> None:
+        """A flush waits for every topic that is looked up, also for one that is known before those asked about first."""
+        self.brokers.add("t")
+        producer = self.producer()
+        unknown, known = producer.send("nope", b"x"), producer.send("t", b"x")
+        flushed = producer.flush()
+        for _ in range(15):
+            self.brokers.settle(0.1)
+        self.successResultOf(known)
+        self.failureResultOf(unknown, ApiError)
+        self.successResultOf(flushed)
+
     def test_an_unknown_topic(self) -> None:
         """
         It is named, after a moment's patience for topics just created.
@@ -511,6 +523,28 @@ class ProducerTests(SynchronousTestCase):
                 self.successResultOf(each)
             self.assertEqual(producer.buffered, 0, step)
             self.failureResultOf(producer.send("t", b"x"), DeliveryFailed)
+        self.brokers.settle(60)
+        self.assertEqual(self.brokers.clock.getDelayedCalls(), [])
+
+    def test_stopping_with_a_full_buffer(self) -> None:
+        """Records that wait for room fail with the others: they do not take the room that these leave."""
+        self.brokers.add("t", 1, 1, 1)
+        self.brokers.answers[0] = lambda node, message: Deferred()
+        for flushes in (False, True):
+            for step in range(6):
+                producer = self.producer(batch_bytes=300, buffer_bytes=2000)
+                waiting: list[Deferred[Any]] = []
+                for i in range(6):
+                    waiting.append(producer.send("t", b"x" * 100, partition=i % 3))
+                    self.brokers.settle()
+                waiting += [producer.flush()] if flushes else []
+                for _ in range(step):
+                    self.brokers.clock.advance(0.006)
+                producer.abort()
+                for each in waiting:
+                    each.addErrback(lambda failure: failure.trap(DeliveryFailed))
+                    self.successResultOf(each)
+                self.assertEqual(producer.buffered, 0)
         self.brokers.settle(60)
         self.assertEqual(self.brokers.clock.getDelayedCalls(), [])
 
