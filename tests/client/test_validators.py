@@ -204,6 +204,7 @@ class OptionTests(SynchronousTestCase):
         self.refused("partitions is 0", NewTopic, "t", partitions=0)
         self.refused("replication_factor is '1'", NewTopic, "t", replication_factor="1")
         self.refused("give NewTopic", AdminClient(self.cluster).create_topics, ["t"])
+        self.refused("it is a list of NewTopic", AdminClient(self.cluster).create_topics, NewTopic("t"))
 
     def test_lists_of_names(self) -> None:
         """A single name is no list of names: it would be one of its letters."""

@@ -126,6 +126,8 @@ class AdminClient(
 
         :param validate_only: only check whether it would succeed.
         """
+        if isinstance(topics, NewTopic):
+            raise InvalidOption(f"topics is {shown(topics)}; it is a list of NewTopic")
         topics = list(topics)
         for each in topics:
             if not isinstance(each, NewTopic):

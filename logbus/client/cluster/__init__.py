@@ -9,5 +9,6 @@ A client's view of a cluster: brokers, connections, metadata, coordinators.
 * ``attempts``: Attempts: waits between attempts at a request
 * ``addresses``: parses bootstrap addresses
 * ``broker_outages``: BrokerOutages: the brokers that cannot be reached, for the log; pure
+* ``last_resort``: standard error, for the warnings of a program that shows no log
 * ``cluster_metrics``: ClusterMetrics: counts of connections and requests, and latencies
 """

@@ -14,8 +14,9 @@ from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from logbus.client.cluster.broker_outages import BrokerOutages
+from logbus.client.cluster.broker_outages import BrokerOutages, Outage
 from logbus.client.cluster.cluster_metrics import ClusterMetrics
+from logbus.client.cluster.last_resort import print_unseen
 from logbus.client.retry import ClientClosed, NoBroker, Unreachable
 from logbus.errors import ApiError, ErrorCode, LogbusError, RequestTimedOut
 from logbus.net.channel import Channel
@@ -173,13 +174,7 @@ class BrokerConnections:
             self.metrics.connections += 1
             outage = self._outages.reached(f"{host}:{port}")
             if outage is not None:
-                self._log.info(
-                    "connected to {host}:{port} again, after {seconds:.0f} s and {failures} failed attempts",
-                    host=host,
-                    port=port,
-                    seconds=self._reactor.seconds() - outage.since,
-                    failures=outage.failures,
-                )
+                self._tell_end(host, port, outage)
             result.when_lost().addCallback(lambda _: self._lost(host, port, result))
             for each in waiting:
                 each.callback(result)
@@ -221,6 +216,13 @@ class BrokerConnections:
             return
         if self._outages.failed(f"{host}:{port}", self._reactor.seconds()):
             self._log.warn("{error}", error=error)
+            print_unseen(self._reactor, str(error))
+
+    def _tell_end(self, host: str, port: int, outage: Outage) -> None:
+        seconds = self._reactor.seconds() - outage.since
+        line = f"connected to {host}:{port} again, after {seconds:.0f} s and {outage.failures} failed attempts"
+        self._log.info("{line}", line=line)
+        print_unseen(self._reactor, line)
 
 
 def refusal(host: str, port: int, error: BaseException | None) -> ApiError | None:

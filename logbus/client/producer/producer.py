@@ -241,6 +241,11 @@ class Producer:
         """
         if timestamp is None:
             timestamp = int(self._wall_clock() * 1000)
+        elif isinstance(timestamp, (float, bool)):
+            # The encoder would cut it: the seconds of time.time() are a day in January 1970.
+            error = diagnosed(TypeError("timestamp"), value, key, partition, timestamp, headers)
+            self._delivery_reports.refuse(sent, error, RecordMetadata(topic, -1, -1, -1))
+            return
         if self._is_plain and (known := self._buffer_pool.topic(topic)) is not None:
             try:
                 batch, index = self._put(known, value, key, timestamp, partition, headers)

@@ -36,7 +36,7 @@ def _wrong(value: Any, key: Any, partition: object, timestamp: object, headers: 
     if partition is not None and not _is_integer(partition):
         return f"the partition is {shown(partition)}; it is a number, or None"
     if not _is_integer(timestamp) or not -1 <= timestamp <= _MOST:  # type: ignore[operator]
-        return f"the timestamp is {shown(timestamp)}; it is a number of milliseconds since 1970, or None"
+        return f"the timestamp is {shown(timestamp)}; it is a whole number of milliseconds since 1970, or None"
     expected = "they are a list of pairs of a text and bytes, such as [('source', b'web')]"
     if isinstance(headers, (str, bytes, Mapping)) or not isinstance(headers, Iterable):
         return f"the headers are {shown(headers)}; {expected}"
