@@ -30,7 +30,6 @@ _Place = tuple[str, TopicPartition]
 _HINTS = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "; READ is needed",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "; READ is needed",
-    ErrorCode.OFFSET_METADATA_TOO_LARGE: "; raise offset.metadata.max.bytes there",
 }
 
 
@@ -48,6 +47,8 @@ class Checkpoints:
     status: MirrorStatus
     wall_clock: Callable[[], float] = time.time
     _last: dict[_Place, Checkpoint] | None = field(default=None, init=False)
+    # Groups of which it was told that their metadata do not fit at the target.
+    _too_large: set[str] = field(factory=set, init=False)
     _log = Logger()
 
     async def emit(self, topics: Mapping[str, MirroredTopic], copied: Mapping[TopicPartition, CopiedPartition]) -> None:
@@ -152,27 +153,62 @@ class Checkpoints:
             state, known = described[group], present[group]
             if isinstance(state, ApiError) and state.code is not ErrorCode.GROUP_ID_NOT_FOUND:
                 self._not_committed(group, state)
-                continue
-            if not isinstance(state, ApiError) and state.is_active:
-                continue
-            if isinstance(known, ApiError):
-                known = {}
-            new = {}
-            for each in theirs:
-                at = known.get(each.partition)
-                if at is None or isinstance(at, ApiError) or at.offset < each.downstream:
-                    new[each.partition] = CommittedOffset(each.downstream, metadata=each.metadata)
-            for partition, error in (await admin.alter_group_offsets(group, new)).items() if new else ():
-                if error is None:
-                    self.status.groups_synced += 1
-                elif error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
-                    self._not_committed(f"{group}, {partition}", error)
+            elif not isinstance(state, ApiError) and state.is_active:
+                self.status.solved(f"group {group}")
+            elif isinstance(known, ApiError):
+                # The group may be ahead, and does not go back.
+                self._not_committed(group, known)
+            else:
+                await self._commit_group(admin, group, theirs, known)
 
-    def _not_committed(self, group: str, error: ApiError) -> None:
+    async def _commit_group(
+        self,
+        admin: AdminClient,
+        group: str,
+        theirs: list[Checkpoint],
+        known: Mapping[TopicPartition, CommittedOffset | ApiError],
+    ) -> None:
+        new, failed = {}, dict[TopicPartition, ApiError]()
+        for each in theirs:
+            at = known.get(each.partition)
+            if isinstance(at, ApiError):
+                failed[each.partition] = at
+            elif at is None or at.offset < each.downstream:
+                new[each.partition] = CommittedOffset(each.downstream, metadata=each.metadata)
+        answers = await admin.alter_group_offsets(group, new) if new else {}
+        large = {each: error for each, error in answers.items() if _is_too_large(error)}
+        if large:
+            # Where the group goes on is worth more than what it has noted about it.
+            bare = {each: CommittedOffset(new[each].offset) for each in large}
+            answers |= await admin.alter_group_offsets(group, bare)
+            self._tell_without_metadata(group, next(iter(large.values())))
+        for partition, error in answers.items():
+            if error is None:
+                self.status.groups_synced += 1
+            elif error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+                failed[partition] = error
+        if failed:
+            self._not_committed(group, next(iter(failed.values())), f", {next(iter(failed))}")
+        else:
+            self.status.solved(f"group {group}")
+
+    def _not_committed(self, group: str, error: ApiError, where: str = "") -> None:
         hint = _HINTS.get(error.code, "")
         self.status.problem(
-            f"group {group}", f"group {group}: its offsets are not committed at the target: {error}{hint}"
+            f"group {group}", f"group {group}{where}: its offsets are not committed at the target: {error}{hint}"
         )
+
+    def _tell_without_metadata(self, group: str, error: ApiError | None) -> None:
+        if group not in self._too_large:
+            self._too_large.add(group)
+            self.status.warn(
+                f"group {group}: offsets are committed at the target without their metadata: {error}; raise "
+                "offset.metadata.max.bytes there"
+            )
+
+
+def _is_too_large(error: ApiError | None) -> bool:
+    return error is not None and error.code is ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
 def _is_better(last: Checkpoint, new: Checkpoint, known: CopiedPartition) -> bool:

@@ -29,6 +29,8 @@ VERSION = 0
 COPY_ID = "logbus.mirror.copy"
 """The name of a checkpoint's header."""
 _NO_ID = UUID(int=0)
+_LONGEST = 0x7FFF
+"""Bytes of the longest text."""
 
 _LENGTH = Struct(">h")
 _NUMBER = Struct(">i")
@@ -109,8 +111,10 @@ class Checkpoint:
 
     @property
     def value(self) -> bytes:
-        """The record's value."""
-        return _VERSIONED_OFFSETS.pack(VERSION, self.upstream, self.downstream) + _text(self.metadata)
+        """The record's value; metadata that are longer than the format allows are left out."""
+        fits = len(self.metadata.encode()) <= _LONGEST
+        packed = _VERSIONED_OFFSETS.pack(VERSION, self.upstream, self.downstream)
+        return packed + _text(self.metadata if fits else "")
 
     @property
     def headers(self) -> Headers:

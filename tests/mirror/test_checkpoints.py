@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from twisted.internet.defer import succeed
+
 from logbus.client import CommittedOffset, Consumer
 from logbus.client.admin.admin_client import AdminClient
 from logbus.errors import ApiError, ErrorCode
@@ -72,16 +74,50 @@ class CheckpointTests(MirrorCase):
         self.assertEqual(self.committed(), end)
 
     def test_more_metadata_than_the_target_takes(self) -> None:
-        """What is told names what would be right."""
+        """The offset is committed without them; what is told, once, names what would be right."""
         self.cluster("c", offset_metadata_max_bytes="3")
         running = self.mirror("a", "c", **self.options())
-        self.send("a", "orders", [b"1"])
-        self.settle(3)
         admin = AdminClient(self.clients["a"])
-        self.result(admin.alter_group_offsets("billing", {THERE: CommittedOffset(1, metadata="more")}))
-        self.settle(3)
+        for offset in (1, 2):
+            self.send("a", "orders", [b"1"])
+            self.settle(3)
+            self.result(admin.alter_group_offsets("billing", {THERE: CommittedOffset(offset, metadata="more")}))
+            self.settle(3)
+            last = self.read("c", "a.orders")[-1].offset
+            found = self.result(AdminClient(self.clients["c"]).list_group_offsets(["billing"]))["billing"]
+            self.assertEqual(found[HERE].offset, last + 1)
+            self.assertEqual(found[HERE].metadata, "")
         [told] = [line for line in running.lines if "billing" in line]
-        self.assertRegex(told, "OFFSET_METADATA_TOO_LARGE.*; raise offset.metadata.max.bytes there$")
+        self.assertRegex(told, "without their metadata: .*OFFSET_METADATA_TOO_LARGE.*; raise offset.metadata.max.bytes")
+        self.assertEqual(running.mirror.status.problems, {})
+
+    def test_offsets_of_the_target_that_cannot_be_read(self) -> None:
+        """A group whose offset at the target is not known may be ahead: it stays, and goes on once that is known."""
+        running = self.mirror("a", "b", **self.options())
+        self.send_in_turns()
+        self.commit("b", HERE, 60)
+        real = AdminClient.list_group_offsets
+        loading = ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads")
+        answers: list[Any] = [{"billing": loading}, {"billing": {HERE: loading}}]
+
+        def list_group_offsets(admin: AdminClient, groups: Any) -> Any:
+            is_target = admin._cluster.cluster_id == there
+            return succeed(answers.pop(0)) if is_target and answers else real(admin, groups)
+
+        self.result(self.clients["b"].refresh())
+        there = self.clients["b"].cluster_id
+        self.patch(AdminClient, "list_group_offsets", list_group_offsets)
+        self.commit("a", THERE, 10)
+        self.settle(4)
+        self.assertEqual(answers, [])
+        self.assertEqual(self.committed(), 60)
+        self.settle(3)
+        self.assertEqual(self.committed(), 60)
+        told = [line for line in running.lines if "billing" in line]
+        self.assertEqual(len(told), 3, told)
+        self.assertIn("not committed at the target: ", told[0])
+        self.assertEqual(told[-1], "group billing: goes on")
+        self.assertEqual(running.mirror.status.problems, {})
 
     def test_a_group_with_members(self) -> None:
         """A group that consumes at the target already is left alone."""

@@ -49,6 +49,13 @@ class FormatTests(SynchronousTestCase):
         checkpoint = Checkpoint(group, partition, upstream, downstream, metadata)
         self.assertEqual(Checkpoint.decode(checkpoint.key, checkpoint.value), checkpoint)
 
+    def test_the_longest_metadata(self) -> None:
+        """Longer metadata than the format allows are left out, not the offset."""
+        for metadata, kept in (("x" * 32_767, 32_767), ("x" * 32_768, 0), ("ä" * 16_384, 0)):
+            checkpoint = Checkpoint("g", TopicPartition("t", 0), 1, 2, metadata)
+            found = Checkpoint.decode(checkpoint.key, checkpoint.value)
+            self.assertEqual((found.downstream, len(found.metadata)), (2, kept))
+
     @given(st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=40))
     def test_anything(self, key: bytes | None, value: bytes | None) -> None:
         """Other records are refused."""

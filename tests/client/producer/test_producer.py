@@ -87,7 +87,7 @@ class ProducerTests(SynchronousTestCase):
         self.successResultOf(producer.flush())
 
     def test_flush_with_lookups_that_end_in_another_order(self) -> None:
-        """A flush waits for every topic that is looked up, also for one that is known before those asked about first."""
+        """A flush waits for all topics that are looked up, also one that is known before those asked about first."""
         self.brokers.add("t")
         producer = self.producer()
         unknown, known = producer.send("nope", b"x"), producer.send("t", b"x")
