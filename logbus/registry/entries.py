@@ -14,7 +14,7 @@ from typing import Any
 from attrs import frozen
 
 from logbus.registry.json_text import compact
-from logbus.registry.model import AVRO, LEVELS, MODES, Reference, Schema, digest_of
+from logbus.registry.model import AVRO, HIGHEST_NUMBER, LEVELS, MODES, Reference, Schema, digest_of
 
 
 @frozen
@@ -140,7 +140,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 31:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= HIGHEST_NUMBER:
         raise ValueError(f"{value!r:.50} is no number from 1 on")
     return value
 

@@ -7,7 +7,7 @@ from typing import Any
 from logbus.registry.compatibility import compatibility_problems, problems_with_versions
 from logbus.registry.entries import SchemaEntry
 from logbus.registry.errors import Code, RegistryRefusal
-from logbus.registry.model import IMPORT
+from logbus.registry.model import HIGHEST_NUMBER, IMPORT
 from logbus.registry.parsed_schema import ParsedSchema
 from logbus.registry.requests import (
     LATEST,
@@ -56,6 +56,10 @@ def register(call: RegistryContext, subject: str) -> HandlerSteps:
             )
         chosen = known if known is not None else state.highest_id + 1
     number = given_version or max(state.versions(subject, deleted=True), default=0) + 1
+    if max(chosen, number) > HIGHEST_NUMBER:
+        # Those of imported schemas are chosen by others.
+        what = f"id {chosen}" if chosen > HIGHEST_NUMBER else f"version {number}"
+        raise RegistryRefusal(Code.NOT_PERMITTED, f"There is no {what}: numbers end at {HIGHEST_NUMBER}")
     if number in state.versions(subject, deleted=True):
         raise RegistryRefusal(Code.NOT_PERMITTED, f"Subject '{subject}' has a version {number} already")
     _check_room(call, subject, new, known is None)
@@ -123,7 +127,7 @@ def _given(body: dict[str, Any], name: str) -> int | None:
     value = body.get(name)
     if value is None or value == -1 or (value == 0 and value is not False):
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 31:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= HIGHEST_NUMBER:
         raise RegistryRefusal(Code.UNPROCESSABLE, f"The {name!r} is {value!r:.50}, which is no number from 1 on")
     return value
 

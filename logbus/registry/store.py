@@ -8,7 +8,7 @@ a leader after a write with an unknown outcome.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -29,6 +29,8 @@ from logbus.registry.requests import HandlerResult, HandlerSteps, RegistryReques
 from logbus.registry.routes import answer
 from logbus.registry.state import RegistryState
 
+BATCH_BYTES = 524_288
+"""Bytes of records that are written as one batch; a topic takes batches of twice as many, unless it is configured."""
 MOST_WARNINGS = 10
 """Warnings about records that are not the registry's."""
 
@@ -155,14 +157,22 @@ class RegistryStore:
                 ErrorCode.INVALID_TXN_STATE,
                 f"somebody has a transaction open on {TOPIC}-0; what is behind offset {self._next} is not known",
             )
+        written = self._next
         try:
-            _, base = await self._broker.append(TOPIC, [encode(each) for each in entries], 0, -1)
-        except BaseException:
+            for number, batch in enumerate(_batches(entries)):
+                if number and self._lead() != self._read:
+                    raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another broker leads {TOPIC}-0 now")
+                _, base = await self._broker.append(TOPIC, batch, 0, -1)
+                written = base + len(batch)
+        except BaseException as e:
             # The write may be in the log.
             self._read = None
+            if written > self._next and isinstance(e, ApiError):
+                # Not one after which the request had no effect.
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"only a part was written to {TOPIC}-0: {e}") from e
             raise
         await self._current()
-        if self._next < base + len(entries):
+        if self._next < written:
             self._read = None
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"what was written to {TOPIC}-0 cannot be read yet")
 
@@ -238,3 +248,17 @@ class RegistryStore:
 
     def _turn(self) -> Deferred[None]:
         return deferLater(self._clock, 0)
+
+
+def _batches(entries: Sequence[Entry]) -> Iterator[list[tuple[bytes, bytes | None]]]:
+    """Encode entries as records, batch by batch: all versions of a subject may be more than a batch may have."""
+    batch, size = list[tuple[bytes, bytes | None]](), 0
+    for entry in entries:
+        key, value = encode(entry)
+        length = len(key) + len(value or b"")
+        if batch and size + length > BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append((key, value))
+        size += length
+    yield batch

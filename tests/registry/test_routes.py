@@ -314,6 +314,21 @@ class CompatibilityTests(RegistryCase):
         self.ask("PUT", "/mode/new", {"mode": "READWRITE"})
         self.assertEqual(self.register("new", GIFT), 71)
 
+    def test_the_highest_numbers(self) -> None:
+        """Ids and versions end with those that clients have room for: none is given that could not be read back."""
+        self.ask("PUT", "/mode/new", {"mode": "IMPORT"})
+        self.assertEqual(self.register("new", ORDER, id=7, version=2**31 - 1), 7)
+        status, found = self.registry.register("new", GIFT)
+        self.assertEqual((status, found["error_code"]), (422, 42205))
+        self.assertIn("no version 2147483648", found["message"])
+        self.assertEqual(self.register("other", ORDER), 7)
+        self.ask("PUT", "/mode/last", {"mode": "IMPORT"})
+        self.assertEqual(self.register("last", PRICE, id=2**31 - 1), 2**31 - 1)
+        status, found = self.registry.register("other", GIFT)
+        self.assertEqual((status, found["error_code"]), (422, 42205))
+        self.assertIn("no id 2147483648", found["message"])
+        self.assertEqual(self.ask("GET", "/subjects/other/versions"), [1])
+
 
 class ReferenceTests(RegistryCase):
     """Schemas that refer to others."""

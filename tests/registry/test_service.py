@@ -100,6 +100,36 @@ class ServiceTests(ServiceCase):
         self.assertEqual(self.asked(request("GET", "/subjects/s/versions")), (200, [1, 2]))
         self.assertEqual([self.register("s", GIFT), self.register("t", "int")], [2, 3])
 
+    def test_deleting_more_than_a_batch_may_have(self) -> None:
+        """A subject whose schemas together are larger than a batch may be is deleted all the same."""
+        self.asked(request("PUT", "/config", {"compatibility": "NONE"}))
+        for number in range(6):
+            self.register("s", {**ORDER, "doc": f"{number}" * 200_000})
+        self.assertEqual(self.asked(request("DELETE", "/subjects/s")), (200, [1, 2, 3, 4, 5, 6]))
+        self.restart()
+        self.assertEqual(self.asked(request("GET", "/subjects")), (200, []))
+
+    def test_deleting_in_part(self) -> None:
+        """If a later batch cannot be written, that is told; what was written is gone, and the rest can be deleted."""
+        self.asked(request("PUT", "/config", {"compatibility": "NONE"}))
+        for number in range(6):
+            self.register("s", {**ORDER, "doc": f"{number}" * 200_000})
+        services = self.server.broker.plugin_services
+        append, calls = services.append, list[int]()
+
+        def failing(topic: str, records: Any, *more: Any) -> Any:
+            calls.append(len(records))
+            is_first = len(calls) == 1
+            return append(topic, records, *more) if is_first else fail(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+        patched = self.patch(services, "append", failing)
+        status, found = self.asked(request("DELETE", "/subjects/s"))
+        patched.restore()
+        self.assertEqual((status, len(calls)), (500, 2), found)
+        self.assertIn("only a part was written", found["message"])
+        self.assertEqual(self.asked(request("GET", "/subjects/s/versions")), (200, [3, 4, 5, 6]))
+        self.assertEqual(self.asked(request("DELETE", "/subjects/s")), (200, [3, 4, 5, 6]))
+
     def test_at_once(self) -> None:
         """Whoever comes at the same time with the same schema gets the same id; others get others."""
         schemas = [ORDER, "int", ORDER, "int", "long", ORDER]
