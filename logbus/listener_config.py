@@ -122,6 +122,18 @@ def inter_broker_listener(listeners: Iterable[Listener], config: ConfigView) -> 
     return None
 
 
+def protected_listener(listeners: Iterable[Listener], config: ConfigView) -> str | None:
+    """
+    Return the listener that clients' connections must leave room at, where there are other brokers.
+
+    It is theirs, as in Kafka; None: it is the only one, so that clients are there as well.
+    """
+    serving = _of_protocol(listeners, KAFKA)
+    among = inter_broker_listener(serving, config)
+    # Workers have each listener twice: where they listen together, and where each does alone.
+    return None if among is None or len({listener.name for listener in serving}) == 1 else among.name
+
+
 def check_inter_broker(listeners: Iterable[Listener], config: ConfigView, who: str = "brokers") -> None:
     """
     Check that there is a listener for other brokers; without one they would connect to the first.

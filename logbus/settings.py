@@ -156,10 +156,14 @@ def raise_descriptor_limit() -> None:
                 return
 
 
-def connection_ledger(config: ConfigView, listeners: Iterable[str]) -> ConnectionQuotas:
-    """Return the connection quotas of these listeners; their limits are dynamic."""
+def connection_ledger(config: ConfigView, listeners: Iterable[str], protected: str | None = None) -> ConnectionQuotas:
+    """
+    Return the connection quotas of these listeners; their limits are dynamic.
+
+    :param protected: the listener of the brokers, if they have one of their own.
+    """
     names = list(listeners)
-    quotas = ConnectionQuotas(connection_limits(config), most_by_descriptors=most_connections())
+    quotas = ConnectionQuotas(connection_limits(config), most_by_descriptors=most_connections(), protected=protected)
 
     def follow(view: ConfigView) -> None:
         quotas.limits = connection_limits(view)

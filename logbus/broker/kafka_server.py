@@ -62,6 +62,7 @@ class KafkaServer:
     ) -> None:
         config, reactor = env.config, env.reactor
         self._security = security
+        protected = security.protected_listener()
         self.net_metrics = NetMetrics()
         nodes, waits = member.metadata.security_nodes, throttle_seconds(env.registry)
         self.quotas = build_quotas(config, reactor.seconds, nodes, waits)
@@ -70,10 +71,10 @@ class KafkaServer:
             connection_limits(config),
             self.net_metrics,
             budget=RequestBudget(request_memory(config), self.net_metrics, reactor),
-            quotas=connection_ledger(config, [at.name for at in listeners if at.protocol == "kafka"]),
+            quotas=connection_ledger(config, [at.name for at in listeners if at.protocol == "kafka"], protected),
             scheduler=env.slice_scheduler,
             client_quotas=self.quotas,
-            rates=build_connection_rates(config, listeners, reactor.seconds, nodes, waits),
+            rates=build_connection_rates(config, listeners, reactor.seconds, nodes, waits, protected),
             pause=pause,
         )
         self.metadata_gate = StartupGate()

@@ -11,7 +11,7 @@ from logbus.cluster.quota_subscriber import QuotaSubscriber
 from logbus.cluster.security_nodes import SecurityNodes
 from logbus.config import ConfigView, keys
 from logbus.ilogbus import Listener
-from logbus.listener_config import KAFKA, inter_broker_listener
+from logbus.listener_config import KAFKA
 from logbus.metrics import Histogram, Registry
 from logbus.quotas.client_quota_manager import ClientQuotaManager
 from logbus.quotas.connection_rates import ConnectionRates
@@ -70,6 +70,7 @@ def build_connection_rates(
     now: Callable[[], float],
     nodes: SecurityNodes,
     seconds: Histogram,
+    protected: str | None,
 ) -> ConnectionRates:
     """
     Return the rates of new connections, which follow the configuration and the metadata from now on.
@@ -77,14 +78,13 @@ def build_connection_rates(
     :param now: the time, in seconds.
     :param nodes: have the quotas of addresses.
     :param seconds: observes the waits.
+    :param protected: the listener of the brokers, to which the rate of all listeners does not apply.
     """
     key = keys.MAX_CONNECTION_CREATION_RATE
     names = [listener.name for listener in listeners if listener.protocol == KAFKA]
-    # Kafka protects connections between brokers from those of clients.
-    among = inter_broker_listener(listeners, config) if config.get(keys.ZOOKEEPER_CONNECT) else None
     rates = ConnectionRates(
         now,
-        () if among is None else (among.name,),
+        () if protected is None else (protected,),
         lambda what, wait: seconds.labels(quota=f"connections_of_{what}").observe(wait),
     )
 

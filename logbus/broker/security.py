@@ -20,7 +20,7 @@ from logbus.cluster.security_nodes import SecurityNodes
 from logbus.config import ConfigView, keys
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
-from logbus.listener_config import check_inter_broker, inter_broker_listener
+from logbus.listener_config import check_inter_broker, inter_broker_listener, protected_listener
 from logbus.net.channel import Channel
 from logbus.net.protocol import PrincipalBuilder
 from logbus.net.sasl_client import log_in
@@ -97,6 +97,10 @@ class BrokerSecurity:
             await log_in(channel, lambda: read_broker_credentials(self._env.config, name), self._env.timers)
 
         return logged_in
+
+    def protected_listener(self) -> str | None:
+        """The listener that is for other brokers alone, which clients must not fill; None: there is none."""
+        return protected_listener(self._listeners.values(), self._env.config) if self._cluster else None
 
     def _sasl_among_brokers(self) -> str | None:
         among = inter_broker_listener(self._listeners.values(), self._env.config) if self._cluster else None

@@ -8,6 +8,9 @@ from itertools import count
 
 from attrs import define, field, frozen
 
+DESCRIPTORS_FOR_BROKERS = 128
+"""File descriptors that connections of clients leave for those of other brokers; an eighth if there are few."""
+
 
 @frozen
 class ConnectionLimits:
@@ -75,11 +78,14 @@ class ConnectionQuotas:
     :ivar limits: over all listeners; may be replaced while connections are open.
     :ivar by_listener: limits of some listeners (``listener.name.<name>.max.connections``); may be replaced, too.
     :ivar most_by_descriptors: connections that the process has file descriptors for.
+    :ivar protected: the listener of the brokers; None: they have none of their own. Its connections are admitted up to
+        its own limit, however many the others have, as in Kafka: clients must not keep brokers from each other.
     """
 
     limits: ConnectionLimits
     by_listener: Mapping[str, int] = field(factory=dict)
     most_by_descriptors: int = 2**31 - 1
+    protected: str | None = None
     _by_host: Counter[str] = field(factory=Counter, init=False)
     _by_listener: Counter[str] = field(factory=Counter, init=False)
     _total: int = field(default=0, init=False)
@@ -97,7 +103,8 @@ class ConnectionQuotas:
     def problem(self, host: str, listener: str = "") -> str | None:
         """The reason to refuse a further connection from ``host``; None to admit it."""
         limits = self.limits
-        if self._total >= self.most_by_descriptors:
+        is_protected = self.protected is not None and listener == self.protected
+        if self._total >= self._most_by_descriptors(is_protected):
             return (
                 f"{self._total} connections are open, and the process may not open files for more: raise its limit "
                 "(ulimit -n, LimitNOFILE)"
@@ -105,12 +112,17 @@ class ConnectionQuotas:
         most = self.by_listener.get(listener)
         if most is not None and self._by_listener[listener] >= most:
             return f"{self._by_listener[listener]} connections of this listener are open; max.connections is {most}"
-        if self._total >= limits.max_connections:
+        if self._total >= limits.max_connections and not is_protected:
             return f"{self._total} connections are open; max.connections is {limits.max_connections}"
         most = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
         if host and self._by_host[host] >= most:
             return f"{self._by_host[host]} connections from this address are open; max.connections.per.ip is {most}"
         return None
+
+    def _most_by_descriptors(self, is_protected: bool) -> int:
+        """Connections in all up to which one is admitted: some descriptors are left for brokers."""
+        most = self.most_by_descriptors
+        return most if is_protected or self.protected is None else most - min(DESCRIPTORS_FOR_BROKERS, most // 8)
 
     def enter(self, host: str, listener: str = "") -> int:
         """Count a new connection from ``host``; returns a number of its own for it."""

@@ -47,6 +47,16 @@ class BetweenBrokersTests(SynchronousTestCase):
         self.assertIsNone(security({**named, "zookeeper.connect": ""}, CLEAR, AMONG).log_in_to_brokers())
         self.assertIsNone(security({**named, "inter.broker.listener.name": "clear"}, CLEAR, AMONG).log_in_to_brokers())
 
+    def test_protected(self) -> None:
+        """Clients leave room where only brokers are: at a listener of their own, if there are other brokers."""
+        named = {"inter.broker.listener.name": "clear"}
+        self.assertEqual(security(named, CLEAR, EDGE, is_worker=True).protected_listener(), "clear")
+        self.assertEqual(
+            security({**named, "zookeeper.connect": "localhost"}, CLEAR, EDGE).protected_listener(), "clear"
+        )
+        self.assertIsNone(security(named, CLEAR, EDGE).protected_listener())
+        self.assertIsNone(security(named, CLEAR, CLEAR, is_worker=True).protected_listener())
+
     def test_by_protocol(self) -> None:
         """Without a name brokers connect to the first listener with their security protocol; there must be one."""
         for protocol, logs_in in (("PLAINTEXT", False), ("SASL_PLAINTEXT", True)):

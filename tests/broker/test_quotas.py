@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from logbus.broker.quotas import build_quotas, throttle_seconds
+from logbus.broker.quotas import build_connection_rates, build_quotas, throttle_seconds
 from logbus.cluster.security_nodes import SecurityNodes
 from logbus.config import ConfigView
+from logbus.ilogbus import Listener
 from logbus.metastore.security_znodes import EntityZnode
 from logbus.metrics import Registry
 from logbus.quotas.quota_table import Quota
@@ -36,6 +37,18 @@ def test_the_configuration() -> None:
 def test_without_quotas() -> None:
     """By default nobody has one."""
     assert not build_quotas(ConfigView.load(), lambda: 0.0, SecurityNodes(), throttle_seconds(Registry())).is_active
+
+
+def test_new_connections_of_brokers() -> None:
+    """The rate of all new connections is not that of the brokers' listener; it is that of every other."""
+    config = ConfigView.load(set={"max.connection.creation.rate": "1"})
+    listeners = [Listener(name, "kafka", "tcp:0") for name in ("clients", "brokers")]
+    for protected, throttled in (("brokers", ["clients"]), (None, ["brokers", "clients"])):
+        seconds = throttle_seconds(Registry())
+        rates = build_connection_rates(config, listeners, lambda: 0.0, SecurityNodes(), seconds, protected)
+        assert rates.is_active
+        waits = {name: [rates.delay(name) for _ in range(3)][-1] for name in ("brokers", "clients")}
+        assert [name for name, wait in waits.items() if wait] == throttled
 
 
 class ProduceQuotaTests(HandlerCase):

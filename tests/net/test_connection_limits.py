@@ -48,6 +48,38 @@ class ConnectionQuotasTests(SynchronousTestCase):
         quotas.enter("10.0.0.1")
         self.assertIn("LimitNOFILE", str(quotas.problem("10.0.0.2")))
 
+    def test_clients_do_not_keep_brokers_out(self) -> None:
+        """
+        Connections of brokers have the limit of their listener to themselves, and some descriptors.
+        """
+        quotas = ConnectionQuotas(
+            ConnectionLimits(max_connections=2),
+            {"clients": 2, "brokers": 2},
+            most_by_descriptors=4,
+            protected="brokers",
+        )
+        quotas.enter("10.0.0.1", "clients")
+        quotas.enter("10.0.0.1", "clients")
+        for _ in range(2):
+            self.assertIsNone(quotas.problem("10.0.0.2", "brokers"))
+            self.assertIn("max.connections is 2", str(quotas.problem("10.0.0.1", "clients")))
+            quotas.enter("10.0.0.2", "brokers")
+        self.assertIn("LimitNOFILE", str(quotas.problem("10.0.0.2", "brokers")))
+        quotas.leave("10.0.0.1", "clients")
+        self.assertIn("of this listener are open; max.connections is 2", str(quotas.problem("10.0.0.2", "brokers")))
+
+    def test_descriptors_for_brokers(self) -> None:
+        """
+        Of many descriptors clients leave some to brokers, unless no listener is the brokers' own.
+        """
+        for protected, left in (("brokers", 2), (None, 0)):
+            quotas = ConnectionQuotas(ConnectionLimits(), most_by_descriptors=16, protected=protected)
+            for _ in range(16 - left):
+                self.assertIsNone(quotas.problem("10.0.0.1", "clients"))
+                quotas.enter("10.0.0.1", "clients")
+            self.assertIn("LimitNOFILE", str(quotas.problem("10.0.0.1", "clients")))
+            self.assertEqual(quotas.problem("10.0.0.2", "brokers") is None, left > 0)
+
     def test_no_address_no_limit_per_address(self) -> None:
         """
         Connections over UNIX sockets count in the total only.
