@@ -30,8 +30,9 @@ from logbus.wire.messages.groups import (
     ListGroupsResponse,
 )
 
-# Bits by Kafka's numbers of operations (AclOperation), those that make sense for a group: read, delete, describe.
-GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8))
+# Bits by Kafka's numbers of operations (AclOperation), those that make sense for a group: read, delete, describe,
+# and for its configurations describe and alter.
+GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 #: The first version of DescribeGroups with GROUP_ID_NOT_FOUND; before, a missing group is described as "Dead".
 GROUP_ID_NOT_FOUND_VERSION = 6
 DEAD = "Dead"

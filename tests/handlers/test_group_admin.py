@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from logbus.errors import ErrorCode
+from logbus.handlers.authorization.access import bits
+from logbus.security.acl.acls import OPERATIONS_OF, ResourceType
 from logbus.wire.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from tests.handlers.group_kit import GroupCase, commit, fetch_committed
 
@@ -53,11 +55,15 @@ class DescribeTests(GroupCase):
         self.assertEqual(self.listed(), [])
 
     def test_authorized_operations(self) -> None:
-        """All operations on groups are allowed, if the client asks for them and the group can be described."""
+        """
+        All operations on groups are allowed, if the client asks for them and the group can be described: those that an
+        authorizer tells of, too.
+        """
         commit(self.client, {("t", 0): 1})
         self.assertEqual(self.describe().authorized_operations, OPERATIONS_UNKNOWN)
         asked = self.describe(include_authorized_operations=True).authorized_operations
-        self.assertEqual([bit for bit in range(16) if asked >> bit & 1], [3, 6, 8])
+        self.assertEqual([bit for bit in range(16) if asked >> bit & 1], [3, 6, 8, 10, 11])
+        self.assertEqual(asked, bits(OPERATIONS_OF[ResourceType.GROUP]))
         self.server.broker.coordinators.groups.stop()
         found = self.describe(include_authorized_operations=True)
         self.assertEqual(

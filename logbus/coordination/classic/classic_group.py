@@ -169,7 +169,10 @@ class ClassicGroup:
         return topics is None or self.state is ClassicGroupState.PREPARING_REBALANCE or topic in topics
 
     def describe(self) -> ClassicGroupDescription:
-        """For DescribeGroups. Protocol, metadata and assignments are shown only while the group is stable."""
+        """
+        For DescribeGroups. Protocol and metadata are shown only while the group is stable; assignments also during a
+        rebalance, where they are the ones before, so that tools can tell who reads what.
+        """
         stable = self.state is ClassicGroupState.STABLE
         protocol = (self._metadata.protocol or "") if stable else ""
         return ClassicGroupDescription(
@@ -183,7 +186,7 @@ class ClassicGroup:
                     member.client_id,
                     member.client_host,
                     member.metadata(protocol) if stable else b"",
-                    member.assignment if stable else b"",
+                    member.assignment,
                 )
                 for member in self._members
             ),

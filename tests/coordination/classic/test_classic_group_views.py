@@ -71,7 +71,7 @@ class ViewTests(SynchronousTestCase):
         self.assertEqual((group.tombstones(), group.empty_since_ms, group.deadline), ([], None, None))
 
     def test_description(self) -> None:
-        """The protocol is shown while the group is stable; the members always."""
+        """The protocol is shown while the group is stable; the members always, with the assignments they had."""
         bench = Bench()
         joined = bench.stable(1)[0]
         described = bench.group.describe()
@@ -84,10 +84,13 @@ class ViewTests(SynchronousTestCase):
         self.assertEqual(described.members, (member,))
         bench.join()
         described = bench.group.describe()
-        self.assertEqual(
-            (described.protocol, described.members[0].metadata, described.members[0].assignment), ("", b"", b"")
-        )
-        self.assertEqual(len(described.members), 2)
+        self.assertEqual((described.state.value, described.protocol), ("PreparingRebalance", ""))
+        had = joined.member_id.encode()
+        self.assertEqual([(one.metadata, one.assignment) for one in described.members], [(b"", had), (b"", b"")])
+        bench.join(joined.member_id)
+        described = bench.group.describe()
+        self.assertEqual((described.state.value, described.protocol), ("CompletingRebalance", ""))
+        self.assertEqual([(one.metadata, one.assignment) for one in described.members], [(b"", had), (b"", b"")])
 
     def test_deletion(self) -> None:
         """Only of groups without members; what was never stored needs no tombstone."""
