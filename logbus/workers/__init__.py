@@ -5,6 +5,7 @@ Several brokers on one machine that are started, watched and stopped as one: ``-
 * ``left_over``: finds partitions of workers that will not run.
 * ``earlier_workers``: waits for those of a supervisor that was killed.
 * ``supervisor``: starts, watches and restarts the workers, and has their metadata store.
+* ``restart_backoff``: when to start a worker, or the fork server, again.
 * ``worker_link``: the messages between the supervisor and a worker.
 * ``worker_metrics``: the metrics of all workers as those of the machine.
 * ``worker_scrapes``: has them collected, and tells those of this worker.

@@ -1,9 +1,9 @@
 """
 Starts, watches and restarts the workers of a machine, and stops them in order.
 
-A worker that ends is started again: at once if it has served for a while, else after a pause that doubles up to
-:data:`LONGEST_PAUSE`; so is the fork server. A worker that does not answer for ``workers.answer.timeout.ms`` is killed
-first. If a worker cannot start at all when the machine starts, nothing runs, as with a broker that cannot start.
+A worker that ends is started again, as is the fork server (:mod:`.restart_backoff` says when). A worker that does not
+answer for ``workers.answer.timeout.ms`` is killed first. If a worker cannot start at all when the machine starts,
+nothing runs, as with a broker that cannot start.
 
 The metadata store is here, so that it outlives workers, unless there is ZooKeeper.
 """
@@ -17,6 +17,7 @@ import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +41,13 @@ from logbus.workers.collection import Collections
 from logbus.workers.earlier_workers import LOCK_FILE
 from logbus.workers.fork_client import ForkClient
 from logbus.workers.port_reservation import PortReservation
+from logbus.workers.restart_backoff import RestartBackoff
 from logbus.workers.worker_link import Kind, WorkerLink, adopt
 from logbus.workers.worker_plan import WorkerPlan, address, at_port, own_ports, plan_workers, with_changes
 
 PING_SECONDS = 1.0
-FIRST_PAUSE, LONGEST_PAUSE = 0.25, 15.0
-"""Seconds before a worker that ended again is started."""
 NOTICE_SECONDS = 0.5
 """After the end of a worker's link, to hear how it ended, or the reverse; after its signal, to have it as well."""
-WELL_SECONDS = 60.0
-"""A worker that served for so long is started again at once when it ends."""
-
 FORKS_PATIENCE = 30.0
 """Seconds without an answer after which the fork server is killed, at least: its imports take a while."""
 
@@ -64,6 +61,7 @@ class WorkerFailed(LogbusError):
 @define(eq=False)
 class _Worker:
     plan: WorkerPlan
+    restarts: RestartBackoff
     link: WorkerLink | None = None
     pid: int | None = None
     ready: bool = False
@@ -72,9 +70,6 @@ class _Worker:
     how: str = ""
     unanswered: int = 0
     silent: float = 0.0
-    started_at: float = 0.0
-    pause: float = 0.0
-    restart: Any = None
     gone: Deferred[None] | None = None
 
     @property
@@ -115,9 +110,7 @@ class Supervisor(Service):
     _server: StoreServer | None = field(default=None, init=False)
     _lock: Any = field(default=None, init=False)
     _forks: ForkClient = field(init=False)
-    _forks_started_at: float = field(default=0.0, init=False)
-    _forks_pause: float = field(default=0.0, init=False)
-    _forks_restart: Any = field(default=None, init=False)
+    _fork_restarts: RestartBackoff = field(init=False)
     _pings: LoopingCall = field(init=False)
     _pinged_at: float = field(default=0.0, init=False)
     _collections: Collections = field(init=False)
@@ -127,6 +120,7 @@ class Supervisor(Service):
     def __attrs_post_init__(self) -> None:
         tls = may_need_tls(self._config, self._listeners)
         self._forks = ForkClient(self._reactor, self._forked, self._ended, self._forks_lost, tls)
+        self._fork_restarts = RestartBackoff(self._reactor)
         self._collections = Collections(self._reactor)
         self._pings = LoopingCall(self._ping)
         self._pings.clock = self._reactor
@@ -142,7 +136,7 @@ class Supervisor(Service):
         """
         Service.startService(self)
         self._forks.start()
-        self._forks_started_at = self._reactor.seconds()
+        self._fork_restarts.started()
         directories = [Path(each) for each in self._config.get(keys.LOG_DIRS)]
         # Ports first: if one is taken, no directory is made.
         listeners = self._reserve()
@@ -160,7 +154,7 @@ class Supervisor(Service):
         if not self._config.get(keys.ZOOKEEPER_CONNECT):
             path = str(await self._open_store(directories[0]))
         self._workers = [
-            _Worker(plan)
+            _Worker(plan, RestartBackoff(self._reactor))
             for plan in plan_workers(
                 self._config,
                 listeners,
@@ -192,12 +186,8 @@ class Supervisor(Service):
         Service.stopService(self)
         self._collections.end()
         for worker in self._workers:
-            if worker.restart is not None:
-                worker.restart.cancel()
-                worker.restart = None
-        if self._forks_restart is not None:
-            self._forks_restart.cancel()
-            self._forks_restart = None
+            worker.restarts.cancel()
+        self._fork_restarts.cancel()
         for worker in reversed(self._workers):
             if worker.link is not None:
                 worker.gone = Deferred()
@@ -274,7 +264,7 @@ class Supervisor(Service):
         worker.link, worker.ready, worker.pid, worker.why, worker.reasons = link, False, None, "", []
         worker.unanswered = 0
         worker.silent = 0.0
-        worker.started_at = self._reactor.seconds()
+        worker.restarts.started()
         with ours:
             adopt(self._reactor, ours.fileno(), ours.family, link)
         self._forks.fork(worker.plan, theirs)
@@ -358,29 +348,21 @@ class Supervisor(Service):
             started, self._started = self._started, None
             started.errback(WorkerFailed(worker.why or f"{worker.name} ended {how} before it was ready"))
             return
-        served = self._reactor.seconds() - worker.started_at if worker.ready else 0.0
-        worker.pause = _next_pause(worker.pause, served)
+        pause = worker.restarts.ended(partial(self._launch, worker), was_ready=worker.ready)
         self._log.error(
             "{worker} ended {how}{why}; it is started again in {pause:g} s",
             worker=worker.name,
             how=how,
             why=why,
-            pause=worker.pause,
+            pause=pause,
         )
-        worker.restart = self._reactor.callLater(worker.pause, self._restart, worker)
-
-    def _restart(self, worker: _Worker) -> None:
-        worker.restart = None
-        self._launch(worker)
 
     def _forks_lost(self) -> None:
         if self.running:
-            self._forks_pause = _next_pause(self._forks_pause, self._reactor.seconds() - self._forks_started_at)
-            self._forks_restart = self._reactor.callLater(self._forks_pause, self._restart_forks)
+            self._fork_restarts.ended(self._restart_forks)
 
     def _restart_forks(self) -> None:
-        self._forks_restart = None
-        self._forks_started_at = self._reactor.seconds()
+        self._fork_restarts.started()
         try:
             self._forks.start()
         except OSError as error:
@@ -417,12 +399,3 @@ class Supervisor(Service):
 
     def _fail(self, why: str) -> None:
         self._lost(Failure(WorkerFailed(why)))
-
-
-def _next_pause(last: float, served: float) -> float:
-    """
-    The seconds before a process that has ended is started again.
-
-    :param last: the pause before it; ``served``: for how many seconds it was of use.
-    """
-    return 0.0 if served >= WELL_SECONDS else min(max(last * 2, FIRST_PAUSE), LONGEST_PAUSE)

@@ -26,15 +26,8 @@ from logbus.workers.collection import COLLECT_SECONDS
 from logbus.workers.earlier_workers import LOCK_FILE
 from logbus.workers.fork_client import ForkClient
 from logbus.workers.port_reservation import PortReservation
-from logbus.workers.supervisor import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    NOTICE_SECONDS,
-    PING_SECONDS,
-    WELL_SECONDS,
-    Supervisor,
-    WorkerFailed,
-)
+from logbus.workers.restart_backoff import FIRST_PAUSE, LONGEST_PAUSE, WELL_SECONDS
+from logbus.workers.supervisor import NOTICE_SECONDS, PING_SECONDS, Supervisor, WorkerFailed
 from logbus.workers.worker_link import Kind, WorkerLink
 from logbus.workers.worker_plan import WorkerPlan
 
