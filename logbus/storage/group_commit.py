@@ -55,12 +55,15 @@ class GroupCommit:
 
     def close(self) -> Deferred[None]:
         """Begin no more commits; fires when none runs. Waiters for another commit fail."""
-        self._closed = Deferred()
-        if self._running:
-            return self._closed
+        closed = self._closed = Deferred()
+        if not self._running:
+            self._end(closed)
+        return closed
+
+    def _end(self, closed: Deferred[None]) -> None:
         self._refuse()
         self._commit = _nothing_to_commit
-        return succeed(None)
+        closed.callback(None)
 
     def _refuse(self) -> None:
         waiters, self._waiters = self._waiters, []
@@ -81,9 +84,7 @@ class GroupCommit:
     def _ended(self) -> None:
         self._running = False
         if self._closed is not None:
-            self._refuse()
-            self._commit = _nothing_to_commit
-            self._closed.callback(None)
+            self._end(self._closed)
         elif self._wanted:
             # Before the waiters fire: they may request more.
             self._start()
