@@ -15,6 +15,7 @@ Groups of either protocol:
 * ``assignment_interval``: when partitions or tasks may be assigned anew (pure)
 * ``assignment_epochs``: since when a member has them, and which commits are too old (pure)
 * ``modern_group``: what groups of the last three kinds have in common (pure)
+* ``modern_heartbeat``: saves the changes that a heartbeat makes to one of these
 * ``recorded_group``: and what is the same in their recorded states (pure)
 * ``recorded_changes``: changes of a group's state that can be undone (pure)
 * ``member_deadlines``: session timeouts and revocation timeouts (pure)

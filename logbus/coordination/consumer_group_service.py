@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from attrs import define
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 
 from logbus.config import ConfigView, keys
 from logbus.coordination.classic.classic_group import ClassicGroup
@@ -16,11 +15,11 @@ from logbus.coordination.consumer.consumer_group import ConsumerGroup, ConsumerG
 from logbus.coordination.consumer.consumer_group_member import JOINING
 from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat, ConsumerHeartbeatResult
 from logbus.coordination.consumer.migration import upgrade
-from logbus.coordination.generation_log import log_generation, loggable_id
 from logbus.coordination.group import Change, Group, GroupType
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_settings import migration_policy
 from logbus.coordination.group_shard import GroupShard
+from logbus.coordination.modern_heartbeat import save_heartbeat
 from logbus.errors import ApiError, ErrorCode
 from logbus.net.request_context import RequestContext
 
@@ -37,7 +36,6 @@ class ConsumerGroupService:
     """Handles ConsumerGroupHeartbeat and ConsumerGroupDescribe for this broker's groups."""
 
     _coordinator: GroupCoordinator
-    _log = Logger()
 
     def heartbeat(
         self, group_id: str, request: ConsumerHeartbeat, client: RequestContext | None = None
@@ -57,25 +55,9 @@ class ConsumerGroupService:
             )
         shard = coordinator.shard_of(group_id)
         group, first = self._group(shard, group_id, joins=request.epoch == JOINING)
-        former = shard.groups.get(group_id)
         result, changes = group.heartbeat(coordinator.clock.seconds(), request)
-        try:
-            durable = shard.save([*first, *changes])
-            if not changes and (result.assignment is not None or result.epoch != request.epoch):
-                # A retry: the response repeats a change from the lost response, which may not be durable yet.
-                durable = shard.log.durable()
-        except ApiError:
-            group.undo()
-            raise
-        if former is not group:
-            if former is None:
-                coordinator.arrivals.add(client)
-            else:
-                coordinator.manager.forget(shard, former)
-                self._log.info("group {group} speaks the consumer protocol from now on", group=loggable_id(group_id))
-            shard.groups[group_id] = group
-        log_generation(group_id, changes, group)
-        coordinator.manager.touched(shard, group)
+        has_news = result.assignment is not None or result.epoch != request.epoch
+        durable = save_heartbeat(coordinator, shard, group, changes, first=first, has_news=has_news, client=client)
         return durable.addCallback(lambda _: result)
 
     def describe(self, group_id: str) -> ConsumerGroupDescription:

@@ -7,9 +7,9 @@ from __future__ import annotations
 from attrs import define, evolve
 from twisted.internet.defer import Deferred
 
-from logbus.coordination.generation_log import log_generation
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_shard import GroupShard
+from logbus.coordination.modern_heartbeat import save_heartbeat
 from logbus.coordination.share.heartbeat import ShareHeartbeat, ShareHeartbeatResult, check_heartbeat
 from logbus.coordination.share.share_group import ShareGroup, ShareGroupDescription
 from logbus.coordination.share.share_group_member import JOINING
@@ -90,19 +90,8 @@ class ShareGroupService:
         shard = coordinator.shard_of(group_id)
         group = self._group(shard, group_id, joins=request.epoch == JOINING)
         result, changes = group.heartbeat(coordinator.clock.seconds(), request)
-        try:
-            durable = shard.save(changes)
-            if not changes and (result.assignment is not None or result.epoch != request.epoch):
-                # A retry: the response repeats a change from the lost response, which may not be durable yet.
-                durable = shard.log.durable()
-        except ApiError:
-            group.undo()
-            raise
-        if group_id not in shard.groups:
-            coordinator.arrivals.add(client)
-            shard.groups[group_id] = group
-        log_generation(group_id, changes, group)
-        coordinator.manager.touched(shard, group)
+        has_news = result.assignment is not None or result.epoch != request.epoch
+        durable = save_heartbeat(coordinator, shard, group, changes, has_news=has_news, client=client)
         return durable.addCallback(lambda _: result)
 
     def describe(self, group_id: str) -> ShareGroupDescription:

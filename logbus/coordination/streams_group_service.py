@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 
 from attrs import define, evolve
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 
 from logbus.coordination.classic.classic_group import ClassicGroup
-from logbus.coordination.generation_log import log_generation, loggable_id
 from logbus.coordination.group import Change, Group
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_shard import GroupShard
+from logbus.coordination.modern_heartbeat import save_heartbeat
 from logbus.coordination.streams.heartbeat import StreamsHeartbeat, StreamsHeartbeatResult, check_heartbeat
 from logbus.coordination.streams.status import Status, StatusCode, some_of
 from logbus.coordination.streams.streams_group import StreamsGroup, StreamsGroupDescription
@@ -37,7 +36,6 @@ class StreamsGroupService:
 
     _coordinator: GroupCoordinator
     internal_topics: StreamsInternalTopics
-    _log = Logger()
 
     async def heartbeat(
         self,
@@ -66,25 +64,9 @@ class StreamsGroupService:
         coordinator = self._coordinator
         shard = coordinator.shard_of(group_id)
         group, first = self._group(shard, group_id, joins=request.epoch == JOINING)
-        former = shard.groups.get(group_id)
         result, changes = group.heartbeat(coordinator.clock.seconds(), request)
-        try:
-            durable = shard.save([*first, *changes])
-            if not changes and (result.tasks is not None or result.epoch != request.epoch):
-                # A retry: the response repeats a change from the lost response, which may not be durable yet.
-                durable = shard.log.durable()
-        except ApiError:
-            group.undo()
-            raise
-        if former is not group:
-            if former is None:
-                coordinator.arrivals.add(client)
-            else:
-                coordinator.manager.forget(shard, former)
-                self._log.info("group {group} is a streams group from now on", group=loggable_id(group_id))
-            shard.groups[group_id] = group
-        log_generation(group_id, changes, group)
-        coordinator.manager.touched(shard, group)
+        has_news = result.tasks is not None or result.epoch != request.epoch
+        durable = save_heartbeat(coordinator, shard, group, changes, first=first, has_news=has_news, client=client)
         return durable.addCallback(lambda _: result)
 
     def _create_topics(

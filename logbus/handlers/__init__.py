@@ -56,6 +56,7 @@ Groups:
 
 * ``find_coordinator``: FindCoordinator, also of transactions
 * ``classic_groups``: JoinGroup, SyncGroup, Heartbeat, LeaveGroup
+* ``modern_groups``: what requests about consumer, share and streams groups have in common
 * ``consumer_groups``: ConsumerGroupHeartbeat, ConsumerGroupDescribe
 * ``share_groups``: ShareGroupHeartbeat, ShareGroupDescribe
 * ``share_fetches``: ShareFetch, ShareAcknowledge

@@ -9,20 +9,18 @@ from typing import Self
 
 from attrs import define
 
-from logbus.coordination.consumer.consumer_group import ConsumerGroupDescription
 from logbus.coordination.consumer.heartbeat import ConsumerHeartbeat, ConsumerHeartbeatResult
 from logbus.coordination.consumer.partition_sets import Partitions, from_wire
 from logbus.coordination.consumer_group_service import ConsumerGroupService, consumer_protocol_enabled
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError
 from logbus.handlers.authorization.access import Authorization
 from logbus.handlers.broker_parts import BrokerParts
-from logbus.handlers.group_admin import GROUP_OPERATIONS
+from logbus.handlers.modern_groups import check_heartbeat_group, describe_all
 from logbus.handlers.request_router import serves, task
 from logbus.net.request_context import RequestContext
 from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.wire.connection import Request
 from logbus.wire.messages.consumer_groups import (
-    ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -70,8 +68,7 @@ class ConsumerGroupHandlers:
             sees=self._sees(context, request),
         )
         try:
-            if not message.group_id.strip():
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the group id is empty")
+            check_heartbeat_group(message.group_id)
             return answered(await self._consumers.heartbeat(message.group_id, heartbeat, context))
         except ApiError as e:
             return ConsumerGroupHeartbeatResponse(error_code=e.code, error_message=e.message)
@@ -85,24 +82,12 @@ class ConsumerGroupHandlers:
     @serves(69, 0, 1, advertised_if=consumer_protocol_enabled)
     @task
     async def describe(self, context: RequestContext, request: Request) -> ConsumerGroupDescribeResponse:
-        message: ConsumerGroupDescribeRequest = request.message
-        time_slice = context.time_slice(request)
-        groups = []
-        for group_id in dict.fromkeys(message.group_ids):
-            try:
-                if not group_id:
-                    raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-                described = self._described(group_id, self._consumers.describe(group_id))
-                if message.include_authorized_operations:
-                    described.authorized_operations = GROUP_OPERATIONS
-            except ApiError as e:
-                described = DescribedConsumerGroup(group_id=group_id, error_code=e.code, error_message=e.message)
-            groups.append(described)
-            if time_slice.used(3 + 4 * len(described.members)):
-                await time_slice.next()
-        return ConsumerGroupDescribeResponse(groups=groups)
+        return ConsumerGroupDescribeResponse(
+            groups=await describe_all(context, request, self._described, DescribedConsumerGroup)
+        )
 
-    def _described(self, group_id: str, description: ConsumerGroupDescription) -> DescribedConsumerGroup:
+    def _described(self, group_id: str) -> DescribedConsumerGroup:
+        description = self._consumers.describe(group_id)
         return DescribedConsumerGroup(
             group_id=group_id,
             group_state=description.state,

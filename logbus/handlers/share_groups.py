@@ -9,19 +9,17 @@ from typing import Self
 from attrs import define
 
 from logbus.coordination.share.heartbeat import ShareHeartbeat, ShareHeartbeatResult
-from logbus.coordination.share.share_group import ShareGroupDescription
 from logbus.coordination.share_group_service import ShareGroupService
-from logbus.errors import ApiError, ErrorCode
+from logbus.errors import ApiError
 from logbus.handlers.broker_parts import BrokerParts
 from logbus.handlers.consumer_groups import heartbeat_assignment, with_names
-from logbus.handlers.group_admin import GROUP_OPERATIONS
+from logbus.handlers.modern_groups import check_heartbeat_group, describe_all
 from logbus.handlers.request_router import serves, task
 from logbus.net.request_context import RequestContext
 from logbus.wire.connection import Request
 from logbus.wire.messages.share_groups import (
     DescribedShareGroup,
     DescribedShareMember,
-    ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
@@ -51,8 +49,7 @@ class ShareGroupHandlers:
             client_host=f"/{context.host}",
         )
         try:
-            if not message.group_id.strip():
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the group id is empty")
+            check_heartbeat_group(message.group_id)
             return answered(await self._groups.heartbeat(message.group_id, heartbeat, context))
         except ApiError as e:
             return ShareGroupHeartbeatResponse(error_code=e.code, error_message=e.message)
@@ -60,24 +57,12 @@ class ShareGroupHandlers:
     @serves(77, 1, 1)
     @task
     async def describe(self, context: RequestContext, request: Request) -> ShareGroupDescribeResponse:
-        message: ShareGroupDescribeRequest = request.message
-        time_slice = context.time_slice(request)
-        groups = []
-        for group_id in dict.fromkeys(message.group_ids):
-            try:
-                if not group_id:
-                    raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-                described = self._described(group_id, self._groups.describe(group_id))
-                if message.include_authorized_operations:
-                    described.authorized_operations = GROUP_OPERATIONS
-            except ApiError as e:
-                described = DescribedShareGroup(group_id=group_id, error_code=e.code, error_message=e.message)
-            groups.append(described)
-            if time_slice.used(3 + 4 * len(described.members)):
-                await time_slice.next()
-        return ShareGroupDescribeResponse(groups=groups)
+        return ShareGroupDescribeResponse(
+            groups=await describe_all(context, request, self._described, DescribedShareGroup)
+        )
 
-    def _described(self, group_id: str, description: ShareGroupDescription) -> DescribedShareGroup:
+    def _described(self, group_id: str) -> DescribedShareGroup:
+        description = self._groups.describe(group_id)
         return DescribedShareGroup(
             group_id=group_id,
             group_state=description.state,

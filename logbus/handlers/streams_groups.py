@@ -23,7 +23,7 @@ from logbus.coordination.streams_group_service import StreamsGroupService
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.authorization.access import Authorization
 from logbus.handlers.broker_parts import BrokerParts
-from logbus.handlers.group_admin import GROUP_OPERATIONS
+from logbus.handlers.modern_groups import check_heartbeat_group, describe_all
 from logbus.handlers.request_router import serves, task
 from logbus.net.request_context import RequestContext
 from logbus.security.acl.acls import CLUSTER_NAME, AclOperation, ResourceType
@@ -37,7 +37,6 @@ from logbus.wire.messages.streams_groups import (
     DescribedTopology,
     EndpointToPartitions,
     StreamsEndpoint,
-    StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -61,8 +60,7 @@ class StreamsGroupHandlers:
     async def heartbeat(self, context: RequestContext, request: Request) -> StreamsGroupHeartbeatResponse:
         message: StreamsGroupHeartbeatRequest = request.message
         try:
-            if not message.group_id.strip():
-                raise ApiError(ErrorCode.INVALID_REQUEST, "the group id is empty")
+            check_heartbeat_group(message.group_id)
             heartbeat = read_heartbeat(message, context.client_id or "", f"/{context.host}")
             may_create = self._may_create(context, request)
             return answered(await self._groups.heartbeat(message.group_id, heartbeat, context, may_create))
@@ -80,22 +78,12 @@ class StreamsGroupHandlers:
     @serves(89, 0, 0)
     @task
     async def describe(self, context: RequestContext, request: Request) -> StreamsGroupDescribeResponse:
-        message: StreamsGroupDescribeRequest = request.message
-        time_slice = context.time_slice(request)
-        groups = []
-        for group_id in dict.fromkeys(message.group_ids):
-            try:
-                if not group_id:
-                    raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-                described = _described(group_id, self._groups.describe(group_id))
-                if message.include_authorized_operations:
-                    described.authorized_operations = GROUP_OPERATIONS
-            except ApiError as e:
-                described = DescribedStreamsGroup(group_id=group_id, error_code=e.code, error_message=e.message)
-            groups.append(described)
-            if time_slice.used(3 + 4 * len(described.members)):
-                await time_slice.next()
-        return StreamsGroupDescribeResponse(groups=groups)
+        def described(group_id: str) -> DescribedStreamsGroup:
+            return _described(group_id, self._groups.describe(group_id))
+
+        return StreamsGroupDescribeResponse(
+            groups=await describe_all(context, request, described, DescribedStreamsGroup)
+        )
 
 
 def read_heartbeat(message: StreamsGroupHeartbeatRequest, client_id: str, client_host: str) -> StreamsHeartbeat:
