@@ -5,16 +5,17 @@ Saves the changes that a heartbeat makes to a consumer group, share group or str
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from logbus.coordination.consumer.consumer_group import ConsumerGroup
 from logbus.coordination.generation_log import log_generation, loggable_id
 from logbus.coordination.group import Change
 from logbus.coordination.group_coordinator import GroupCoordinator
 from logbus.coordination.group_shard import GroupShard
-from logbus.coordination.modern_group import ModernGroup
+from logbus.coordination.share.share_group import ShareGroup
+from logbus.coordination.streams.streams_group import StreamsGroup
 from logbus.errors import ApiError
 from logbus.net.request_context import RequestContext
 
@@ -24,7 +25,7 @@ _log = Logger()
 def save_heartbeat(
     coordinator: GroupCoordinator,
     shard: GroupShard,
-    group: ModernGroup[Any, Any],
+    group: ConsumerGroup | ShareGroup | StreamsGroup,
     changes: Sequence[Change],
     *,
     first: Sequence[Change] = (),

@@ -5,6 +5,7 @@ The rights that each API needs: guards before the handlers ask the authorizer (K
 * ``guard``: guards, how they are found, and how they wrap handlers.
 * ``named_topics``: guards of requests whose elements are topics.
 * ``topic_guards``: of topics, their metadata and their records.
+* ``modern_group_guards``: what those of consumer, share and streams groups have in common.
 * ``group_guards``: of groups and their offsets.
 * ``share_group_guards``: of share groups.
 * ``streams_group_guards``: of streams groups.

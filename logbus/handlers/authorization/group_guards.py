@@ -7,19 +7,20 @@ from typing import Any
 
 from logbus.errors import ErrorCode
 from logbus.handlers.authorization.access import Access
-from logbus.handlers.authorization.guard import Serve, allowed_on_all, divided, guards, needs, on
+from logbus.handlers.authorization.guard import Serve, divided, guards, needs, on
+from logbus.handlers.authorization.modern_group_guards import (
+    FORBIDDEN,
+    GROUP,
+    TOPIC,
+    guard_description,
+    guard_heartbeat,
+)
 from logbus.handlers.authorization.named_topics import FORBIDDEN as TOPIC_FORBIDDEN
 from logbus.handlers.group_offsets import failed, failed_partitions
 from logbus.net.time_slices import TimeSlice
 from logbus.security.acl.acls import CLUSTER_NAME, AclOperation, ResourceType
 from logbus.wire.connection import Request
-from logbus.wire.messages.consumer_groups import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    DescribedConsumerGroup,
-)
+from logbus.wire.messages.consumer_groups import ConsumerGroupHeartbeatResponse, DescribedConsumerGroup
 from logbus.wire.messages.groups import (
     Coordinator,
     DeletableGroupResult,
@@ -52,8 +53,6 @@ from logbus.wire.messages.offsets import (
 from logbus.wire.messages.partitions import PartitionErrorCode, TopicErrorCodes
 
 READ, DELETE, DESCRIBE = AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE
-GROUP, TOPIC = ResourceType.GROUP, ResourceType.TOPIC
-FORBIDDEN = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 TRANSACTION_KEYS = 1
 """The type of coordinator keys that are transactional ids."""
@@ -84,15 +83,8 @@ sync_group = guards(14)(_reads_group(SyncGroupResponse))
 @guards(68)
 async def consumer_group_heartbeat(access: Access, request: Request, serve: Serve) -> Any:
     """ConsumerGroupHeartbeat: Read on the group, and Describe on the topics it subscribes to by name."""
-    message: ConsumerGroupHeartbeatRequest = request.message
-    code = ErrorCode.NONE
-    if not access.allows(READ, GROUP, message.group_id):
-        code = FORBIDDEN
-    elif not await allowed_on_all(access, request, DESCRIBE, TOPIC, message.subscribed_topic_names or ()):
-        code = TOPIC_FORBIDDEN
-    if code:
-        return ConsumerGroupHeartbeatResponse(error_code=code, error_message=code.sentence)
-    return await serve()
+    topics = request.message.subscribed_topic_names or ()
+    return await guard_heartbeat(access, request, serve, topics, ConsumerGroupHeartbeatResponse)
 
 
 @guards(10)
@@ -139,27 +131,16 @@ async def describe_groups(access: Access, request: Request, serve: Serve) -> Any
 @guards(69)
 async def consumer_group_describe(access: Access, request: Request, serve: Serve) -> Any:
     """ConsumerGroupDescribe: Describe on each group, and on the topics that its members have."""
-    message: ConsumerGroupDescribeRequest = request.message
-    message.group_ids, gone = await divided(access, request, message.group_ids, on(access, DESCRIBE, GROUP))
-    answer: ConsumerGroupDescribeResponse = await serve()
-    for group in answer.groups:
-        if message.include_authorized_operations and not group.error_code:
-            group.authorized_operations = access.operations(GROUP, group.group_id)
-        topics = {
-            topic.topic_name
-            for member in group.members
-            for assigned in (member.assignment, member.target_assignment)
-            for topic in assigned.topic_partitions
-        }
-        if not await allowed_on_all(access, request, DESCRIBE, TOPIC, topics):
-            group.error_code = TOPIC_FORBIDDEN
-            group.error_message = "The group has topics that the client may not describe."
-            group.members = []
-    answer.groups += [
-        DescribedConsumerGroup(group_id=group_id, error_code=FORBIDDEN, error_message=FORBIDDEN.sentence)
-        for group_id in gone
-    ]
-    return answer
+    return await guard_description(access, request, serve, _topics_of, DescribedConsumerGroup)
+
+
+def _topics_of(group: DescribedConsumerGroup) -> set[str]:
+    return {
+        topic.topic_name
+        for member in group.members
+        for assigned in (member.assignment, member.target_assignment)
+        for topic in assigned.topic_partitions
+    }
 
 
 @guards(16)

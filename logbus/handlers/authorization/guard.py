@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
@@ -134,16 +134,6 @@ async def divided(
     async for each in access.context.time_slice(request).over(elements):
         (kept if allowed(each) else refused).append(each)
     return kept, refused
-
-
-async def allowed_on_all(
-    access: Access, request: Request, operation: AclOperation, kind: ResourceType, names: Iterable[str]
-) -> bool:
-    """Whether an operation is allowed on all resources that a request names."""
-    async for name in access.context.time_slice(request).over(names):
-        if not access.allows(operation, kind, name):
-            return False
-    return True
 
 
 def on(access: Access, operation: AclOperation, kind: ResourceType) -> Callable[[str], bool]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from logbus.errors import ErrorCode
 from logbus.handlers.authorization.access import Access
-from logbus.handlers.authorization.group_guards import DELETE, DESCRIBE, FORBIDDEN, GROUP, READ, TOPIC
-from logbus.handlers.authorization.guard import Serve, allowed_on_all, divided, guards, on
+from logbus.handlers.authorization.group_guards import DELETE, DESCRIBE, READ
+from logbus.handlers.authorization.guard import Serve, divided, guards, on
+from logbus.handlers.authorization.modern_group_guards import (
+    FORBIDDEN,
+    GROUP,
+    TOPIC,
+    guard_description,
+    guard_heartbeat,
+)
 from logbus.handlers.authorization.named_topics import FORBIDDEN as TOPIC_FORBIDDEN
 from logbus.model import NO_OFFSET
 from logbus.wire.connection import Request
@@ -26,9 +32,6 @@ from logbus.wire.messages.share_groups import (
     DescribeShareGroupOffsetsResponseGroup,
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
-    ShareGroupDescribeRequest,
-    ShareGroupDescribeResponse,
-    ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
 from logbus.wire.schema import ZERO_UUID
@@ -37,36 +40,18 @@ from logbus.wire.schema import ZERO_UUID
 @guards(76)
 async def share_group_heartbeat(access: Access, request: Request, serve: Serve) -> Any:
     """ShareGroupHeartbeat: Read on the group, and Describe on the topics it subscribes to."""
-    message: ShareGroupHeartbeatRequest = request.message
-    code = ErrorCode.NONE
-    if not access.allows(READ, GROUP, message.group_id):
-        code = FORBIDDEN
-    elif not await allowed_on_all(access, request, DESCRIBE, TOPIC, message.subscribed_topic_names or ()):
-        code = TOPIC_FORBIDDEN
-    if code:
-        return ShareGroupHeartbeatResponse(error_code=code, error_message=code.sentence)
-    return await serve()
+    topics = request.message.subscribed_topic_names or ()
+    return await guard_heartbeat(access, request, serve, topics, ShareGroupHeartbeatResponse)
 
 
 @guards(77)
 async def share_group_describe(access: Access, request: Request, serve: Serve) -> Any:
     """ShareGroupDescribe: Describe on each group, and on the topics that its members have."""
-    message: ShareGroupDescribeRequest = request.message
-    message.group_ids, gone = await divided(access, request, message.group_ids, on(access, DESCRIBE, GROUP))
-    answer: ShareGroupDescribeResponse = await serve()
-    for group in answer.groups:
-        if message.include_authorized_operations and not group.error_code:
-            group.authorized_operations = access.operations(GROUP, group.group_id)
-        topics = {topic.topic_name for member in group.members for topic in member.assignment.topic_partitions}
-        if not await allowed_on_all(access, request, DESCRIBE, TOPIC, topics):
-            group.error_code = TOPIC_FORBIDDEN
-            group.error_message = "The group has topics that the client may not describe."
-            group.members = []
-    answer.groups += [
-        DescribedShareGroup(group_id=group_id, error_code=FORBIDDEN, error_message=FORBIDDEN.sentence)
-        for group_id in gone
-    ]
-    return answer
+    return await guard_description(access, request, serve, _topics_of, DescribedShareGroup)
+
+
+def _topics_of(group: DescribedShareGroup) -> set[str]:
+    return {topic.topic_name for member in group.members for topic in member.assignment.topic_partitions}
 
 
 @guards(90)

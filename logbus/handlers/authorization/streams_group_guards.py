@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from logbus.errors import ErrorCode
 from logbus.handlers.authorization.access import Access
-from logbus.handlers.authorization.group_guards import DESCRIBE, FORBIDDEN, GROUP, READ, TOPIC
-from logbus.handlers.authorization.guard import Serve, allowed_on_all, divided, guards, on
+from logbus.handlers.authorization.guard import Serve, guards
+from logbus.handlers.authorization.modern_group_guards import guard_description, guard_heartbeat
 from logbus.handlers.authorization.named_topics import FORBIDDEN as TOPIC_FORBIDDEN
 from logbus.wire.connection import Request
 from logbus.wire.messages.streams_groups import (
     DescribedStreamsGroup,
-    DescribedSubtopology,
-    StreamsGroupDescribeRequest,
+    DescribedTopology,
     StreamsGroupDescribeResponse,
-    StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
-    SubtopologyInfo,
+    TopologyInfo,
 )
 
 
@@ -29,44 +26,25 @@ async def streams_group_heartbeat(access: Access, request: Request, serve: Serve
     StreamsGroupHeartbeat: Read on the group, and Describe on the topics of the topology. The handler checks for Create
     on those that are missing, and says so in the status.
     """
-    message: StreamsGroupHeartbeatRequest = request.message
-    code = ErrorCode.NONE
-    if not access.allows(READ, GROUP, message.group_id):
-        code = FORBIDDEN
-    elif message.topology is not None:
-        names = dict.fromkeys(_topics(message.topology.subtopologies))
-        if not await allowed_on_all(access, request, DESCRIBE, TOPIC, names):
-            code = TOPIC_FORBIDDEN
-    if code:
-        return StreamsGroupHeartbeatResponse(error_code=code, error_message=code.sentence)
-    return await serve()
+    topics = _topics(request.message.topology)
+    return await guard_heartbeat(access, request, serve, topics, StreamsGroupHeartbeatResponse)
 
 
 @guards(89)
 async def streams_group_describe(access: Access, request: Request, serve: Serve) -> Any:
     """StreamsGroupDescribe: Describe on each group, and on the topics of its topology."""
-    message: StreamsGroupDescribeRequest = request.message
-    message.group_ids, gone = await divided(access, request, message.group_ids, on(access, DESCRIBE, GROUP))
-    answer: StreamsGroupDescribeResponse = await serve()
-    async for group in access.context.time_slice(request).over(answer.groups):
-        if message.include_authorized_operations and not group.error_code:
-            group.authorized_operations = access.operations(GROUP, group.group_id)
-        subtopologies = () if group.topology is None else group.topology.subtopologies or ()
-        names = dict.fromkeys(_topics(subtopologies))
-        if not await allowed_on_all(access, request, DESCRIBE, TOPIC, names):
-            group.error_code = TOPIC_FORBIDDEN
-            group.error_message = "The group has topics that the client may not describe."
-            group.members = []
+    answer: StreamsGroupDescribeResponse = await guard_description(
+        access, request, serve, lambda group: _topics(group.topology), DescribedStreamsGroup
+    )
+    for group in answer.groups:
+        if group.error_code == TOPIC_FORBIDDEN:
             group.topology = None
-    answer.groups += [
-        DescribedStreamsGroup(group_id=group_id, error_code=FORBIDDEN, error_message=FORBIDDEN.sentence)
-        for group_id in gone
-    ]
     return answer
 
 
-def _topics(subtopologies: Iterable[SubtopologyInfo | DescribedSubtopology]) -> Iterator[str]:
-    for each in subtopologies:
-        yield from each.source_topics
-        for topic in chain(each.repartition_source_topics, each.state_changelog_topics):
-            yield topic.name
+def _topics(topology: TopologyInfo | DescribedTopology | None) -> Iterable[str]:
+    names: dict[str, None] = {}
+    for each in (topology and topology.subtopologies) or ():
+        names.update(dict.fromkeys(each.source_topics))
+        names.update((topic.name, None) for topic in chain(each.repartition_source_topics, each.state_changelog_topics))
+    return names
