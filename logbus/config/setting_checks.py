@@ -5,15 +5,14 @@ Checks settings one by one: static ones, dynamic ones, and stored ones, of which
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from logbus.config.config_key import Dynamic
 from logbus.config.key_table import (
     TOPIC_KEYS,
     broker_key,
     ignored_broker_key,
-    ignored_topic_key,
     unknown_broker_key,
-    unknown_topic_key,
 )
 from logbus.errors import ConfigError
 
@@ -62,33 +61,27 @@ def read_dynamic(overrides: Mapping[str, str | None], cluster: bool) -> tuple[di
     return texts, warnings
 
 
-def usable_topic_overrides(overrides: Mapping[str, str], problems: list[str] | None = None) -> dict[str, str]:
+def usable_topic_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
     """
     Return a topic's overrides with known keys and valid values.
 
     Stored overrides may come from Kafka or from a newer logbus: they must not make a topic unusable.
-
-    :param problems: receives a sentence for each override that was removed.
     """
     usable: dict[str, str] = {}
     for name, text in overrides.items():
-        try:
-            if name in TOPIC_KEYS:
+        if name in TOPIC_KEYS:
+            with suppress(ConfigError):
                 TOPIC_KEYS[name].parse(text, name)
                 usable[name] = text.strip()
-                continue
-            problem = ignored_topic_key(name, text) or str(unknown_topic_key(name))
-        except ConfigError as error:
-            problem = str(error)
-        if problems is not None:
-            problems.append(problem)
     return usable
 
 
-def usable_broker_overrides(
-    overrides: Mapping[str, str], *, cluster: bool, problems: list[str] | None = None
-) -> dict[str, str]:
-    """Do the same for a dynamic layer of brokers."""
+def usable_broker_overrides(overrides: Mapping[str, str], *, cluster: bool, problems: list[str]) -> dict[str, str]:
+    """
+    Do the same for a dynamic layer of brokers.
+
+    :param problems: receives a sentence for each override that was removed.
+    """
     usable: dict[str, str] = {}
     for name, text in overrides.items():
         try:
@@ -96,6 +89,5 @@ def usable_broker_overrides(
             usable.update(texts)
         except ConfigError as error:
             found = [str(error)]
-        if problems is not None:
-            problems.extend(found)
+        problems.extend(found)
     return usable

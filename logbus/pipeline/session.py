@@ -200,6 +200,9 @@ _java_was_given: set[str] = set()
 _sockets: dict[str, str] = {}
 """Settings for the sockets between the Java process and Python, if it was started with a home directory of ours."""
 
+_PATIENCE = 120.0
+"""Seconds: an archive that takes longer to write is not kept."""
+
 _drafted: list[ClassArchive] = []
 """The archive that Java writes as it ends."""
 
@@ -245,13 +248,11 @@ def _class_archive(given: Mapping[str, str], java: str, lean: Path | None) -> Cl
     return archive_for(os.environ, java, home / "jars", os.getpid())
 
 
-def end_java(spark: SparkSession, patience: float = 120.0) -> None:
+def end_java(spark: SparkSession) -> None:
     """
     End the Java process that this process started, if it writes an archive of its classes as it ends, and keep that.
 
     Without this call Java ends when this process does. The session must be stopped.
-
-    :param patience: seconds: an archive that takes longer to write is not kept.
     """
     gateway: Any = spark.sparkContext._gateway
     process = getattr(gateway, "proc", None)
@@ -261,7 +262,7 @@ def end_java(spark: SparkSession, patience: float = 120.0) -> None:
     gateway.shutdown()
     process.stdin.close()
     try:
-        status = process.wait(patience)
+        status = process.wait(_PATIENCE)
     except subprocess.TimeoutExpired:
         return
     from pyspark import SparkContext

@@ -210,6 +210,6 @@ class BrokerProcess:
             self.process.stdin.close()
 
 
-def local_listener(name: str, port: int, protocol: str | None = None) -> str:
-    """The value of ``--listen`` for a port of 127.0.0.1."""
-    return f"{name}={protocol or name}:tcp:{port}:interface=127.0.0.1"
+def local_listener(name: str, port: int) -> str:
+    """The value of ``--listen`` for a port of 127.0.0.1; its name is that of its protocol."""
+    return f"{name}={name}:tcp:{port}:interface=127.0.0.1"

@@ -85,13 +85,9 @@ class RetryTimer:
         self.deadline = self._begun + self.settings.retry_timeout
 
 
-def with_retries(settings: ConnectionSettings, ask: Callable[[], T], seconds: float | None = None) -> T:
-    """
-    Call ``ask`` until it succeeds or raises an error that is not retriable.
-
-    :param seconds: for how long; default: as the settings say.
-    """
-    timer = RetryTimer.of(settings, seconds)
+def with_retries(settings: ConnectionSettings, ask: Callable[[], T]) -> T:
+    """Call ``ask`` until it succeeds or raises an error that is not retriable; for as long as the settings say."""
+    timer = RetryTimer.of(settings)
     while True:
         try:
             return ask()

@@ -154,13 +154,7 @@ def add_partitions_to_txn(
     _of_coordinator(brokers, transactional_id, request, worst_of_partitions, seconds, _BY_CLIENTS)
 
 
-def add_offset_to_txn(
-    brokers: Brokers,
-    identity: ProducerIdentity,
-    group: str,
-    committed: OffsetAndMetadata,
-    seconds: float | None = None,
-) -> None:
+def add_offset_to_txn(brokers: Brokers, identity: ProducerIdentity, group: str, committed: OffsetAndMetadata) -> None:
     """
     Add a group's offset to the transaction (TxnOffsetCommit): it is committed with it.
 
@@ -170,12 +164,12 @@ def add_offset_to_txn(
     transactional_id = identity.transactional_id or ""
     if not identity.transaction_v2:
         adding = add_group(transactional_id, identity.producer, group)
-        _of_coordinator(brokers, transactional_id, adding, error_code_of, seconds)
+        _of_coordinator(brokers, transactional_id, adding, error_code_of)
     offsets = {committed.partition: CommittedOffset(committed.offset, metadata=committed.metadata)}
     request = commit_offsets(transactional_id, identity.producer, offsets, GroupMetadata(group))
     highest = None if identity.transaction_v2 else 4
     try:
-        send_to_coordinator(brokers, GROUP, group, request, worst_of_offsets, seconds, highest)
+        send_to_coordinator(brokers, GROUP, group, request, worst_of_offsets, None, highest)
     except ApiError as e:
         raise transaction_error(e, identity.transactional_id) from None
 
@@ -236,7 +230,7 @@ def _of_coordinator(
     transactional_id: str,
     request: Any,
     code_of: Callable[[Any], int],
-    seconds: float | None,
+    seconds: float | None = None,
     highest: int | None = None,
 ) -> tuple[Any, Any]:
     try:

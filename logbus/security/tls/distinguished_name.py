@@ -45,8 +45,8 @@ def _attribute(encoded: bytes) -> str:
             return f"{keyword}={_escaped(value.decode())}"
         except UnicodeDecodeError:
             pass  # Java replaces such bytes, which would give two users one name
-    whole = next(_raw(encoded, skip=1))
-    return f"{keyword or number}=#{whole.hex()}"
+    _, (_, _, begin, end) = _bounds(encoded)
+    return f"{keyword or number}=#{encoded[begin:end].hex()}"
 
 
 def _escaped(text: str) -> str:
@@ -73,13 +73,6 @@ def _elements(encoded: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield tag and content of each element of a DER sequence's content."""
     for tag, start, _, end in _bounds(encoded):
         yield tag, encoded[start:end]
-
-
-def _raw(encoded: bytes, skip: int) -> Iterator[bytes]:
-    """Yield each element whole, without the first ``skip`` ones."""
-    for n, (_, _, begin, end) in enumerate(_bounds(encoded)):
-        if n >= skip:
-            yield encoded[begin:end]
 
 
 def _bounds(encoded: bytes) -> Iterator[tuple[int, int, int, int]]:
