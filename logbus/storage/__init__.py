@@ -4,6 +4,7 @@ The logs of one broker on disk, in Kafka's formats (Kafka: storage).
 * ``log_manager``: LogManager: opens, creates, deletes and closes all logs, in all log directories
 * ``log_creator``: LogCreator: creates logs, each in the directory that is meant for it
 * ``log_user``: the interface to the user of the logs, such as replicas
+* ``directory_opening``: opens all log directories, and their logs
 * ``directory_claims``: checks that the log directories are this broker's, and all of them
 * ``log_directory``: LogDirectory: lock and checkpoints of one directory, whose logs it opens and closes
 * ``clean_shutdown``: the marker by which the next start opens logs without reading them

@@ -10,24 +10,24 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 
 from attrs import define, field
-from twisted.internet.defer import CancelledError, Deferred, gatherResults
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from logbus.config.topic_config import TopicConfig
 from logbus.coroutines import returns_deferred
-from logbus.errors import ApiError, ConfigError, ErrorCode, StorageError
+from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.metrics import Family, Registry, histogram_samples
 from logbus.model import TopicPartition
 from logbus.storage import file_names
 from logbus.storage.checkpoints import MetaProperties
 from logbus.storage.cleaner.log_cleaner import LogCleaner
 from logbus.storage.directory_claims import claim_directories
+from logbus.storage.directory_opening import open_directories
 from logbus.storage.filesystem.bounded_work import SyncQueues
 from logbus.storage.filesystem.file_cache import FileCache
 from logbus.storage.housekeeping import Housekeeping
@@ -40,7 +40,6 @@ from logbus.storage.log_mover import LogMover, Swap
 from logbus.storage.log_snapshots import LogSnapshots
 from logbus.storage.log_truncator import LogTruncator
 from logbus.storage.log_user import LogUser, NoLogUser
-from logbus.storage.move_recovery import recover_moves
 from logbus.storage.repair.damage import DamageReports
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.repair.log_scrubber import LogScrubber
@@ -261,55 +260,11 @@ class LogManager:
             partition.
         :raises StorageError: (as a failure) no directory works.
         """
-        try:
-            for directory in self.directories:
-                with suppress(StorageError):  # It is offline now.
-                    directory.lock()
-        except ConfigError:
-            await self._close_directories()
-            raise
-        self._recover_moves()
-        opening = [Deferred.fromCoroutine(each.open()) for each in self.directories if each.is_online]
-        bug: Exception | None = None
-        for opened in opening:
-            try:
-                await opened
-            except StorageError:
-                pass  # It is offline now.
-            except CancelledError as error:
-                # The broker stops: nor are the logs of the others recovered, which may take long.
-                bug = error
-                for other in opening:
-                    other.cancel()
-            except Exception as error:
-                bug = error
-        if bug is not None or len(self.offline_directories) == len(self.directories):
-            await self._close_directories()
-            raise bug or StorageError("; ".join(str(directory.disk.failure) for directory in self.directories))
-        seen: dict[TopicPartition, LogDirectory] = {}
-        for directory in self.directories:
-            for partition in directory.logs if directory.is_online else ():
-                first = seen.setdefault(partition, directory)
-                if first is not directory:
-                    await self._close_directories()
-                    raise ConfigError(
-                        f"{partition} is in two log directories, {first.disk.root} and {directory.disk.root}; move one "
-                        "of them away"
-                    )
+        await open_directories(self.directories)
         for directory in self.directories:
             self.housekeeping.remove_trees(directory.disk, directory.leftovers)
             self.mover.remove_given_up(directory)
         self.strays.opened()
-
-    def _recover_moves(self) -> None:
-        """Complete or undo moves; anew, without it, when a directory fails meanwhile."""
-        for _ in self.directories:
-            with suppress(StorageError):
-                recover_moves(self.directories, lambda what: self._log.error("{what}", what=what))
-                return
-
-    async def _close_directories(self) -> None:
-        await gatherResults([directory.disk.close() for directory in self.directories], consumeErrors=True)
 
     @property
     def meta(self) -> MetaProperties | None:
