@@ -199,19 +199,21 @@ class VirtualLog:
         start = self._start_offset()
         if self._first[0] == start:
             return self._first[1]
-        at = self._index.at_offset(start)
-        if at >= 0 and self._index[at].offset == start:
-            position = self._index[at].position
+        index = self._index
+        at = index.at_offset(start)
+        if at >= 0 and index[at].offset == start:
+            position = index[at].position
         elif start == self._tail.offset:
             position = self._tail.position
         else:
-            end = self._index[at + 1] if at + 1 < len(self._index) else self._tail
+            end = index[at + 1] if at + 1 < len(index) else self._tail
             position = end.position - await self._bytes_between(start, end.offset)
-            if start != self._start_offset():
+            if start != self._start_offset() or index is not self._index or self._first[0] == start:
+                # Another request has counted, too, and trimmed the index or begun a new one.
                 return await self._earliest()
         self._first = (start, position)
         if at > 0:
-            self._trim(Entry(start, position, self._index[at].timestamp))
+            self._trim(Entry(start, position, index[at].timestamp))
         return position
 
     async def _bytes_between(self, offset: int, end: int) -> int:

@@ -9,6 +9,7 @@ from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.errors import ApiError, ErrorCode
@@ -242,6 +243,22 @@ class Positions(SynchronousTestCase):
         self.part.broker.log().delete_before(10)
         self.part.open()
         self.assertEqual(self.part.earliest(), base_of(0) + JUMP)
+
+    def test_asked_for_at_once(self) -> None:
+        """Two clients that ask for the beginning after retention get the same, though both count up to it."""
+        self.patch(virtual_log, "SPAN", 60)
+        part = Partition()
+        log = part.broker.log()
+        for number in range(40):
+            log.append(b"%d" % number + b" " * 20)
+        part.before(None)
+        log.delete_before(37)
+        asked = [Deferred.fromCoroutine(part.log.earliest()) for _ in range(2)]
+        for _ in range(20):
+            part.broker.reactor.advance(0)
+        first, second = map(self.successResultOf, asked)
+        self.assertEqual((first, part.earliest()), (second, first))
+        self.assertTrue(part.read(first)[0].payload.startswith(b"37"))
 
     def test_compaction(self) -> None:
         """
