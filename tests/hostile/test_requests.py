@@ -273,6 +273,20 @@ class RecordTests(SynchronousTestCase):
             answer = self.client.produce(batch, "compacted")
             self.assertEqual((answer.error_code, len(answer.record_errors)), (code, errors))
 
+    def test_many_records_of_a_wrong_time(self) -> None:
+        """Of a batch of a wrong time, no more records are read or named; one that cannot be read is refused, too."""
+        late = [Record(0, NOW_MS + 10**9, b"k", b"")]
+        damaged = bytearray(encode_batch(late, codec=Codec.ZSTD))
+        damaged[62] ^= 0xFF
+        struct.pack_into(">I", damaged, 17, crc32c(memoryview(damaged)[21:]))
+        for batch, errors in (
+            (encode_batch(late * 50_000, codec=Codec.ZSTD), 1000),
+            (encode_batch(late * 60_000, codec=Codec.ZSTD), 0),
+            (bytes(damaged), 0),
+        ):
+            answer = self.client.produce(batch)
+            self.assertEqual((answer.error_code, len(answer.record_errors)), (ErrorCode.INVALID_TIMESTAMP, errors))
+
 
 class NameTests(SynchronousTestCase):
     """Names that are paths, escapes and worse."""

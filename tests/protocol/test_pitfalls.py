@@ -320,6 +320,18 @@ class Producing(TrapCase):
             refused = self.client.produce(a_batch(timestamp=timestamp), "recent")
             self.assertEqual(refused.error_code, ErrorCode.INVALID_TIMESTAMP)
 
+    def test_records_of_wrong_times_are_named(self) -> None:
+        """Trap 34: the producer gives up only those records of the batch whose times are not allowed (KIP-467)."""
+        self.server.create("recent", message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1000")
+        times = (NOW_MS, NOW_MS + 60_000, -1, NOW_MS - 500, NOW_MS + 70_000)
+        for codec in Codec:
+            batch = encode_batch([Record(0, time, b"k", b"v") for time in times], codec=codec)
+            refused = self.client.produce(batch, "recent")
+            self.assertEqual(refused.error_code, ErrorCode.INVALID_TIMESTAMP)
+            self.assertEqual([error.batch_index for error in refused.record_errors], [1, 4])
+            self.assertIn(f"{NOW_MS + 70_000} is more than", refused.record_errors[1].batch_index_error_message)
+            self.assertEqual(refused.error_message, refused.record_errors[0].batch_index_error_message)
+
     def test_internal_topics(self) -> None:
         """Clients do not write to the topics of the broker itself, whether these exist or not."""
         for name in ("__consumer_offsets", "__transaction_state"):

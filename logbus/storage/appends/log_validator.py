@@ -2,7 +2,8 @@
 Checks a produced batch against its topic's settings (Kafka: LogValidator), in addition to
 :mod:`logbus.records.batch_validation`. Pure.
 
-Records are decoded only for compacted topics, where each must have a key.
+Records are decoded only for compacted topics, where each must have a key, and to name those whose timestamps the topic
+does not allow.
 """
 
 from __future__ import annotations
@@ -66,33 +67,54 @@ def validated_for_topic(
         max_timestamp - now_ms > config.message_timestamp_after_max_ms
         or now_ms - base_timestamp > config.message_timestamp_before_max_ms
     ) and config.message_timestamp_type != LOG_APPEND_TIME:
-        check_times(header_of(fields), config, now_ms)
+        check_times(data, header_of(fields), config, now_ms)
     if "compact" in config.cleanup_policy and not from_coordinator:
         check_keys(data, header_of(fields), config)
     return fields
 
 
-def check_times(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
+def check_times(data: Buffer, header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
     """
     Check a batch's timestamps against the topic's limits; records without a timestamp pass.
 
-    :raises ApiError: INVALID_TIMESTAMP.
+    :raises RecordsRefused: INVALID_TIMESTAMP, naming the records beyond the limits.
+    :raises ApiError: INVALID_TIMESTAMP if no record can be named: they cannot be read, or are too many.
     """
-    for timestamp in (header.base_timestamp, header.max_timestamp):
-        if timestamp == NO_TIMESTAMP:
-            continue
-        if timestamp - now_ms > config.message_timestamp_after_max_ms:
-            raise ApiError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {timestamp} is more than message.timestamp.after.max.ms = "
-                f"{config.message_timestamp_after_max_ms} after the broker's time {now_ms}",
-            )
-        if now_ms - timestamp > config.message_timestamp_before_max_ms:
-            raise ApiError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {timestamp} is more than message.timestamp.before.max.ms = "
-                f"{config.message_timestamp_before_max_ms} before the broker's time {now_ms}",
-            )
+    problem = _time_problem(header.base_timestamp, config, now_ms) or _time_problem(
+        header.max_timestamp, config, now_ms
+    )
+    if problem is None:
+        return
+    try:
+        records = decode_batch(data, header=header, limit=decompression_limit(header, config))
+    except (ApiError, DecodeError):
+        records = []
+    # A producer sends the others again, or gives up no more than these (KIP-467).
+    refused = [
+        (index, why)
+        for index, record in enumerate(records)
+        if (why := _time_problem(record.timestamp, config, now_ms)) is not None
+    ]
+    if refused:
+        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, refused[0][1], refused[:MAX_RECORD_ERRORS])
+    raise ApiError(ErrorCode.INVALID_TIMESTAMP, problem)
+
+
+def _time_problem(timestamp: int, config: TopicConfig, now_ms: int) -> str | None:
+    """Why a timestamp is beyond the topic's limits; None: it is within them."""
+    if timestamp == NO_TIMESTAMP:
+        return None
+    if timestamp - now_ms > config.message_timestamp_after_max_ms:
+        return (
+            f"timestamp {timestamp} is more than message.timestamp.after.max.ms = "
+            f"{config.message_timestamp_after_max_ms} after the broker's time {now_ms}"
+        )
+    if now_ms - timestamp > config.message_timestamp_before_max_ms:
+        return (
+            f"timestamp {timestamp} is more than message.timestamp.before.max.ms = "
+            f"{config.message_timestamp_before_max_ms} before the broker's time {now_ms}"
+        )
+    return None
 
 
 def decompression_limit(header: BatchHeader, config: TopicConfig) -> int:
