@@ -207,12 +207,16 @@ class ChangesTests(SynchronousTestCase):
         self.assertEqual(check({"log.retention.ms": "5"}, cluster=True), [])
         self.assertEqual(check({"ssl.keystore.location": "x"}, cluster=False), [])
         self.assertEqual(len(check({"num.io.threads": "5"}, cluster=True)), 1)
+        for rate in ("leader.replication.throttled.rate", "follower.replication.throttled.rate"):
+            self.assertEqual(check({rate: "5"}, cluster=True), [], "Kafka has a default of all brokers for throttles")
+        self.assertEqual(check({"replica.alter.log.dirs.io.max.bytes.per.second": "5"}, cluster=True), [])
         for overrides, cluster, words in (
             ({"broker.id": "5"}, False, "broker.id cannot be changed while the broker runs"),
             ({"ssl.keystore.location": "x"}, True, "single brokers"),
             ({"listener.name.a.max.connections": "5"}, True, "single brokers"),
             ({"num.partition": "5"}, False, "did you mean num.partitions"),
             ({"log.retention.ms": None}, False, "a value is missing"),
+            ({"compression.gzip.level": "0"}, True, "accepted: -1, or a whole number from 1 to 9"),
             ({"log.retention.ms": "-2"}, True, "log.retention.ms: '-2' is not valid"),
         ):
             error = self.assertRaises(ConfigError, check, overrides, cluster=cluster)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logbus.config.keys.declare import PER_BROKER, int32, int64
+from logbus.config.keys.declare import CLUSTER, int32, int64
 from logbus.config.kinds import LONG_MAX
 
 QUOTA_PRODUCER_DEFAULT = int64(
@@ -43,19 +43,19 @@ LEADER_REPLICATION_THROTTLED_RATE = int64(
     LONG_MAX,
     "Bytes a second that a leader sends to throttled followers.",
     at_least=0,
-    dynamic=PER_BROKER,
+    dynamic=CLUSTER,
 )
 FOLLOWER_REPLICATION_THROTTLED_RATE = int64(
     "follower.replication.throttled.rate",
     LONG_MAX,
     "Bytes a second that throttled followers fetch.",
     at_least=0,
-    dynamic=PER_BROKER,
+    dynamic=CLUSTER,
 )
 REPLICA_ALTER_LOG_DIRS_IO_MAX_BYTES_PER_SECOND = int64(
     "replica.alter.log.dirs.io.max.bytes.per.second",
     LONG_MAX,
     "Bytes a second that are copied when logs move between the log directories of a broker.",
     at_least=1,
-    dynamic=PER_BROKER,
+    dynamic=CLUSTER,
 )
