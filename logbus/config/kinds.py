@@ -95,6 +95,15 @@ def integer(type: ConfigType, at_least: int | None = None, at_most: int | None =
     return Kind(type, parse, str, f"a whole number from {low} to {high}")
 
 
+def number_or(kind: Kind[int], special: int) -> Kind[int]:
+    """``kind``, or a number beyond its bounds that means something else."""
+
+    def parse(text: str) -> int:
+        return special if _INTEGER.fullmatch(text) and int(text) == special else kind.parse(text)
+
+    return Kind(kind.type, parse, kind.format, f"{special}, or {kind.accepts}")
+
+
 def count_or_auto() -> Kind[int]:
     """A whole number, at least 1, or ``auto``, which is 0."""
     count = integer(ConfigType.INT, 1, 1024)

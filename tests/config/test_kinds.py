@@ -44,6 +44,13 @@ class KindsTests(SynchronousTestCase):
         self.refuses(kinds.integer(ConfigType.SHORT), "32768")
         self.assertIn("from 1 to 3", kind.accepts)
 
+    def test_a_number_beyond_the_bounds(self) -> None:
+        """One that means something else is allowed; what lies between is not."""
+        kind = kinds.number_or(kinds.integer(ConfigType.INT, 1, 9), -1)
+        self.assertEqual([kind.parse(text) for text in ("-1", "1", "+9")], [-1, 1, 9])
+        self.refuses(kind, "0", "-2", "10", "", "x", "-1.0")
+        self.assertEqual(kind.accepts, "-1, or a whole number from 1 to 9")
+
     def test_decimal(self) -> None:
         """Plain and scientific notation; no infinity and no NaN."""
         kind = kinds.decimal(0.0, 1.0)

@@ -46,12 +46,11 @@ COMPRESSION_TYPE = choice(
     topic="compression.type",
     dynamic=CLUSTER,
 )
-COMPRESSION_GZIP_LEVEL = int32(
+COMPRESSION_GZIP_LEVEL = key(
+    kinds.number_or(kinds.integer(kinds.ConfigType.INT, 1, 9), -1),
     "compression.gzip.level",
     -1,
     "Level (1 to 9, −1: the codec's own) when ``compression.type`` is gzip.",
-    at_least=-1,
-    at_most=9,
     topic="compression.gzip.level",
     dynamic=CLUSTER,
 )
