@@ -15,6 +15,7 @@ from logbus.cli.kafka_scripts.option_parser import Option, OptionParser, ParsedO
 from logbus.cli.kafka_scripts.session import with_cluster
 from logbus.cli.reassignment import cancel, current_replicas, execute, generate, verify
 from logbus.cli.reassignment_plan import InvalidPlan, Plan, read_plan
+from logbus.cli.runner import CommandFailed
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.replica_admin import Reassignment
 from logbus.client.cluster.cluster import Cluster
@@ -47,10 +48,6 @@ PARSER = OptionParser(
         Option("bootstrap-controller", "controller", refusal="use --bootstrap-server: a broker is the controller"),
     ],
 )
-
-
-class _Failed(LogbusError):
-    """The command failed; the message is what it says."""
 
 
 @frozen
@@ -236,7 +233,7 @@ async def _generate(admin: AdminClient, topics: Sequence[str], brokers: Sequence
 
 async def _execute(admin: AdminClient, plan: Plan, log_dirs: LogDirs, options: ParsedOptions) -> None:
     if not options.has("additional") and await admin.list_reassignments():
-        raise _Failed(
+        raise CommandFailed(
             "Cannot execute because there is an existing partition assignment.  Use --additional to override this and "
             "create a new partition assignment in addition to the existing one. The --additional flag can also be used "
             "to change the throttle by resubmitting the current reassignment."
@@ -244,17 +241,17 @@ async def _execute(admin: AdminClient, plan: Plan, log_dirs: LogDirs, options: P
     there = {node.node_id for node in (await admin.describe_cluster()).nodes}
     for broker in (broker for replicas in plan.values() for broker in replicas):
         if broker not in there:
-            raise _Failed(f"Unknown broker id {broker}")
+            raise CommandFailed(f"Unknown broker id {broker}")
     every = await current_replicas(admin, {name.topic for name in plan})
     current = {name: every[name] for name in plan if name in every}
     if options.has("disallow-replication-factor-change"):
         changed = sorted(name for name in current if len(current[name]) != len(plan[name]))
         if changed:
-            raise _Failed(f"Replication factor of {_joined(changed)} would change")
+            raise CommandFailed(f"Replication factor of {_joined(changed)} would change")
     held = await _log_dirs(admin, {**current, **plan})
     problem = elsewhere(log_dirs, held)
     if problem is not None:
-        raise _Failed(problem)
+        raise CommandFailed(problem)
     say(f"Current partition replica assignment\n\n{plan_json(current, held)}\n")
     say("Save this to use as the --reassignment-json-file option during rollback")
     throttle = options.integer("throttle")

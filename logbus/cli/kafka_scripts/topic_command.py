@@ -12,6 +12,7 @@ from logbus.cli.kafka_scripts.option_parser import Option, OptionParser, ParsedO
 from logbus.cli.kafka_scripts.session import with_cluster
 from logbus.cli.kafka_scripts.topic_description import DescribedTopic, DescribeFilter, described_topics, topic_lines
 from logbus.cli.kafka_scripts.topic_names import topic_filter
+from logbus.cli.runner import CommandFailed
 from logbus.client.admin.admin_client import AdminClient, NewTopic
 from logbus.client.cluster.cluster import Cluster, TopicMetadata
 from logbus.errors import ApiError, ErrorCode, LogbusError
@@ -50,10 +51,6 @@ PARSER = OptionParser(
         Option("delete-config", "name", "Accepted, without an effect."),
     ],
 )
-
-
-class _Failed(LogbusError):
-    """The command failed; the message is what it says."""
 
 
 @frozen
@@ -138,7 +135,7 @@ async def _create(admin: AdminClient, options: ParsedOptions) -> None:
     if error is None:
         say(f"Created topic {name}.")
     elif not (error.code is ErrorCode.TOPIC_ALREADY_EXISTS and options.has("if-not-exists")):
-        raise _Failed(broker_text(error, f"topic {name}"))
+        raise CommandFailed(broker_text(error, f"topic {name}"))
 
 
 def new_topic(name: str, options: ParsedOptions) -> NewTopic:
@@ -149,14 +146,14 @@ def new_topic(name: str, options: ParsedOptions) -> NewTopic:
     """
     partitions, factor = options.integer("partitions"), options.integer("replication-factor")
     if partitions is not None and partitions < 1:
-        raise _Failed("The partitions must be greater than 0")
+        raise CommandFailed("The partitions must be greater than 0")
     if factor is not None and factor < 1:
-        raise _Failed("The replication factor must be between 1 and 32767 inclusive")
+        raise CommandFailed("The replication factor must be between 1 and 32767 inclusive")
     configs = {}
     for text in options.values("config"):
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise _Failed(
+            raise CommandFailed(
                 'requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".'
             )
         configs[key.strip()] = value.strip()
@@ -176,13 +173,17 @@ def replica_assignment(text: str) -> list[list[int]]:
     try:
         found = [[int(number) for number in one.strip().split(":")] for one in text.split(",")]
     except ValueError:
-        raise _Failed(f"{text!r} is not broker ids such as 0:1,1:2 (two partitions of two replicas each)") from None
+        raise CommandFailed(
+            f"{text!r} is not broker ids such as 0:1,1:2 (two partitions of two replicas each)"
+        ) from None
     for index, replicas in enumerate(found):
         if len(set(replicas)) < len(replicas):
             twice = sorted({each for each in replicas if replicas.count(each) > 1})
-            raise _Failed(f"Partition replica lists may not contain duplicate entries: {', '.join(map(str, twice))}")
+            raise CommandFailed(
+                f"Partition replica lists may not contain duplicate entries: {', '.join(map(str, twice))}"
+            )
         if len(replicas) != len(found[0]):
-            raise _Failed(f"Partition {index} has different replication factor: {replicas}")
+            raise CommandFailed(f"Partition {index} has different replication factor: {replicas}")
     return found
 
 
@@ -204,7 +205,7 @@ async def _existing(admin: AdminClient, options: ParsedOptions) -> list[TopicMet
     """
     topics, expression = await _chosen(admin, options), options.value("topic")
     if not topics and expression is not None and not options.has("if-exists"):
-        raise _Failed(f"Topic '{expression}' does not exist as expected")
+        raise CommandFailed(f"Topic '{expression}' does not exist as expected")
     return topics
 
 
@@ -215,7 +216,7 @@ async def _describe(cluster: Cluster, admin: AdminClient, options: ParsedOptions
     else:
         topics = [each for each in await admin.list_topics(internal=True) if _short_id(each) == topic_id]
         if not topics and not options.has("if-exists"):
-            raise _Failed(f"TopicId '{topic_id}' does not exist as expected")
+            raise CommandFailed(f"TopicId '{topic_id}' does not exist as expected")
     if not topics:
         return
     wanted = DescribeFilter.of([name for name in _FILTERS if options.has(name)])
@@ -240,7 +241,7 @@ async def _alter(admin: AdminClient, options: ParsedOptions) -> None:
         return
     count = options.integer("partitions") or 0
     if count < 1:
-        raise _Failed("The partitions must be greater than 0")
+        raise CommandFailed("The partitions must be greater than 0")
     text = options.value("replica-assignment")
     assignments: dict[str, list[list[int]]] = {}
     if text is not None:
@@ -260,4 +261,4 @@ async def _delete(admin: AdminClient, options: ParsedOptions) -> None:
 def _raise(answers: Mapping[str, ApiError | None]) -> None:
     for name, error in answers.items():
         if error is not None:
-            raise _Failed(broker_text(error, f"topic {name}"))
+            raise CommandFailed(broker_text(error, f"topic {name}"))

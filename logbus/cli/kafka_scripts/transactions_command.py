@@ -12,6 +12,7 @@ from logbus.cli.kafka_scripts.console import complain, say
 from logbus.cli.kafka_scripts.java_errors import broker_text
 from logbus.cli.kafka_scripts.option_parser import Option, OptionParser, ParsedOptions, UsageError
 from logbus.cli.kafka_scripts.session import with_cluster
+from logbus.cli.runner import CommandFailed
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.transaction_results import ActiveProducer, ListedTransaction, TransactionDescription
 from logbus.client.cluster.cluster import Cluster
@@ -51,10 +52,6 @@ PARSER = OptionParser(
         Option("max-transaction-timeout", "MINUTES", "find-hanging: only older ones; 15 by default.", bits=32),
     ],
 )
-
-
-class _Failed(LogbusError):
-    """The command failed; the message is what it says."""
 
 
 @frozen
@@ -231,7 +228,7 @@ async def _list(admin: AdminClient, options: ParsedOptions) -> None:
 async def _describe(admin: AdminClient, transactional_id: str) -> None:
     answer = (await admin.describe_transactions([transactional_id]))[transactional_id]
     if isinstance(answer, ApiError):
-        raise _Failed(
+        raise CommandFailed(
             f"Failed to describe transaction state of transactional-id `{transactional_id}`: {broker_text(answer)}"
         )
     say(description_table(answer, int(time.time() * 1000)))
@@ -246,7 +243,7 @@ async def _describe_producers(admin: AdminClient, options: ParsedOptions) -> Non
     answer = (await admin.describe_producers([where], broker_id=broker))[where]
     if isinstance(answer, ApiError):
         which = "leader" if broker is None else f"broker {broker}"
-        raise _Failed(f"Failed to describe producers for partition {where} on {which}: {broker_text(answer)}")
+        raise CommandFailed(f"Failed to describe producers for partition {where} on {which}: {broker_text(answer)}")
     say(producers_table(answer))
 
 
