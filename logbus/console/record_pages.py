@@ -187,19 +187,10 @@ def _form(query: RecordQuery, action: str) -> Tag:
     wrong = query.wrong
     return tags.form(
         tags.div(
-            field(
-                "Partition",
-                "partition",
-                query.partition,
-                error=wrong.get("partition", ""),
-                inputmode="numeric",
-                placeholder="all",
-            ),
+            partition_field(query),
             choice("Start", "from", STARTS, query.start),
             field("Offset or time", "at", query.at, error=wrong.get("at", wrong.get("from", "")), autocomplete="off"),
-            field("Key contains", "key", query.key, error=wrong.get("key", ""), autocomplete="off"),
-            field("Value contains", "value", query.value, error=wrong.get("value", ""), autocomplete="off"),
-            field("Header contains", "header", query.header, error=wrong.get("header", ""), autocomplete="off"),
+            contents_fields(query),
             choice("Show as", "show", FORMS, query.shown),
             class_="fields",
         ),
@@ -212,6 +203,28 @@ def _form(query: RecordQuery, action: str) -> Tag:
         action=action,
         class_="card",
     )
+
+
+def partition_field(query: RecordQuery) -> Tag:
+    """Return the field of the partition to read."""
+    return field(
+        "Partition",
+        "partition",
+        query.partition,
+        error=query.wrong.get("partition", ""),
+        inputmode="numeric",
+        placeholder="all",
+    )
+
+
+def contents_fields(query: RecordQuery) -> list[Tag]:
+    """Return the fields of what records must contain."""
+    wrong = query.wrong
+    return [
+        field("Key contains", "key", query.key, error=wrong.get("key", ""), autocomplete="off"),
+        field("Value contains", "value", query.value, error=wrong.get("value", ""), autocomplete="off"),
+        field("Header contains", "header", query.header, error=wrong.get("header", ""), autocomplete="off"),
+    ]
 
 
 def committed_only(is_checked: bool) -> Tag:

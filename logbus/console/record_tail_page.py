@@ -14,10 +14,10 @@ from twisted.web.template import Tag, tags
 from logbus.admin.record_tail import MAX_PARTITIONS
 from logbus.admin.routing import route
 from logbus.console.api_client import segment
-from logbus.console.elements import button_link, empty, field, link, table
+from logbus.console.elements import button_link, empty, link, table
 from logbus.console.figures import number, shortened
 from logbus.console.page import Page, Visit
-from logbus.console.record_pages import committed_only
+from logbus.console.record_pages import committed_only, contents_fields, partition_field
 from logbus.console.record_query import RecordQuery
 
 SECTION = "/console/topics"
@@ -99,22 +99,8 @@ def _followed(visit: Visit, topic: str, query: RecordQuery, path: str, partition
 
 
 def _form(query: RecordQuery, action: str) -> Tag:
-    wrong = query.wrong
     return tags.form(
-        tags.div(
-            field(
-                "Partition",
-                "partition",
-                query.partition,
-                error=wrong.get("partition", ""),
-                inputmode="numeric",
-                placeholder="all",
-            ),
-            field("Key contains", "key", query.key, error=wrong.get("key", ""), autocomplete="off"),
-            field("Value contains", "value", query.value, error=wrong.get("value", ""), autocomplete="off"),
-            field("Header contains", "header", query.header, error=wrong.get("header", ""), autocomplete="off"),
-            class_="fields",
-        ),
+        tags.div(partition_field(query), contents_fields(query), class_="fields"),
         tags.div(
             tags.button("Follow", type="submit", class_="primary"), committed_only(query.committed), class_="filter"
         ),
