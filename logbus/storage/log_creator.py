@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import suppress
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -28,6 +29,7 @@ class LogCreator:
     :ivar _preferred: directories for partitions that have no log yet; an entry goes when it is used.
     :ivar _take_back: the log of a partition that was set aside, in use again, if there is one.
     :ivar _free_name: see :meth:`.LogMover.free_name`.
+    :ivar _set_remains_aside: see :meth:`.StrayLogs.set_remains_aside`.
     """
 
     _directories: Sequence[LogDirectory]
@@ -36,6 +38,7 @@ class LogCreator:
     _preferred: MutableMapping[TopicPartition, LogDirectory]
     _take_back: Callable[[TopicPartition, uuid.UUID | None], Awaitable[Log | None]]
     _free_name: Callable[[IDisk, str, TopicPartition], Awaitable[None]]
+    _set_remains_aside: Callable[[LogDirectory, str, TopicPartition], Awaitable[None]]
     _creating: dict[TopicPartition, list[Deferred[Log]]] = field(factory=dict, init=False)
 
     def create(
@@ -81,14 +84,24 @@ class LogCreator:
         directory = self._preferred.pop(partition, None)
         if directory is None or not directory.is_online:
             directory = min(online, key=lambda candidate: len(candidate.logs))
-        await self._free_name(directory.disk, name, partition)
+        for each in online:
+            # A start refuses a partition that is in two directories.
+            if each.disk.exists(name):
+                await self._free_name(each.disk, name, partition)
+                await self._set_remains_aside(each, name, partition)
         await directory.forget(partition)
-        await directory.disk.submit(IOPool.BACKGROUND, _prepare, directory.disk, name, topic_id)
         log = self._new_log(partition, directory.disk, name)
         if config is not None:
             log.config = config
         log.topic_id = topic_id
-        log.create()
+        try:
+            await directory.disk.submit(IOPool.BACKGROUND, _prepare, directory.disk, name, topic_id)
+            log.create()
+        except ApiError:
+            # The next attempt may be made in another directory.
+            with suppress(ApiError, StorageError):
+                await directory.disk.submit(IOPool.BACKGROUND, directory.disk.remove_tree, name)
+            raise
         directory.logs[partition] = log
         return log
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from attrs import define, field, frozen
 from twisted.logger import Logger
@@ -203,12 +204,15 @@ class LogLinker:
         del origin.logs[partition]
         log = self._new_log(partition, disk, file_names.partition_directory(partition))
         log.config, log.topic_id = blank.config, blank.topic_id
+        place = name
         try:
             await self._free_name(disk, log.directory, partition)
             await directory.forget(partition)
             await disk.submit(IOPool.BACKGROUND, rename_for_good, disk, name, log.directory)
+            place = log.directory
             await recover_log(log, copy.end_offset, copy.start_offset, Progress(self._timers.clock.seconds))
         except (ApiError, StorageError) as error:
+            await self._put_away(disk, place, partition)
             self._lost(partition, str(error))
             raise
         log.high_watermark = max(log.log_start_offset, min(copy.high_watermark, log.log_end_offset))
@@ -226,6 +230,15 @@ class LogLinker:
             partition=partition, path=copy.path, size=log.size, end=log.log_end_offset,
         )  # fmt: skip
         return log
+
+    async def _put_away(self, disk: IDisk, place: str, partition: TopicPartition) -> None:
+        """
+        Remove a copy that cannot be used: a new log in its place would be written into the files of the other worker.
+        """
+        gone = file_names.deleted_directory(partition, self._unique())
+        with suppress(ApiError, StorageError):  # Whoever makes a log there sets aside what is left.
+            await disk.submit(IOPool.BACKGROUND, rename_for_good, disk, place, gone)
+            self._remove_later(disk, [gone], 0)
 
 
 def is_blank(log: Log) -> bool:

@@ -148,6 +148,7 @@ class LogManager:
             self.mover.preferred,
             self.strays.take_back,
             self.mover.free_name,
+            self.strays.set_remains_aside,
         )
         self.truncator = LogTruncator(self.directories, self.cleaner, self.repairer, self.clock)
         self.linker = LogLinker(

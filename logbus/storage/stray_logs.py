@@ -123,18 +123,48 @@ class StrayLogs:
         disk, own = directory.disk, file_names.partition_directory(partition)
         # Another log of the topic's name may have been here meanwhile.
         await directory.forget(partition)
-        is_there = await disk.submit(IOPool.BACKGROUND, _take_back, disk, name, own)
-        # Not before: an attempt that fails for want of space must not be followed by an empty log.
-        self._forget(directory, name)
-        if not is_there:
+        if not await disk.submit(IOPool.BACKGROUND, _rename, disk, name, own):
+            self._forget(directory, name)
             return None
         offsets = LogOffsets(stray.log_start_offset, stray.recovery_point, stray.high_watermark, 0)
-        await directory.open_log(partition, own, offsets, Progress(self._seconds))
+        try:
+            await directory.open_log(partition, own, offsets, Progress(self._seconds))
+        except ApiError:
+            # An attempt that fails for want of space, or files, must not be followed by an empty log.
+            await self._put_back(disk, own, name)
+            raise
+        self._forget(directory, name)
+        # The note says how to open the log, until it is open.
+        disk.unlink(f"{own}/{file_names.STRAY}")
         log = directory.logs[partition]
         if log.log_start_offset > log.segments[0].base_offset:
             await directory.save_start_offsets()
         self._log.warn("{partition} is this broker's again: {name} is its log", partition=partition, name=name)
         return log
+
+    async def _put_back(self, disk: IDisk, own: str, name: str) -> None:
+        try:
+            await disk.submit(IOPool.BACKGROUND, _rename, disk, own, name)
+        except ApiError as error:
+            # What has the partition's name is the partition's log for whoever comes next.
+            raise disk.fail(StorageError(f"{disk.root}/{own} cannot be renamed: {error}")) from error
+
+    async def set_remains_aside(self, directory: LogDirectory, own: str, partition: TopicPartition) -> None:
+        """
+        Keep records that are where a new log is to be made, though no log is open there: what could not be renamed
+        when it was given up. A new log would begin in their files, and a start would take the rest for its own.
+
+        :param own: the name of the partition's directory.
+        :raises ApiError: there is no space; it can be tried again.
+        :raises StorageError: the disk failed, and is offline.
+        """
+        disk, name = directory.disk, file_names.stray_directory(partition, self._unique())
+        if await disk.submit(IOPool.BACKGROUND, _set_remains_aside, disk, own, name):
+            self._note(directory, name, None)
+            self._log.warn(
+                "{root}/{own} has records of an earlier log, which were set aside as {name}",
+                root=disk.root, own=own, name=name,
+            )  # fmt: skip
 
     def _is_expired(self, stray: StrayLog, now_ms: int) -> bool:
         return 0 <= self.retention_ms <= now_ms - stray.since_ms
@@ -197,11 +227,17 @@ def _set_aside(disk: IDisk, directory: str, name: str, stray: bytes) -> bool:
     return noted
 
 
-def _take_back(disk: IDisk, name: str, directory: str) -> bool:
+def _rename(disk: IDisk, name: str, new: str) -> bool:
     """Runs in an I/O thread; returns False if somebody removed it."""
     if not disk.exists(name):
         return False
-    disk.rename(name, directory)
+    disk.rename(name, new)
     disk.sync_directory("")
-    disk.unlink(f"{directory}/{file_names.STRAY}")
     return True
+
+
+def _set_remains_aside(disk: IDisk, own: str, name: str) -> bool:
+    """Runs in an I/O thread; returns whether there was anything but what :meth:`.Log.create` makes."""
+    first = file_names.segment_file(0, file_names.LOG)
+    logs = [file for file in disk.names(own) if file_names.base_offset_of(file, file_names.LOG) is not None]
+    return any(file != first or disk.size(f"{own}/{file}") for file in logs) and _rename(disk, own, name)

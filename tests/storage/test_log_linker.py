@@ -20,7 +20,13 @@ from logbus.storage.log_linker import KEPT_SECONDS, LinkedCopy
 from logbus.storage.log_manager import LogManager
 from logbus.storage.retention import TimeAndSize
 from logbus.storage.truncation import delete_expired
-from logbus.testing.simulation.environment.memory_disk import Crashed, MemoryDisk, PowerCutOutcome, no_space
+from logbus.testing.simulation.environment.memory_disk import (
+    Crashed,
+    MemoryDisk,
+    PowerCutOutcome,
+    no_files,
+    no_space,
+)
 from tests.storage.builders import NOW_MS, PARTITION, a_manager, batch, read_all
 from tests.storage.test_log_crashes import result
 
@@ -259,6 +265,22 @@ class LinkTests(SynchronousTestCase):
         append(log, 1)
         machine.clock.advance(1)
         self.assertEqual(machine.names(0), ["orders-0"])
+
+    def test_a_copy_that_cannot_be_opened(self) -> None:
+        """The log that follows in its place is not written into the files of the other worker."""
+        machine = Machine().open()
+        log = machine.create(0, 30)
+        before = read_all(log)
+        machine.create(1)
+        copy = machine.copy()
+        machine.disks[1].faults = lambda op, path: no_files() if op == "open" else None
+        with self.assertRaises(ApiError):
+            machine.adopt(copy)
+        machine.disks[1].faults = lambda op, path: None
+        append(machine.create(1), 3, 9)
+        self.assertEqual(read_all(log), before)
+        machine.clock.advance(1)
+        self.assertEqual(machine.names(1), ["orders-0"])
 
     def test_retention_meanwhile(self) -> None:
         """Segments that retention removes while they are linked are left out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from twisted.internet.defer import CancelledError
+from twisted.internet.defer import CancelledError, fail
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
@@ -104,6 +104,37 @@ class LogManagerTests(SynchronousTestCase):
         self.failureResultOf(manager.create(PARTITION), ApiError)
         disk.faults = lambda op, path: None
         self.successResultOf(manager.create(PARTITION))
+
+    def test_no_space_in_one_directory(self) -> None:
+        """Nothing of the attempt is left there: a start would refuse a partition that is in two directories."""
+        disks = [MemoryDisk("/a"), MemoryDisk("/b")]
+        manager = opened(self, *disks)
+        for name in ("t", "u", "v"):
+            self.successResultOf(manager.create(TopicPartition(name, 0)))
+        disks[1].faults = lambda op, path: no_space() if op == "create" else None
+        self.failureResultOf(manager.create(PARTITION), ApiError)
+        for name in ("t", "v"):
+            self.successResultOf(manager.delete(TopicPartition(name, 0)))
+        self.assertIs(self.successResultOf(manager.create(PARTITION)).disk, disks[0])
+        again = opened(self, *(disk.after_kill() for disk in disks))
+        self.assertEqual(sorted(log.partition.topic for log in again), ["orders", "u"])
+
+    def test_remains_of_an_earlier_log(self) -> None:
+        """What could not be renamed when its log was given up is kept, and not written into."""
+        disks = [MemoryDisk("/a"), MemoryDisk("/b")]
+        manager = opened(self, *disks)
+        log = self.successResultOf(manager.create(PARTITION, ID))
+        append_as_leader(log, batch(b"old"), 0)
+        self.patch(disks[0], "submit", lambda *_: fail(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no thread")))
+        self.failureResultOf(manager.delete(PARTITION), ApiError)
+        del disks[0].submit
+        self.successResultOf(manager.create(TopicPartition("t", 0)))
+        new = self.successResultOf(manager.create(PARTITION, uuid.UUID(int=78)))
+        append_as_leader(new, batch(b"new"), 0)
+        again = opened(self, *(disk.after_kill() for disk in disks))
+        self.assertEqual([read_all(log) for log in again if log.partition == PARTITION], [[(0, b"new")]])
+        [stray] = [name for name in disks[0].names("") if name.endswith("-stray")]
+        self.assertIn(b"old", disks[0].read(f"{stray}/00000000000000000000.log"))
 
     def test_delete(self) -> None:
         """A deleted log is out of sight at once, and its files are gone after a while; its name is free."""

@@ -19,7 +19,7 @@ from logbus.storage.log import Log
 from logbus.storage.log_manager import LogManager
 from logbus.storage.settings import StorageSettings
 from logbus.testing.simulation.environment.inodes import Crashed, PowerCutOutcome
-from logbus.testing.simulation.environment.memory_disk import MemoryDisk, no_space
+from logbus.testing.simulation.environment.memory_disk import MemoryDisk, no_files, no_space
 from tests.storage.builders import NOW_MS, NOW_S, PARTITION, a_manager, batch, read_all
 from tests.storage.test_log_crashes import result
 from tests.storage.test_log_mover import PiecewiseDisk
@@ -236,6 +236,21 @@ class StrayLogTests(SynchronousTestCase):
         self.failureResultOf(manager.create(PARTITION, ID), ApiError)
         self.disk.faults = lambda op, path: None
         self.assertEqual(read_all(self.successResultOf(manager.create(PARTITION, ID))), VALUES)
+
+    def test_not_opened_yet(self) -> None:
+        """So is one that cannot be opened for want of files, by this life or by the next one."""
+        for restart in (False, True):
+            self.setUp()
+            manager = self.opened()
+            self.written(manager)
+            self.successResultOf(manager.set_aside(PARTITION))
+            self.disk.faults = lambda op, path: no_files() if op == "open" else None
+            self.failureResultOf(manager.create(PARTITION, ID), ApiError)
+            self.disk.faults = lambda op, path: None
+            if restart:
+                manager = self.opened(self.disk.after_kill())
+            self.assertEqual(read_all(self.successResultOf(manager.create(PARTITION, ID))), VALUES)
+            self.assertEqual(len(manager.strays), 0)
 
     def test_where_space_is_short(self) -> None:
         """What is told of a full directory says that it keeps such logs."""

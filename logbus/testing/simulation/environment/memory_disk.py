@@ -387,6 +387,11 @@ def no_space() -> OSError:
     return OSError(errno.ENOSPC, "No space left on device")
 
 
+def no_files() -> OSError:
+    """The error of a process that has too many files open."""
+    return OSError(errno.EMFILE, "Too many open files")
+
+
 def broken() -> OSError:
     """The error of a failing disk."""
     return OSError(errno.EIO, "Input/output error")
