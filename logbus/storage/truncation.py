@@ -104,7 +104,9 @@ def cut(log: Log, offset: int) -> list[str]:
         raise ValueError(
             f"{log.partition}: truncation to {offset} below the recovery point {log.checkpointed_recovery_point}"
         )
-    if offset < log.segments[0].base_offset:
+    first = log.segments[0]
+    if offset < first.base_offset or (offset == first.base_offset and log.disk.is_shared(first.log.path)):
+        # Nothing of a file is kept that another worker's log has, too: a new one takes its place.
         return _cut_all(log, offset)
     flusher = log.flusher
     keep = segment_with(log.segments, offset) + 1

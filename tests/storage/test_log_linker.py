@@ -172,6 +172,20 @@ class LinkTests(SynchronousTestCase):
                 self.assertGreater(taken.log_end_offset, 31)
                 self.assertEqual([machine.disks[1].read(path) for path in files], before)
 
+    def test_begun_anew(self) -> None:
+        """Nor does a truncation that leaves nothing, for a leader whose log begins behind the copy's end."""
+        machine = Machine().open()
+        log = machine.create(0, 30)
+        before = read_all(log)
+        machine.create(1)
+        machine.adopt(machine.copy())
+        result(machine.managers[1].truncator.restart(PARTITION, 50))
+        append(machine.log(1), 2)
+        self.assertEqual(read_all(log), before)
+        again = machine.restarted(copied)
+        self.assertEqual(read_all(again.log(0)), before)
+        self.assertEqual(read_all(again.log(1)), [(n, b"%d in 1" % n) for n in (50, 51)])
+
     def test_transactions(self) -> None:
         """Open and aborted transactions come along."""
         machine = Machine().open()
