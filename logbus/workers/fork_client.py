@@ -145,9 +145,12 @@ class ForkClient:
         self._has_plan = True
         plan, link = self._plans.popleft()
         data = plan.encode()
-        # If it has ended, that is heard of soon; the worker's link has ended with it.
-        with link, suppress(OSError):
-            socket.send_fds(self._control, [HEADER.pack(len(data)) + data], [link.fileno()])
+        with link:
+            try:
+                socket.send_fds(self._control, [HEADER.pack(len(data)) + data], [link.fileno()])
+            except OSError:
+                # If it has ended, that is heard of soon. The worker's link ends, so that it is started later.
+                self._has_plan = False
 
     def has_started(self, index: int, pid: int) -> None:
         """It has started a worker."""

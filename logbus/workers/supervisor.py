@@ -265,8 +265,13 @@ class Supervisor(Service):
         worker.unanswered = 0
         worker.silent = 0.0
         worker.restarts.started()
-        with ours:
-            adopt(self._reactor, ours.fileno(), ours.family, link)
+        try:
+            with ours:
+                adopt(self._reactor, ours.fileno(), ours.family, link)
+        except OSError:
+            worker.link = None
+            theirs.close()
+            raise
         self._forks.fork(worker.plan, theirs)
 
     def _forked(self, index: int, pid: int) -> None:
@@ -348,7 +353,7 @@ class Supervisor(Service):
             started, self._started = self._started, None
             started.errback(WorkerFailed(worker.why or f"{worker.name} ended {how} before it was ready"))
             return
-        pause = worker.restarts.ended(partial(self._launch, worker), was_ready=worker.ready)
+        pause = worker.restarts.ended(partial(self._restart, worker), was_ready=worker.ready)
         self._log.error(
             "{worker} ended {how}{why}; it is started again in {pause:g} s",
             worker=worker.name,
@@ -356,6 +361,18 @@ class Supervisor(Service):
             why=why,
             pause=pause,
         )
+
+    def _restart(self, worker: _Worker) -> None:
+        try:
+            self._launch(worker)
+        except OSError as error:
+            pause = worker.restarts.ended(partial(self._restart, worker), was_ready=False)
+            self._log.error(
+                "{worker} cannot be started: {error}; this is tried again in {pause:g} s",
+                worker=worker.name,
+                error=short_reason(error),
+                pause=pause,
+            )
 
     def _forks_lost(self) -> None:
         if self.running:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from typing import Any
@@ -135,6 +136,22 @@ class PlanTests(ClientCase):
             self.assertTrue(self.reactor.server._serve())
             self.reactor.answers.dataReceived(self.reactor.received.recv(1000))
         self.assertEqual(self.started, [(index, 1000 + index) for index in range(200)])
+
+    def test_a_plan_that_cannot_be_sent(self) -> None:
+        """The link of its worker ends, and other plans are sent."""
+        send = socket.send_fds
+
+        def refuse(*_: Any) -> int:
+            self.patch(socket, "send_fds", send)
+            raise OSError(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS))
+
+        self.patch(socket, "send_fds", refuse)
+        self.assert_ended(self.fork(0))
+        self.fork(1)
+        self.assertNotEqual(self.reactor.server._control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT), b"")
+        self.assertTrue(self.reactor.server._serve())
+        self.reactor.answers.dataReceived(self.reactor.received.recv(1000))
+        self.assertEqual(self.started, [(1, 1000)])
 
     def test_it_ends(self) -> None:
         """The links of workers that were not started end, so that they are started later."""

@@ -287,6 +287,28 @@ class SupervisorTests(SynchronousTestCase):
             self.assertEqual(len(self.plans), count)
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    def test_too_many_files(self) -> None:
+        """A worker for whose link there are no descriptors is started when there are."""
+        self.ready()
+        pair, adopt = socket.socketpair, self.reactor.adoptStreamConnection
+
+        def refuse(*_: Any) -> Any:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        self.patch(socket, "socketpair", refuse)
+        self.supervisor._ended(102, -signal.SIGKILL)
+        self.reactor.advance(FIRST_PAUSE)
+        self.patch(socket, "socketpair", pair)
+        self.reactor.adoptStreamConnection = refuse  # type: ignore[method-assign]
+        self.reactor.advance(2 * FIRST_PAUSE)
+        self.reactor.adoptStreamConnection = adopt  # type: ignore[method-assign]
+        self.assertEqual(len(self.plans), 2)
+        self.reactor.advance(4 * FIRST_PAUSE)
+        self.assertEqual([plan.index for plan in self.plans], [0, 1, 1])
+        self.assertEqual(len([each for each in self.errors() if "cannot be started" in each]), 2)
+        self.reactor.advance(NOTICE_SECONDS)
+        self.assertEqual(len(self.plans), 3)
+
     def test_a_link_that_ends(self) -> None:
         """Nobody says how the worker ended, but it has."""
         self.ready()
