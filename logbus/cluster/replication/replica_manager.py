@@ -252,6 +252,9 @@ class ReplicaManager:
         if is_new_role:
             # No records of the old leader may be appended after the new role.
             await self.fetcher.unfollow(name)
+            if (failure := replica.log.disk.failure) is not None:
+                # Meanwhile, so that the replica was given up: it must not come back.
+                raise StorageError(f"{name}: {failure}")
         replica.take_role(given, state.replicas)
         if name not in self._by_partition:
             replica.stats = self.topic_stats.opened(name.topic)

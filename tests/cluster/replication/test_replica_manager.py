@@ -293,6 +293,31 @@ class ReplicasTests(SynchronousTestCase):
                 self.assertEqual(self.replicas.leader("t", n).append(a_batch(b"v"), NOW_MS).base_offset, 0)
         self.assertEqual(self.manager.offline_directories, ["/a"])
 
+    def test_a_directory_fails_while_a_role_is_given(self) -> None:
+        """The replica is not shown as one that works, nor told to lead."""
+        waiting: list[Deferred[None]] = []
+
+        class SlowFetchers:
+            def follow(self, replica: Replica, leader: int) -> None:
+                pass
+
+            def unfollow(self, name: TopicPartition) -> Deferred[None]:
+                waiting.append(Deferred())
+                return waiting[-1]
+
+        follower = LeaderAndIsr(leader=2, leader_epoch=4, isr=(2, 0))
+        self.become(self.state(role=follower))
+        self.replicas.fetcher = SlowFetchers()
+        becoming = self.replicas.become([self.state(role=evolve(follower, leader=0, leader_epoch=5))])
+        [log] = self.manager
+        log.disk.fail(StorageError("the disk is gone"))
+        for each in waiting:
+            each.callback(None)
+        self.assertIn(TopicPartition("t", 0), self.successResultOf(becoming))
+        self.assertEqual(list(self.replicas), [])
+        error = self.assertRaises(ApiError, self.replicas.leader, "t", 0)
+        self.assertEqual(error.code, ErrorCode.KAFKA_STORAGE_ERROR)
+
     def test_removed(self) -> None:
         """A partition that is removed takes its log with it; removing it twice is nothing."""
         self.become(self.state(0), self.state(1))
