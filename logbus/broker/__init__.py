@@ -10,6 +10,7 @@ The composition root: builds a broker of its subsystems, and passes each what it
 * ``coordinators``: the coordinators of groups and transactions
 * ``share_partitions``: the partitions that share groups read, of which this broker is the leader
 * ``remote_log``: the remote parts of logs, if there is tiered storage
+* ``remote_threads``: the threads that read from the object store, and copy to it
 * ``tiered_storage``: what that consists of, with its threads
 * ``security``: the TLS and the logins of listeners
 * ``sasl_listeners``: the logins of listeners with SASL

@@ -74,6 +74,7 @@ from logbus.socket_server import SocketServer
 from logbus.storage.istorage import IDisk
 
 if TYPE_CHECKING:
+    from logbus.broker.remote_threads import MakeThreads
     from logbus.storage.remote.iremote_storage import RemoteStorage
 
 
@@ -109,6 +110,7 @@ class Broker(OrderedService):
     :param store: the metadata store; None: that of the configuration.
     :param connect_to: makes endpoints to other brokers; None: over the reactor's network.
     :param remote_storage: the object store of tiered storage; None: that of the configuration.
+    :param remote_threads: makes the threads that read from it, and copy to it; None: real ones.
     :param siblings: the ids of this and the other workers of a machine; empty: there are no workers.
 
     :ivar plugin_services: what plugins get of this broker.
@@ -134,6 +136,7 @@ class Broker(OrderedService):
         connect_to: ConnectTo | None = None,
         siblings: Collection[int] = (),
         remote_storage: RemoteStorage | None = None,
+        remote_threads: MakeThreads | None = None,
     ) -> None:
         self.broker_id = config.get(keys.BROKER_ID)
         super().__init__(f"logbus broker {self.broker_id}")
@@ -178,7 +181,12 @@ class Broker(OrderedService):
         self.coordinators = Coordinators(env, self.member, self.replication.replicas, self.control.topics_anywhere)
         self.share_partitions = SharePartitions(env, self.member, self.replication, self.coordinators.share_persister)
         self.remote_logs = RemoteLogs.build(
-            env, self.member, self.replication, self.coordinators.internal_topics.ensure, remote_storage
+            env,
+            self.member,
+            self.replication,
+            self.coordinators.internal_topics.ensure,
+            remote_storage,
+            remote_threads,
         )
         self.kafka_server = KafkaServer(
             env,

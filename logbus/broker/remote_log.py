@@ -7,16 +7,16 @@ What that consists of is imported only then, so that others do without its memor
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Thread
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
-from twisted.python.threadpool import ThreadPool
 
 from logbus.broker.cluster_member import ClusterMember
 from logbus.broker.environment import Environment
+from logbus.broker.remote_threads import DaemonThreads, MakeThreads, RemoteThreads
 from logbus.broker.replication import Replication
 from logbus.config import keys
 from logbus.coroutines import returns_deferred
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from logbus.cluster.remote_log.remote_log_manager import RemoteLogManager
     from logbus.cluster.remote_log.store_trouble import StoreTrouble
     from logbus.storage.remote.iremote_storage import RemoteStorage
-
-STOP_SECONDS = 5.0
-"""Until threads that do not end are left behind."""
 
 
 @define(eq=False)
@@ -40,8 +37,7 @@ class RemoteLogs:
     """
 
     manager: RemoteLogManager | None = None
-    _pools: tuple[ThreadPool, ...] = ()
-    _reactor: Any = None
+    _pools: tuple[RemoteThreads, ...] = ()
 
     @property
     def trouble(self) -> StoreTrouble | None:
@@ -61,22 +57,7 @@ class RemoteLogs:
         if self.manager is not None:
             await self.manager.stop()
         for pool in self._pools:
-            await self._stop_pool(pool)
-
-    def _stop_pool(self, pool: ThreadPool) -> Deferred[None]:
-        """Fires when its threads have ended, or hang: then they end with the process."""
-        ended: Deferred[None] = Deferred()
-
-        def end() -> None:
-            if not ended.called:
-                ended.callback(None)
-
-        def stop() -> None:
-            pool.stop()
-            self._reactor.callFromThread(end)
-
-        Thread(target=stop, name=f"{pool.name}-stop", daemon=True).start()
-        return ended.addTimeout(STOP_SECONDS, self._reactor, onTimeoutCancel=lambda result, seconds: None)
+            await pool.end()
 
     @classmethod
     def build(
@@ -86,12 +67,14 @@ class RemoteLogs:
         replication: Replication,
         ensure: Callable[[str], Deferred[None]],
         storage: RemoteStorage | None = None,
+        threads: MakeThreads | None = None,
     ) -> RemoteLogs:
         """
         Build them, if ``remote.log.storage.system.enable`` asks for them.
 
         :param ensure: creates an internal topic, if it is missing.
         :param storage: the store; None: that of the configuration.
+        :param threads: makes the threads that read and copy.
         :raise ConfigError: the store cannot be used.
         """
         if not env.config.get(keys.REMOTE_LOG_STORAGE_SYSTEM_ENABLE):
@@ -99,7 +82,7 @@ class RemoteLogs:
             return cls()
         from logbus.broker.tiered_storage import build
 
-        return build(env, member, replication, ensure, storage)
+        return build(env, member, replication, ensure, storage, threads or partial(DaemonThreads, env.reactor))
 
 
 @define(eq=False)

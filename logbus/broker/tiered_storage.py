@@ -7,8 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
@@ -17,6 +16,7 @@ from twisted.python.threadpool import ThreadPool
 from logbus.broker.cluster_member import ClusterMember
 from logbus.broker.environment import Environment
 from logbus.broker.remote_log import RemoteLogs
+from logbus.broker.remote_threads import MakeThreads
 from logbus.broker.replication import Replication
 from logbus.cluster.remote_log.copy_throttle import CopyThrottle
 from logbus.cluster.remote_log.deleted_topics import GRACE_SECONDS, DeletedTopics
@@ -40,33 +40,35 @@ def build(
     member: ClusterMember,
     replication: Replication,
     ensure: Callable[[str], Deferred[None]],
-    storage: RemoteStorage | None = None,
+    storage: RemoteStorage | None,
+    threads: MakeThreads,
 ) -> RemoteLogs:
     """
     Build the remote parts of a broker's logs.
 
     :param ensure: creates an internal topic, if it is missing.
     :param storage: the store; None: that of the configuration.
+    :param threads: makes the threads that read and copy.
     :raise ConfigError: the store cannot be used.
     """
     config, reactor = env.config, env.reactor
     if storage is None:
         uri, options = config.get(keys.REMOTE_LOG_STORAGE_URI), config.get(keys.REMOTE_LOG_STORAGE_OPTIONS)
         storage = FsspecStorage.open(uri or "", options or {})
-    threads, cache = config.get(keys.REMOTE_LOG_READER_THREADS), config.get(keys.REMOTE_LOG_READER_CACHE_BYTES)
-    readers = _pool("logbus-remote-read", threads)
-    copiers = _pool("logbus-remote-copy", config.get(keys.REMOTE_LOG_MANAGER_THREAD_POOL_SIZE))
+    reader_threads, cache = config.get(keys.REMOTE_LOG_READER_THREADS), config.get(keys.REMOTE_LOG_READER_CACHE_BYTES)
+    readers = threads("logbus-remote-read", reader_threads)
+    copiers = threads("logbus-remote-copy", config.get(keys.REMOTE_LOG_MANAGER_THREAD_POOL_SIZE))
     replicas, trouble = replication.replicas, StoreTrouble(storage.where)
 
     def read(fn: Callable[..., Any], *args: Any) -> Deferred[Any]:
-        return deferToThreadPool(reactor, readers, fn, *args)
+        return deferToThreadPool(reactor, cast(ThreadPool, readers), fn, *args)
 
     def copy(fn: Callable[..., Any], *args: Any) -> Deferred[Any]:
         def worked(result: Any) -> Any:
             trouble.note(None)
             return result
 
-        return deferToThreadPool(reactor, copiers, fn, *args).addCallback(worked)
+        return deferToThreadPool(reactor, cast(ThreadPool, copiers), fn, *args).addCallback(worked)
 
     topic = RemoteLogMetadataTopic(
         env.broker_id,
@@ -84,7 +86,7 @@ def build(
         storage,
         RemoteReader(
             storage,
-            LoadQueue(read, threads),
+            LoadQueue(read, reader_threads),
             reactor,
             WindowCache(cache),
             ReadAhead(cache // 2, reactor.seconds),
@@ -112,14 +114,4 @@ def build(
     replicas.listeners.append(manager)
     replication.fetcher.remote_state = partial(remote_state, tools)
     manager.register_metrics(env.registry)
-    return RemoteLogs(manager, (readers, copiers), reactor)
-
-
-class _DaemonPool(ThreadPool):
-    """Threads that do not keep the process when a store hangs."""
-
-    threadFactory = staticmethod(partial(Thread, daemon=True))  # type: ignore[assignment]
-
-
-def _pool(name: str, size: int) -> ThreadPool:
-    return _DaemonPool(minthreads=0, maxthreads=size, name=name)
+    return RemoteLogs(manager, (readers, copiers))

@@ -20,10 +20,11 @@ from logbus.cluster.replication.partition import Partition
 from logbus.cluster.replication.replica_repair import ReplicaRepair
 from logbus.storage import log_flusher
 from logbus.testing.simulation.run import Outcome, Run
-from logbus.testing.simulation.schedule import KINDS, TRANSACTION_KINDS, WORKER_KINDS, Fault
+from logbus.testing.simulation.schedule import KINDS, REMOTE_KINDS, TRANSACTION_KINDS, WORKER_KINDS, Fault
 from logbus.testing.simulation.settings import (
     ON_ONE_MACHINE,
     SHARES,
+    TIERED,
     TRANSACTIONS,
     TRANSACTIONS_ON_ONE_MACHINE,
     WORKLOADS,
@@ -47,6 +48,11 @@ EXACTLY_ONCE_WORKERS = evolve(
 )
 SHARED = evolve(THREE, workloads=(SHARES,), rate=8, between=4)
 SHARED_ALONE = evolve(SHARED, brokers=1, replication=1, min_insync=1)
+ARCHIVED = evolve(THREE, workloads=(TIERED,), kinds=kinds_for((TIERED,)), rate=20, between=3)
+ARCHIVED_APART = evolve(
+    ARCHIVED, kinds=(*REMOTE_KINDS, "kill", "restart", "expire", "elect", "reassign", "freeze"), between=2
+)
+ARCHIVED_ALONE = evolve(ARCHIVED, brokers=1, replication=1, min_insync=1)
 
 AT_ONCE = 20
 """Seeds of one test, at most: one that fails has a name, and several processes can take their share."""
@@ -60,6 +66,9 @@ SCENARIOS = {
     "transactions-on-workers": (EXACTLY_ONCE_WORKERS, SEEDS // 12),
     "share-groups": (SHARED, SEEDS // 4),
     "share-groups-on-one-broker": (SHARED_ALONE, SEEDS // 6),
+    "tiered": (ARCHIVED, SEEDS // 10),
+    "tiered-and-its-store": (ARCHIVED_APART, SEEDS // 20),
+    "tiered-on-one-broker": (ARCHIVED_ALONE, SEEDS // 20),
 }
 """How many seeds each has. The first of them are also to show each kind of fault."""
 FURTHER = [
@@ -173,9 +182,15 @@ class RunTests(SynchronousTestCase):
         self.run_many("share-groups")
         self.run_many("share-groups-on-one-broker")
 
+    def test_tiered_storage(self) -> None:
+        """Nor is a record lost that is in an object store only, nor one of its objects forgotten."""
+        self.run_many("tiered")
+        self.run_many("tiered-and-its-store")
+        self.run_many("tiered-on-one-broker")
+
     def test_the_same_seed_is_the_same_run(self) -> None:
         """To the last segment on the network: here, and in processes that hash otherwise."""
-        everything = (*WORKLOADS, SHARES)
+        everything = (*WORKLOADS, SHARES, TIERED)
         for brokers, workloads in ((1, WORKLOADS[:1]), (3, WORKLOADS[:1]), (3, everything)):
             settings = Settings(
                 brokers=brokers,

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--workload",
-    type=click.Choice(["both", "records", "transactions", "shares"]),
+    type=click.Choice(["both", "records", "transactions", "shares", "tiered"]),
     default="both",
     show_default=True,
     help="The workload of clients; both: records and transactions.",

@@ -4,7 +4,7 @@ Tiered storage of a broker: the work on all its partitions, again and again (Kaf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from uuid import UUID
 
@@ -70,6 +70,11 @@ class RemoteLogManager:
         index = self.tools.topic.index(log.topic_id, log.partition.partition)
         self.soon()
         return RemoteLog(log.partition, index, self.tools.reader)
+
+    @property
+    def tasks(self) -> Collection[RemoteLogTask]:
+        """The work on each partition."""
+        return self._tasks.values()
 
     def register_metrics(self, registry: Registry) -> None:
         """Declare the metrics of tiered storage."""

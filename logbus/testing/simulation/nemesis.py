@@ -14,11 +14,13 @@ from logbus.testing.simulation.faults.fault_log import FaultLog
 from logbus.testing.simulation.faults.leader_faults import LeaderFaults
 from logbus.testing.simulation.faults.network_faults import NetworkFaults
 from logbus.testing.simulation.faults.operator_faults import OperatorFaults
+from logbus.testing.simulation.faults.remote_faults import RemoteFaults
 from logbus.testing.simulation.faults.store_faults import StoreFaults
 from logbus.testing.simulation.faults.transaction_faults import TransactionFaults
 from logbus.testing.simulation.faults.worker_faults import WorkerFaults
 from logbus.testing.simulation.schedule import Fault
 from logbus.testing.simulation.workloads.cluster_operator import ClusterOperator
+from logbus.testing.simulation.workloads.tiered_workload import TieredWorkload
 from logbus.testing.simulation.workloads.transactions_workload import TransactionsWorkload
 
 
@@ -32,6 +34,7 @@ class Nemesis:
     :param losses: the records that may be lost, by topic.
     :param transactions: the workload of transactions, if there is one.
     :param application: what starts the processes of a simulated application, if there is one.
+    :param tiered: the workload of tiered storage, if there is one.
     :ivar log: the faults so far.
     :ivar flips: the bits that flipped.
     """
@@ -46,6 +49,7 @@ class Nemesis:
         losses: Sequence[DurabilityOracle] = (),
         transactions: TransactionsWorkload | None = None,
         application: Supervisor | None = None,
+        tiered: TieredWorkload | None = None,
     ) -> None:
         self.log = log = FaultLog(world.clock, trace)
         self.flips = BitFlips(losses)
@@ -65,6 +69,8 @@ class Nemesis:
             self._faults.append(WorkerFaults(world, nodes, world.worker_store, operator, log))
         if transactions is not None:
             self._faults.append(TransactionFaults(brokers, transactions))
+        if tiered is not None:
+            self._faults.append(RemoteFaults(tiered.objects, brokers, tiered, log))
         if application is not None:
             self._faults.append(ApplicationFaults(application, network, log))
 

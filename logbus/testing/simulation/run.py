@@ -14,7 +14,7 @@ from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
 
 from logbus.errors import ErrorCode, LogbusError
-from logbus.model import OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTIONS_TOPIC
+from logbus.model import OFFSETS_TOPIC, REMOTE_LOG_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTIONS_TOPIC
 from logbus.testing.simulation.bitflips import BitFlips
 from logbus.testing.simulation.checks.durability_oracle import DurabilityOracle
 from logbus.testing.simulation.checks.error_log import ErrorLog
@@ -27,13 +27,14 @@ from logbus.testing.simulation.environment.simulated_cluster import SimulatedClu
 from logbus.testing.simulation.environment.virtual_clock import VirtualClock
 from logbus.testing.simulation.nemesis import Nemesis
 from logbus.testing.simulation.schedule import Fault, draw_schedule
-from logbus.testing.simulation.settings import RECORDS, SHARES, TRANSACTIONS, Settings
+from logbus.testing.simulation.settings import RECORDS, SHARES, TIERED, TRANSACTIONS, Settings
 from logbus.testing.simulation.totals import RunOutcome
 from logbus.testing.simulation.workloads.cluster_client import ClusterClient, Unavailable, name_of
 from logbus.testing.simulation.workloads.cluster_operator import ClusterOperator
 from logbus.testing.simulation.workloads.consumer import DAMAGED, WorkloadContext
 from logbus.testing.simulation.workloads.records_workload import TOPIC, RecordsWorkload
 from logbus.testing.simulation.workloads.shares_workload import JOBS, SharesWorkload
+from logbus.testing.simulation.workloads.tiered_workload import ARCHIVE, EXPIRING, TieredWorkload, topic_configs
 from logbus.testing.simulation.workloads.transactions_workload import NEVER_ENDED, TOPICS, TransactionsWorkload
 from logbus.wire.messages.topics import CreatableTopic, CreateTopicsRequest
 
@@ -43,6 +44,7 @@ HEAL_S = 30.0
 CLIENT_HOST = "10.0.1.1"
 
 _OF_TRANSACTIONS = (*TOPICS, TRANSACTIONS_TOPIC, OFFSETS_TOPIC)
+_OF_TIERED = (ARCHIVE, EXPIRING, REMOTE_LOG_METADATA_TOPIC)
 _OF_SHARES = (JOBS, SHARE_GROUP_STATE_TOPIC, OFFSETS_TOPIC)
 
 
@@ -70,6 +72,7 @@ class Run:
     _records: RecordsWorkload | None = field(default=None, init=False)
     _transactions: TransactionsWorkload | None = field(default=None, init=False)
     _shares: SharesWorkload | None = field(default=None, init=False)
+    _tiered: TieredWorkload | None = field(default=None, init=False)
     _losses: list[DurabilityOracle] = field(factory=list, init=False)
     _collector: GarbageCollectorWatch = field(factory=GarbageCollectorWatch, init=False)
     _flips: BitFlips = field(init=False)
@@ -97,6 +100,7 @@ class Run:
             TOPIC,
             *(_OF_TRANSACTIONS if TRANSACTIONS in settings.workloads else ()),
             *(_OF_SHARES if SHARES in settings.workloads else ()),
+            *(_OF_TIERED if TIERED in settings.workloads else ()),
         )
         for topic in dict.fromkeys(watched):
             self._losses.append(DurabilityOracle(topic, world.ensemble.tree, lambda: clock.now))
@@ -120,7 +124,28 @@ class Run:
         if TRANSACTIONS in settings.workloads:
             self._transactions = TransactionsWorkload(settings, world, self._view, self._found, self._client_failed)
             hosts += self._transactions.hosts
-        nemesis = Nemesis(world, cluster.nodes, hosts, self._note, operator, self._losses, self._transactions)
+        if world.remote_objects is not None:
+            self._tiered = TieredWorkload(
+                settings,
+                world.remote_objects,
+                cluster.nodes,
+                WorkloadContext(History(), cluster.wall_clock),
+                WorkloadContext(History(), cluster.wall_clock),
+                self._view,
+                world.generator,
+                self._found,
+                self._client_failed,
+            )
+        nemesis = Nemesis(
+            world,
+            cluster.nodes,
+            hosts,
+            self._note,
+            operator,
+            self._losses,
+            self._transactions,
+            tiered=self._tiered,
+        )
         self._flips = nemesis.flips
         if self._begin():
             start = clock.now
@@ -140,7 +165,7 @@ class Run:
     @property
     def _topics(self) -> list[str]:
         """Those that clients write to."""
-        of = {RECORDS: (TOPIC,), SHARES: (JOBS,), TRANSACTIONS: TOPICS[::-1]}
+        of = {RECORDS: (TOPIC,), SHARES: (JOBS,), TRANSACTIONS: TOPICS[::-1], TIERED: (EXPIRING, ARCHIVE)}
         return [topic for workload, topics in of.items() if workload in self.settings.workloads for topic in topics]
 
     def _view(self, topic: str) -> ClusterClient:
@@ -175,6 +200,8 @@ class Run:
                 self._client_failed,
             )
             self._shares.start()
+        if self._tiered is not None:
+            self._tiered.start()
         return True
 
     async def _create(self, view: ClusterClient) -> None:
@@ -188,7 +215,7 @@ class Run:
                     num_partitions=settings.partitions,
                     replication_factor=settings.replication,
                     assignments=[],
-                    configs=[],
+                    configs=topic_configs(name),
                 )
                 for name in sorted(names)
             ]
@@ -244,8 +271,9 @@ class Run:
             self._found("not-repaired", f"{what}; damaged segments that brokers know of: {known}")
 
     @property
-    def _works(self) -> list[RecordsWorkload | TransactionsWorkload | SharesWorkload]:
-        return [work for work in (self._records, self._transactions, self._shares) if work is not None]
+    def _works(self) -> list[RecordsWorkload | TransactionsWorkload | SharesWorkload | TieredWorkload]:
+        works = (self._records, self._transactions, self._shares, self._tiered)
+        return [work for work in works if work is not None]
 
     # Observations.
 
@@ -290,6 +318,11 @@ class Run:
             for delivery in self._shares.history.deliveries:
                 self._note(f"{delivery}")
             self.job.errors.update(self._shares.job.errors)
+        if self._tiered is not None:
+            at = {each.topic: each.at for each in self._losses}
+            anomalies += self._tiered.anomalies(at, may_lose=self._may_lose, flush=self.settings.flush)
+            sends = [*sends, *self._tiered.job.history.sends, *self._tiered.expiring.history.sends]
+            self.job.errors.update(self._tiered.job.errors)
         if self.job.errors[DAMAGED] and not self._flips.count:
             anomalies.append(Anomaly("damaged-read", "readers were given damaged batches, and no bit had flipped"))
         for node in self.cluster.nodes.values():

@@ -213,6 +213,23 @@ WORKER_KINDS: dict[str, tuple[float, int, Draw]] = {
 }
 """Kinds of faults of workers' supervisor, of its disk and of their machine."""
 
+REMOTE_KINDS: dict[str, tuple[float, int, Draw]] = {
+    "remote-outage": (
+        2,
+        1,
+        _arguments(seconds=_seconds(0.5, 20), op=_choice("all", "all", "read", "write", "delete", "list")),
+    ),
+    "remote-errors": (3, 1, _arguments(seconds=_seconds(1, 20), share=_seconds(0.02, 0.7))),
+    "slow-remote": (2, 1, _arguments(seconds=_seconds(1, 20), latency=_seconds(0.05, 5))),
+    "kill-copier": (5, 1, _arguments(down=_DOWN, steps=_below(9), how=_choice("kill", "kill", "power-cut", "freeze"))),
+    "passing-archive": (
+        3,
+        1,
+        _arguments(name=lambda random, _: f"archive-{random.randrange(1 << 32)}", seconds=_seconds(1, 20)),
+    ),
+}
+"""Kinds of faults of the object store, and of those that copy to it."""
+
 _INSTANCE = _below(100)
 
 APPLICATION_KINDS: dict[str, tuple[float, int, Draw]] = {
@@ -225,7 +242,7 @@ APPLICATION_KINDS: dict[str, tuple[float, int, Draw]] = {
 }
 """Kinds of faults of a simulated application's processes."""
 
-ALL_KINDS = {**KINDS, **TRANSACTION_KINDS, **WORKER_KINDS, **APPLICATION_KINDS}
+ALL_KINDS = {**KINDS, **TRANSACTION_KINDS, **WORKER_KINDS, **APPLICATION_KINDS, **REMOTE_KINDS}
 
 
 def draw_schedule(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from attrs import frozen
 
 from logbus.testing.simulation.checks.share_history import MOST_DELIVERIES
-from logbus.testing.simulation.schedule import APPLICATION_KINDS, KINDS, TRANSACTION_KINDS, WORKER_KINDS
+from logbus.testing.simulation.schedule import APPLICATION_KINDS, KINDS, REMOTE_KINDS, TRANSACTION_KINDS, WORKER_KINDS
 
 RECORDS = "records"
 TRANSACTIONS = "transactions"
 SHARES = "shares"
+TIERED = "tiered"
 WORKLOADS = (RECORDS, TRANSACTIONS)
 """What clients do, unless something else is wanted: see :mod:`logbus.testing.simulation.workloads`."""
 
@@ -47,7 +48,7 @@ class Settings:
     :ivar kinds: of faults; ``between``: seconds from one fault to the next, on average.
     :ivar flush: ``log.flush.before.ack``.
     :ivar lag: how long a replica in sync may be behind, in seconds; ``latency``: of every link, likewise.
-    :ivar workloads: of :data:`WORKLOADS` and :data:`SHARES`, those that run beside each other.
+    :ivar workloads: of :data:`WORKLOADS`, :data:`SHARES` and :data:`TIERED`, those that run beside each other.
     :ivar workers: brokers are workers of one supervisor, which has the metadata store; ``kinds`` are of
         :data:`ON_ONE_MACHINE` then.
     :ivar fetch_bytes: ``replica.fetch.max.bytes``; with 1 a follower gets one batch at a time, and is slow to catch up.
@@ -103,9 +104,26 @@ class Settings:
             "log.scrub.interval.ms": "60000",
             # Clocks that jump are not to keep producers out.
             "log.message.timestamp.after.max.ms": "9223372036854775807",
+            **(self._of_tiered_storage() if TIERED in self.workloads else {}),
+        }
+
+    def _of_tiered_storage(self) -> dict[str, str]:
+        return {
+            "remote.log.storage.system.enable": "true",
+            "remote.log.storage.uri": "memory://",
+            "remote.log.manager.task.interval.ms": "1000",
+            "remote.log.metadata.topic.num.partitions": "2",
+            "remote.log.metadata.topic.replication.factor": str(self.replication),
+            "log.retention.check.interval.ms": "1000",
+            "log.flush.offset.checkpoint.interval.ms": "1000",
+            "log.stray.retention.ms": "60000",
         }
 
 
 def kinds_for(workloads: tuple[str, ...]) -> tuple[str, ...]:
     """All kinds of faults that say something of these workloads."""
-    return (*KINDS, *(TRANSACTION_KINDS if TRANSACTIONS in workloads else ()))
+    return (
+        *KINDS,
+        *(TRANSACTION_KINDS if TRANSACTIONS in workloads else ()),
+        *(REMOTE_KINDS if TIERED in workloads else ()),
+    )

@@ -7,5 +7,6 @@ Checks of what clients saw and brokers hold.
 * ``read_committed``: drops aborted records, as a consumer does. Pure.
 * ``durability_oracle``: which records may be lost after power cuts.
 * ``error_log``: errors in the log that no fault explains.
+* ``remote_inspector``: compares remote segments with the objects of the store.
 * ``replica_inspector``: compares brokers' logs and leaderships.
 """

@@ -126,7 +126,8 @@ class ReplicaInspector:
         """Committed batches by base offset."""
         log = replica.log
         found: dict[int, bytes] = {}
-        offset = log.log_start_offset
+        # The remote part is the same for all.
+        offset = max(log.log_start_offset, log.local_start_offset)
         try:
             while offset < replica.high_watermark:
                 data = log.read(offset, 1 << 22, replica.high_watermark).data

@@ -12,6 +12,8 @@ The environment of simulated processes: virtual time, network, disks and metadat
 * ``inodes``: its files and directories, and their state after a power cut.
 * ``simulated_store``: the metadata store, with latency, lost connections and expired sessions.
 * ``worker_store``: the store of workers, at their supervisor, behind connections.
+* ``remote_objects``: the object store of tiered storage, which is slow, fails and is cut off.
+* ``simulated_threads``: threads of a process that block for virtual time.
 * ``broker_node``: a machine with a broker.
 * ``simulated_cluster``: all brokers of a run.
 * ``client_process``: a client process that can be killed.

@@ -18,7 +18,9 @@ from logbus.testing.simulation.environment.inodes import Directory, Inode, Power
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from logbus.testing.simulation.environment.network import Network
 from logbus.testing.simulation.environment.node_reactor import NodeReactor
+from logbus.testing.simulation.environment.remote_objects import RemoteObjects
 from logbus.testing.simulation.environment.simulated_store import Ensemble, SimulatedStore
+from logbus.testing.simulation.environment.simulated_threads import SimulatedThreads
 from logbus.testing.simulation.environment.timed_disk import TimedDisk
 from logbus.testing.simulation.environment.virtual_clock import VirtualClock
 from logbus.testing.simulation.environment.worker_store import WorkerStoreHost
@@ -41,6 +43,7 @@ class World:
     :ivar random: seeds the generators of all parts of the simulation.
     :ivar worker_store: the metadata store, if the brokers are workers; ``worker_disk``: the disk of their machine, in
         which each has a directory.
+    :ivar remote_objects: the object store of tiered storage, if there is one.
     """
 
     clock: VirtualClock
@@ -49,6 +52,7 @@ class World:
     random: Random
     worker_store: WorkerStoreHost | None = None
     worker_disk: MemoryDisk | None = None
+    remote_objects: RemoteObjects | None = None
 
     def generator(self) -> Random:
         """A new generator."""
@@ -87,6 +91,7 @@ class BrokerNode:
     broker: Broker = field(init=False)
     disk: TimedDisk = field(init=False)
     store: SimulatedStore = field(init=False)
+    threads: SimulatedThreads = field(init=False)
     _stopping: bool = field(default=False, init=False)
     _adopted_before: int = field(default=0, init=False)
 
@@ -124,6 +129,8 @@ class BrokerNode:
             else cast(SimulatedStore, world.worker_store.client(reactor))
         )
         world.network.started(reactor)
+        threads = self.threads = SimulatedThreads(world.clock, reactor)
+        objects = world.remote_objects
         self.broker = Broker(
             reactor,
             ConfigView.load(set={"broker.id": str(self.broker_id), "log.dirs": root, **self.config}),
@@ -134,6 +141,8 @@ class BrokerNode:
             disks=[self.disk],
             store=self.store,
             siblings=self.siblings,
+            remote_storage=None if objects is None else objects.client(self.broker_id, threads),
+            remote_threads=threads.pool,
         )
         # What a request costs here must not change the order of events: a seed gives the same run everywhere.
         self.broker.env.slice_scheduler.processor_seconds = reactor.seconds
@@ -232,6 +241,7 @@ class BrokerNode:
             self.up = self.ready = False
             self.reactor.dead = True
             self.disk.crashed = True
+            self.threads.kill()
             self.world.network.ended(self.reactor, silently=silently)
             self.store.died()
 

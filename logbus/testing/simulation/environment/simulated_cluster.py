@@ -11,10 +11,11 @@ from logbus.testing.simulation.environment.broker_node import EPOCH_S, PORT, Bro
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from logbus.testing.simulation.environment.network import Network
 from logbus.testing.simulation.environment.node_reactor import NodeReactor
+from logbus.testing.simulation.environment.remote_objects import RemoteObjects
 from logbus.testing.simulation.environment.simulated_store import Ensemble
 from logbus.testing.simulation.environment.virtual_clock import VirtualClock
 from logbus.testing.simulation.environment.worker_store import WorkerStoreHost
-from logbus.testing.simulation.settings import Settings
+from logbus.testing.simulation.settings import TIERED, Settings
 
 
 @define(eq=False)
@@ -45,6 +46,8 @@ class SimulatedCluster:
             session_timeout=settings.session_timeout,
         )
         self.world = World(clock, network, ensemble, Random(random.getrandbits(64)))
+        if TIERED in settings.workloads:
+            self.world.remote_objects = RemoteObjects(clock, self.world.generator())
         if settings.workers:
             self.world.worker_store = WorkerStoreHost(
                 clock, network, self.world.generator(), self.wall_clock, settings.session_timeout
@@ -104,3 +107,4 @@ class SimulatedCluster:
         """End all brokers' processes."""
         for node in self.nodes.values():
             node.reactor.dead = True
+            node.threads.kill()

@@ -7,6 +7,7 @@ The faults of a run, by what they hit.
 * ``network_faults``: links are cut and slow.
 * ``store_faults``: the metadata store, sessions and clocks.
 * ``worker_faults``: the supervisor of workers, and the disk of its metadata store.
+* ``remote_faults``: the object store of tiered storage, and brokers that copy to it.
 * ``leader_faults``: leaders are hit, again and again.
 * ``operator_faults``: changes by operators meanwhile.
 * ``transaction_faults``: coordinators and participants of transactions, and their clients.

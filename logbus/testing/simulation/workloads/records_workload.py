@@ -38,6 +38,7 @@ class RecordsWorkload:
     generator: Callable[[], Random]
     found: Callable[[str, str], object]
     failed: Callable[[Failure], object]
+    topic: str = TOPIC
     _consumers: list[Consumer] = field(factory=list, init=False)
 
     def start(self) -> None:
@@ -61,7 +62,9 @@ class RecordsWorkload:
             partition = index % settings.partitions
             version = 12 if index % 2 else 16
             self._consumers.append(
-                Consumer(f"consumer {index}", self.another_view(TOPIC), partition, self.job, self.generator(), version)
+                Consumer(
+                    f"consumer {index}", self.another_view(self.topic), partition, self.job, self.generator(), version
+                )
             )
         for work in [*(each.run() for each in producers), *(each.run() for each in self._consumers)]:
             self._run(work)
@@ -74,7 +77,13 @@ class RecordsWorkload:
         """After all faults: check that every partition takes a write in time, and that all records are read."""
         probes = [
             Producer(
-                f"probe {index}", self.another_view(TOPIC), index, self.job, 1.0, idempotent=True, random=Random(index)
+                f"probe {index}",
+                self.another_view(self.topic),
+                index,
+                self.job,
+                1.0,
+                idempotent=True,
+                random=Random(index),
             )
             for index in range(self.settings.partitions)
         ]
@@ -90,7 +99,7 @@ class RecordsWorkload:
     def read_again(self, seconds: float, wait: WaitUntil) -> None:
         """Read everything once more, with new consumers."""
         readers = [
-            Consumer(f"reader {index}", self.another_view(TOPIC), index, self.job, self.generator())
+            Consumer(f"reader {index}", self.another_view(self.topic), index, self.job, self.generator())
             for index in range(self.settings.partitions)
         ]
         for reader in readers:
