@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred
 
 from logbus.cluster.cluster_metadata import ClusterMetadata
 from logbus.config import keys
+from logbus.coordination.share.heartbeat import MAX_MEMBER_ID
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.authorization.access import Access, Authorization
 from logbus.handlers.broker_parts import BrokerParts
@@ -201,6 +202,8 @@ class ShareFetchHandlers:
         message = request.message
         if not message.group_id or not message.member_id:
             raise ApiError(ErrorCode.INVALID_REQUEST, "a request of a share group's member names the group and itself")
+        if len(message.member_id) > MAX_MEMBER_ID:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"a member id has at most {MAX_MEMBER_ID} characters")
         access = self._access(context, request)
         if access is not None:
             access.require(AclOperation.READ, ResourceType.GROUP, message.group_id)

@@ -348,8 +348,9 @@ class ShareFetchTests(ShareFetchCase):
         self.assertEqual(self.member.ask(epoch=5).error_code, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         self.assertEqual(self.member.ask((0, 0, RENEW)).error_code, ErrorCode.INVALID_REQUEST)
         self.assertEqual(self.member.ask((0, 0, RENEW), is_renew_ack=True).error_code, ErrorCode.INVALID_REQUEST)
-        nobody = Member(self.client, "")
-        self.assertEqual(nobody.ask().error_code, ErrorCode.INVALID_REQUEST)
+        for nobody in Member(self.client, ""), Member(self.client, "m" * 37):
+            self.assertEqual(nobody.ask().error_code, ErrorCode.INVALID_REQUEST)
+            self.assertEqual(nobody.acknowledge(epoch=-1).error_code, ErrorCode.INVALID_REQUEST)
         # The session goes on.
         self.member.fetch()
 

@@ -343,6 +343,7 @@ class HeartbeatTests(ShareGroupCase):
         one = self.consumer()
         wrong: list[dict[str, Any]] = [
             {"member_id": ""},
+            {"member_id": "m" * 37},
             {"group_id": " "},
             {"subscribed_topic_names": None},
             {"subscribed_topic_names": []},
@@ -352,6 +353,12 @@ class HeartbeatTests(ShareGroupCase):
         for given in wrong:
             self.assertEqual(one.send(**given).error_code, ErrorCode.INVALID_REQUEST, given)
         self.assertEqual(one.send(member_epoch=1).error_code, ErrorCode.GROUP_ID_NOT_FOUND)
+
+    def test_length_of_a_member_id(self) -> None:
+        """Up to 36 characters, whatever their bytes."""
+        longest = "\u00fc" * 36
+        self.assertEqual(self.consumer().send(member_id=longest).error_code, 0)
+        self.assertEqual([member.member_id for member in self.described().members], [longest])
 
 
 class OtherTypesTests(ShareGroupCase):

@@ -9,6 +9,9 @@ from logbus.coordination.consumer.partition_sets import Partitions
 from logbus.coordination.share.share_group_member import JOINING, LEFT, ShareGroupMember
 from logbus.errors import ApiError, ErrorCode
 
+MAX_MEMBER_ID = 36
+"""Upper bound of the length of a member id, in characters; Kafka has it for members of share groups only."""
+
 
 @frozen
 class ShareHeartbeat:
@@ -58,6 +61,8 @@ def check_heartbeat(heartbeat: ShareHeartbeat) -> None:
     """
     if not heartbeat.member_id.strip():
         raise _invalid("the member id is empty")
+    if len(heartbeat.member_id) > MAX_MEMBER_ID:
+        raise _invalid(f"the member id has {len(heartbeat.member_id)} characters; at most {MAX_MEMBER_ID} are allowed")
     if heartbeat.rack_id is not None and not heartbeat.rack_id.strip():
         raise _invalid("the rack id is empty: leave it out instead")
     if heartbeat.epoch < LEFT:
