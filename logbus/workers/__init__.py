@@ -8,10 +8,10 @@ Several brokers on one machine that are started, watched and stopped as one: ``-
 * ``restart_backoff``: when to start a worker, or the fork server, again.
 * ``worker_link``: the messages between the supervisor and a worker.
 * ``worker_metrics``: the metrics of all workers as those of the machine.
-* ``worker_scrapes``: has them collected, and tells those of this worker.
-* ``collection``: the supervisor's side of it.
+* ``worker_scrapes``: in a worker: asks for the metrics of the others when it is scraped, and sends its own.
+* ``collection``: in the supervisor: passes the metrics of the other workers on to the one that is scraped.
 * ``fork_server``: a process that has imported everything, and becomes workers by forking.
-* ``fork_client``: the supervisor's side of it.
+* ``fork_client``: in the supervisor: starts the fork server, and has it fork.
 * ``worker``: a worker's process.
 * ``port_reservation``: holds ports while no worker listens.
 

@@ -15,7 +15,7 @@ from twisted.internet.interfaces import IReactorTime
 from logbus.workers.worker_link import Kind
 
 COLLECT_SECONDS = 5.0
-"""For workers to tell their metrics; a scrape does without those that take longer."""
+"""Timeout for the metrics of a worker; a scrape leaves out those of workers that take longer."""
 
 Tell = Callable[[Kind, str], object]
 """Tells a worker something."""
@@ -24,10 +24,10 @@ Tell = Callable[[Kind, str], object]
 @define(eq=False)
 class Collection:
     """
-    The metrics of workers, on their way.
+    One collection of the metrics of the workers that are not scraped themselves.
 
-    :param number: of the scrape, as the scraped worker counts.
-    :param missing: the indexes of workers that have not told all.
+    :param number: the scraped worker's number of its scrape.
+    :param missing: the indexes of workers whose metrics have not all come.
     :param pass_on: tells the scraped worker something.
     :param ended: called at the end, once.
     """

@@ -15,10 +15,13 @@ from logbus.storage.filesystem.directory_lock import LOCK_FILE as DIRECTORY_LOCK
 from logbus.workers.worker_plan import WORKERS_DIRECTORY
 
 LOCK_FILE = "workers.lock"
-"""A supervisor holds it, in the first log directory, and its process is in it until its workers have ended in order."""
+"""
+A file in the first log directory that the supervisor locks; it contains its process id until its workers have ended in
+order.
+"""
 
 WAIT_SECONDS = 60.0
-"""For all of them to end; then one hangs, and somebody must look."""
+"""How long they may take to end; if they take longer, one hangs, and the start fails."""
 POLL_SECONDS = 0.1
 
 

@@ -1,5 +1,5 @@
 """
-The supervisor's side of the fork server: starts it, has it fork, and hears which workers ended.
+The client of the fork server: starts it, has it fork workers, and is told which of them have ended.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class ForkClient:
     _tls: bool = True
     _control: socket.socket | None = field(default=None, init=False)
     _process: Any = field(default=None, init=False)
-    # Those that it was not given yet, and whether it has one of which it has not said that it was started.
+    # Plans that were not sent to it yet, and whether it is still starting the worker of the one sent last.
     _plans: deque[tuple[WorkerPlan, socket.socket]] = field(factory=deque, init=False)
     _has_plan: bool = field(default=False, init=False)
-    # How long it has not answered, in seconds; None: it has answered all.
+    # Seconds since a ping that it has not answered; None: there is no such ping.
     _silent: float | None = field(default=None, init=False)
     _log = Logger(namespace="logbus.workers")
 
@@ -110,7 +110,7 @@ class ForkClient:
             return
         if self._silent is None:
             self._silent = 0.0
-            # One that has ended is heard of soon, and one that takes no more bytes is silent.
+            # If it has ended, process_ended() is called soon; if it takes no more bytes, it counts as silent.
             with suppress(OSError):
                 self._control.sendall(HEADER.pack(PING))
             return
@@ -126,7 +126,7 @@ class ForkClient:
                 self._process.signalProcess("KILL")
 
     def heard(self) -> None:
-        """It has answered."""
+        """The fork server has answered."""
         self._silent = None
 
     def fork(self, plan: WorkerPlan, link: socket.socket) -> None:
@@ -149,11 +149,11 @@ class ForkClient:
             try:
                 socket.send_fds(self._control, [HEADER.pack(len(data)) + data], [link.fileno()])
             except OSError:
-                # If it has ended, that is heard of soon. The worker's link ends, so that it is started later.
+                # If it has ended, process_ended() is called soon. The worker's link closes, so that it is started later.
                 self._has_plan = False
 
     def has_started(self, index: int, pid: int) -> None:
-        """It has started a worker."""
+        """The fork server has started a worker."""
         self._has_plan = False
         self.started(index, pid)
         self._give_plan()

@@ -34,7 +34,7 @@ HEADER = struct.Struct(">I")
 """Comes before a plan: its length."""
 
 PING = 0
-"""In place of a length: nothing is to be forked, but an answer is wanted."""
+"""In place of a length: a request for an answer only; no plan follows."""
 
 PRELOADED = (
     "logbus.broker.broker",
@@ -44,16 +44,16 @@ PRELOADED = (
     "twisted.plugins",
     "twisted.web.server",
 )
-"""What a worker needs; nothing of it may start a thread or import the reactor."""
+"""Modules that a worker needs; none of them may start a thread or import the reactor."""
 
 WITHOUT_TLS = "without-tls"
 """The argument of a fork server whose workers cannot need TLS."""
 
 WORKER: type[Worker] = Worker
-"""What the processes become."""
+"""The class of a worker's process; the test kit has another."""
 
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What a terminal or a service manager sends to all processes: the supervisor stops them in order."""
+"""Signals that a terminal or a service manager sends to all processes: the supervisor stops the workers in order."""
 
 
 @define(eq=False)

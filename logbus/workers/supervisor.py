@@ -47,7 +47,10 @@ from logbus.workers.worker_plan import WorkerPlan, address, at_port, own_ports, 
 
 PING_SECONDS = 1.0
 NOTICE_SECONDS = 0.5
-"""After the end of a worker's link, to hear how it ended, or the reverse; after its signal, to have it as well."""
+"""
+A worker's end is noticed twice, by its link and by the fork server: how long to wait for the other notice. Likewise a
+signal to a worker may be for all processes: how long to wait for this process's own.
+"""
 FORKS_PATIENCE = 30.0
 """Seconds without an answer after which the fork server is killed, at least: its imports take a while."""
 
@@ -210,7 +213,7 @@ class Supervisor(Service):
         """
         Have all workers read certificates again.
 
-        :param changed: settings that are others now; None: those of the defaults.
+        :param changed: the settings that have changed; None: a setting has its default again.
         """
         for worker in self._workers:
             worker.plan = evolve(worker.plan, settings=with_changes(worker.plan.settings, changed))
@@ -227,7 +230,7 @@ class Supervisor(Service):
             lock.close()
             raise ConfigError(f"log.dirs: {directory} is in use by another supervisor (it holds {LOCK_FILE})") from None
         self._lock = lock
-        # There is something in it until all workers have ended in order.
+        # It has content until all workers have ended in order: the next supervisor can tell.
         lock.truncate(0)
         lock.write(b"%d\n" % os.getpid())
 
@@ -276,7 +279,7 @@ class Supervisor(Service):
 
     def _forked(self, index: int, pid: int) -> None:
         worker = self._workers[index]
-        # The fork server may have had to be started first.
+        # It was not silent while the fork server itself was started.
         worker.pid, worker.silent = pid, 0.0
 
     def _told(self, worker: _Worker, kind: Kind, text: str) -> None:
@@ -316,14 +319,14 @@ class Supervisor(Service):
             if worker.pid == pid:
                 how = f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
                 if status > 0 and not worker.why and worker.link is not None:
-                    # It has said why, behind all that it logged, which is not read to its end yet.
+                    # It has sent the reason, behind its log events, which are not all read yet.
                     worker.pid, worker.how = None, how
                     self._give_notice(worker, worker.link)
                 else:
                     self._gone(worker, how)
 
     def _link_lost(self, worker: _Worker, link: WorkerLink) -> None:
-        """It has ended; usually somebody says how."""
+        """The worker has ended; the fork server usually reports how."""
         if worker.link is link and worker.how:
             self._gone(worker, worker.how)
         else:
@@ -337,7 +340,7 @@ class Supervisor(Service):
         self._reactor.callLater(NOTICE_SECONDS, go_on)
 
     def _stop_alone(self, worker: _Worker, link: WorkerLink) -> None:
-        """Somebody wants a worker to end; if all are to, each has its turn."""
+        """Stop a worker that got a signal, unless all workers are being stopped, one after the other."""
         if self.running and worker.link is link:
             link.tell(Kind.STOP)
 
@@ -406,7 +409,7 @@ class Supervisor(Service):
         self._share_readiness()
 
     def _share_readiness(self) -> None:
-        """Tell each worker why clients should not use the others; those that have stopped are no matter."""
+        """Tell each worker why clients should not use the others; during a stop, the others do not count."""
         for worker in self._workers:
             if worker.link is not None:
                 rest = [each for each in self._workers if each is not worker] if self.running else []

@@ -1,11 +1,12 @@
 """
-The messages between the supervisor and a worker, a JSON object a line, over a socket that only they have.
+The messages between the supervisor and a worker: a JSON object a line, over a socket pair.
 
-The worker says what it logs, that it is ready, and why it fails; it answers pings, and stops when it is told to, or
-when the connection ends, as then the supervisor is gone. With pings and their answers go the reasons why clients should
-not use the others, and this one: each can say for the whole machine whether it is ready.
+The worker sends its log events, and reports that it is ready, or why it fails. It answers pings, and stops on request,
+or when the connection closes, since then the supervisor has ended. A ping carries the reasons why clients should not
+use the other workers, and its answer the reasons against this one: so each worker can answer readiness probes for the
+whole machine.
 
-A worker whose metrics are scraped says so, the others are asked to collect theirs, and it is given them, part by part.
+A worker whose metrics are scraped reports that; the others are asked for theirs, and it receives them part by part.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Kind(StrEnum):
     """
     Kinds of messages: those of the supervisor, and those of a worker.
 
-    STOP_ALL asks that all stop; TERMINATED says that somebody wants this worker to end, or perhaps all.
+    STOP_ALL asks that all stop; TERMINATED: this worker got a signal to end, as perhaps all processes did.
 
     Of a scrape: SCRAPED has the number that the worker gives it; COLLECT has the number that the supervisor gives it;
     COLLECTED has that and a part, or nothing after the last part; OTHERS has the worker's number, the index of another

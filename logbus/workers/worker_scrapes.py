@@ -1,7 +1,7 @@
 """
-A worker's side of scrapes: it is given the metrics of the others when it is scraped, and tells its own when another is.
+Scrapes in a worker: it receives the metrics of the others when it is scraped, and sends its own when another is.
 
-Parts go from worker to worker by way of the supervisor, which keeps none. What they say is in :class:`.Kind`.
+Parts go from worker to worker through the supervisor, which keeps none. :class:`.Kind` describes the messages.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from logbus.workers.worker_metrics import CollectedFamilies, encode_in_parts
 @define(eq=False)
 class _Scrape:
     """
-    The metrics of other workers that have come so far.
+    The metrics of other workers received so far.
 
-    :ivar whole: of the workers that have told all of theirs.
+    :ivar whole: those of workers of which all have come.
     """
 
     whole_of: Deferred[dict[int, Iterable[Family]]]
