@@ -11,6 +11,7 @@ layout puts these into the frame. Forms come back through form_body and change, 
 * ``change``: a change to confirm: its command, request and consequences
 * ``page``: the visit, the page that is made for it, and its errors
 * ``layout``: the frame: head, navigation, foot
+* ``form_page``: a page with one form
 * ``live_parts``: sends an open page what changes, by server-sent events
 * ``elements``: tables, lists, badges, messages and fields
 * ``figures``: numbers, sizes and times as text (pure)

@@ -30,6 +30,7 @@ from logbus.console.elements import (
     table,
 )
 from logbus.console.figures import count
+from logbus.console.form_page import form_page
 from logbus.console.page import Page, PageResult, Visit
 from logbus.errors import ErrorCode
 from logbus.security.acl.acls import AclOperation, ResourceType
@@ -238,75 +239,63 @@ def _filter(wanted: Mapping[str, str]) -> Tag:
 
 def _new_page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) -> Page:
     form = visit.form
-    status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
     titles = {each: AclOperation[each.upper()].title for each in OPERATIONS}
     kinds = {each: ResourceType[each.upper()].title for each in TYPES}
-    return Page(
+    return form_page(
         "Create an ACL",
-        SECTION,
+        "Who may do what",
         [
-            "" if refused is None else refusal(refused),
-            card(
-                "Who may do what",
-                tags.form(
-                    field(
-                        "Principal",
-                        "principal",
-                        form.get("principal", "User:"),
-                        "User:name; User:* is everybody.",
-                        error=wrong.get("principal", ""),
-                        autocomplete="off",
-                        spellcheck="false",
-                    ),
-                    choice(
-                        "Permission",
-                        "permission",
-                        {each: each for each in reversed(PERMISSIONS)},
-                        form.get("permission", "allow"),
-                        wrong.get("permission", ""),
-                    ),
-                    choice("Operation", "operation", titles, form.get("operation", "read"), wrong.get("operation", "")),
-                    choice(
-                        "Type of resource",
-                        "resource_type",
-                        kinds,
-                        form.get("resource_type", "topic"),
-                        wrong.get("resource_type", ""),
-                    ),
-                    field(
-                        "Name of the resource",
-                        "resource_name",
-                        form.get("resource_name", ""),
-                        "* stands for all. The cluster needs no name.",
-                        error=wrong.get("resource_name", ""),
-                        autocomplete="off",
-                        spellcheck="false",
-                    ),
-                    choice(
-                        "The name is",
-                        "pattern_type",
-                        {"literal": "the whole name", "prefixed": "how names begin"},
-                        form.get("pattern_type", "literal"),
-                        wrong.get("pattern_type", ""),
-                    ),
-                    field(
-                        "From",
-                        "host",
-                        form.get("host", "*"),
-                        "The address of the client; * is any.",
-                        error=wrong.get("host", ""),
-                        autocomplete="off",
-                    ),
-                    tags.div(
-                        tags.button("Review", type="submit", class_="primary"),
-                        button_link(SECTION, "Cancel"),
-                        class_="buttons",
-                    ),
-                    method="post",
-                    action=f"{SECTION}/new-acl",
-                ),
+            field(
+                "Principal",
+                "principal",
+                form.get("principal", "User:"),
+                "User:name; User:* is everybody.",
+                error=wrong.get("principal", ""),
+                autocomplete="off",
+                spellcheck="false",
+            ),
+            choice(
+                "Permission",
+                "permission",
+                {each: each for each in reversed(PERMISSIONS)},
+                form.get("permission", "allow"),
+                wrong.get("permission", ""),
+            ),
+            choice("Operation", "operation", titles, form.get("operation", "read"), wrong.get("operation", "")),
+            choice(
+                "Type of resource",
+                "resource_type",
+                kinds,
+                form.get("resource_type", "topic"),
+                wrong.get("resource_type", ""),
+            ),
+            field(
+                "Name of the resource",
+                "resource_name",
+                form.get("resource_name", ""),
+                "* stands for all. The cluster needs no name.",
+                error=wrong.get("resource_name", ""),
+                autocomplete="off",
+                spellcheck="false",
+            ),
+            choice(
+                "The name is",
+                "pattern_type",
+                {"literal": "the whole name", "prefixed": "how names begin"},
+                form.get("pattern_type", "literal"),
+                wrong.get("pattern_type", ""),
+            ),
+            field(
+                "From",
+                "host",
+                form.get("host", "*"),
+                "The address of the client; * is any.",
+                error=wrong.get("host", ""),
+                autocomplete="off",
             ),
         ],
+        action=f"{SECTION}/new-acl",
         trail=[("Access", SECTION)],
-        status=status if refused is None else refused.status,
+        is_wrong=bool(wrong),
+        refused=refused,
     )

@@ -16,9 +16,10 @@ from logbus.admin.problem_details import problem
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
 from logbus.console.change import CONFIRMED, TYPED, Change, carry_out
-from logbus.console.elements import button_link, card, choice, field, name, number_cell, refusal, table
+from logbus.console.elements import choice, field, name, number_cell, table
 from logbus.console.figures import count, iso_time, moment, number, shortened
 from logbus.console.form_body import numbers_of
+from logbus.console.form_page import form_page
 from logbus.console.page import Page, PageResult, Visit
 from logbus.console.record_query import milliseconds_of
 
@@ -218,38 +219,26 @@ def _partition_field(form: Mapping[str, str], wrong: Mapping[str, str]) -> Tag:
 def _delete_offsets_page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) -> Page:
     group, form = visit.names["group"], visit.form
     path = f"{SECTION}/{segment(group)}"
-    status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
-    return Page(
+    return form_page(
         "Delete offsets",
-        SECTION,
+        "Of what the group reads no more",
         [
-            "" if refused is None else refusal(refused),
-            card(
-                "Of what the group reads no more",
-                tags.form(
-                    tags.div(
-                        field(
-                            "Topic",
-                            "topic",
-                            form.get("topic", visit.query.get("topic", "")),
-                            error=wrong.get("topic", ""),
-                            required="required",
-                        ),
-                        _partition_field(form, wrong),
-                        class_="pair",
-                    ),
-                    tags.div(
-                        tags.button("Review", type="submit", class_="primary"),
-                        button_link(path, "Cancel"),
-                        class_="buttons",
-                    ),
-                    method="post",
-                    action=f"{path}/delete-offsets",
+            tags.div(
+                field(
+                    "Topic",
+                    "topic",
+                    form.get("topic", visit.query.get("topic", "")),
+                    error=wrong.get("topic", ""),
+                    required="required",
                 ),
+                _partition_field(form, wrong),
+                class_="pair",
             ),
         ],
+        action=f"{path}/delete-offsets",
         trail=[("Groups", SECTION), (group, path)],
-        status=status if refused is None else refused.status,
+        is_wrong=bool(wrong),
+        refused=refused,
     )
 
 
@@ -287,40 +276,29 @@ def _preview(visit: Visit, items: list[Mapping[str, Any]]) -> Tag:
 def _reset_page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) -> Page:
     group, form = visit.names["group"], visit.form
     path = f"{SECTION}/{segment(group)}"
-    status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
-    return Page(
+    return form_page(
         "Reset offsets",
-        SECTION,
+        "Where the group is to go on",
         [
-            "" if refused is None else refusal(refused),
-            card(
-                "Where the group is to go on",
-                tags.form(
-                    choice("From", "to", TARGETS, form.get("to", "earliest"), wrong.get("to", "")),
-                    field(
-                        "Offset, records or time",
-                        "value",
-                        form.get("value", ""),
-                        "For the last three. Records: a negative number goes back. Time: as 2026-05-01T12:00, in UTC "
-                        "unless it names a zone, or milliseconds since 1970.",
-                        error=wrong.get("value", ""),
-                        autocomplete="off",
-                    ),
-                    tags.div(
-                        field("Topic", "topic", form.get("topic", ""), "Empty: all that the group has offsets of."),
-                        _partition_field(form, wrong),
-                        class_="pair",
-                    ),
-                    tags.div(
-                        tags.button("Preview", type="submit", class_="primary"),
-                        button_link(path, "Cancel"),
-                        class_="buttons",
-                    ),
-                    method="post",
-                    action=f"{path}/reset",
-                ),
+            choice("From", "to", TARGETS, form.get("to", "earliest"), wrong.get("to", "")),
+            field(
+                "Offset, records or time",
+                "value",
+                form.get("value", ""),
+                "For the last three. Records: a negative number goes back. Time: as 2026-05-01T12:00, in UTC "
+                "unless it names a zone, or milliseconds since 1970.",
+                error=wrong.get("value", ""),
+                autocomplete="off",
+            ),
+            tags.div(
+                field("Topic", "topic", form.get("topic", ""), "Empty: all that the group has offsets of."),
+                _partition_field(form, wrong),
+                class_="pair",
             ),
         ],
+        action=f"{path}/reset",
         trail=[("Groups", SECTION), (group, path)],
-        status=status if refused is None else refused.status,
+        is_wrong=bool(wrong),
+        refused=refused,
+        button="Preview",
     )

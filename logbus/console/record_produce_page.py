@@ -19,8 +19,9 @@ from logbus.admin.problem_details import problem
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
 from logbus.console.change import Change, carry_out
-from logbus.console.elements import button_link, card, choice, field, message, refusal
+from logbus.console.elements import choice, field, message
 from logbus.console.figures import count, shortened
+from logbus.console.form_page import form_page
 from logbus.console.page import Page, PageResult, Visit
 from logbus.console.record_input import FORMS, TEXT, bytes_of
 from logbus.console.record_query import OFFSET
@@ -168,76 +169,65 @@ def line_of(key: bytes | None, value: bytes | None) -> str | None:
 def _produce_page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) -> Page:
     topic, form = visit.names["topic"], visit.form
     path = f"{SECTION}/{segment(topic)}"
-    status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
     checked = {"checked": "checked"} if form.get("tombstone") == "yes" else {}
-    return Page(
+    return form_page(
         "Produce a record",
-        SECTION,
+        "New record",
         [
-            "" if refused is None else refusal(refused),
-            message("bad", "Nothing was written: see the fields below.") if wrong else "",
-            card(
-                "New record",
-                tags.form(
-                    tags.div(
-                        field(
-                            "Key",
-                            "key",
-                            form.get("key", ""),
-                            "Empty: no key.",
-                            error=wrong.get("key", ""),
-                            autocomplete="off",
-                            spellcheck="false",
-                        ),
-                        choice("The key is", "key_form", FORMS, form.get("key_form", TEXT)),
-                        class_="pair",
-                    ),
-                    field(
-                        "Value",
-                        "value",
-                        form.get("value", ""),
-                        "Text and JSON are written in UTF-8, as typed; base64 and hexadecimal digits as their bytes.",
-                        kind="area",
-                        error=wrong.get("value", ""),
-                        rows="8",
-                        spellcheck="false",
-                    ),
-                    choice("The value is", "value_form", FORMS, form.get("value_form", TEXT)),
-                    tags.p(
-                        tags.label(
-                            tags.input(type="checkbox", name="tombstone", value="yes", **checked),
-                            " A tombstone: no value; it deletes the key from a compacted topic",
-                        ),
-                        class_="field",
-                    ),
-                    field(
-                        "Headers",
-                        "headers",
-                        form.get("headers", ""),
-                        "One a line, as name=value.",
-                        kind="area",
-                        error=wrong.get("headers", ""),
-                        rows="3",
-                        spellcheck="false",
-                    ),
-                    field(
-                        "Partition",
-                        "partition",
-                        form.get("partition", ""),
-                        "Empty: chosen by the key.",
-                        error=wrong.get("partition", ""),
-                        inputmode="numeric",
-                    ),
-                    tags.div(
-                        tags.button("Review", type="submit", class_="primary"),
-                        button_link(f"{path}/records", "Cancel"),
-                        class_="buttons",
-                    ),
-                    method="post",
-                    action=f"{path}/produce",
+            tags.div(
+                field(
+                    "Key",
+                    "key",
+                    form.get("key", ""),
+                    "Empty: no key.",
+                    error=wrong.get("key", ""),
+                    autocomplete="off",
+                    spellcheck="false",
                 ),
+                choice("The key is", "key_form", FORMS, form.get("key_form", TEXT)),
+                class_="pair",
+            ),
+            field(
+                "Value",
+                "value",
+                form.get("value", ""),
+                "Text and JSON are written in UTF-8, as typed; base64 and hexadecimal digits as their bytes.",
+                kind="area",
+                error=wrong.get("value", ""),
+                rows="8",
+                spellcheck="false",
+            ),
+            choice("The value is", "value_form", FORMS, form.get("value_form", TEXT)),
+            tags.p(
+                tags.label(
+                    tags.input(type="checkbox", name="tombstone", value="yes", **checked),
+                    " A tombstone: no value; it deletes the key from a compacted topic",
+                ),
+                class_="field",
+            ),
+            field(
+                "Headers",
+                "headers",
+                form.get("headers", ""),
+                "One a line, as name=value.",
+                kind="area",
+                error=wrong.get("headers", ""),
+                rows="3",
+                spellcheck="false",
+            ),
+            field(
+                "Partition",
+                "partition",
+                form.get("partition", ""),
+                "Empty: chosen by the key.",
+                error=wrong.get("partition", ""),
+                inputmode="numeric",
             ),
         ],
+        action=f"{path}/produce",
         trail=[("Topics", SECTION), (topic, path)],
-        status=status if refused is None else refused.status,
+        is_wrong=bool(wrong),
+        refused=refused,
+        notice=message("bad", "Nothing was written: see the fields below.") if wrong else "",
+        cancel=f"{path}/records",
     )

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
 from attrs import frozen
@@ -15,8 +14,9 @@ from twisted.web.template import tags
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
 from logbus.console.change import Change, carry_out
-from logbus.console.elements import button_link, card, field, message, refusal
+from logbus.console.elements import field, message
 from logbus.console.figures import count, number, shortened
+from logbus.console.form_page import form_page
 from logbus.console.page import Page, PageResult, Visit
 
 SECTION = "/console/topics"
@@ -164,93 +164,77 @@ async def _more_page(visit: Visit, wrong: str, refused: ApiRefusal | None) -> Pa
     topic = visit.names["topic"]
     about = await visit.api.get(f"/api/v1/topics/{segment(topic)}")
     path = f"{SECTION}/{segment(topic)}"
-    form = tags.form(
-        field(
-            "Partitions afterwards",
-            "count",
-            visit.form.get("count", ""),
-            f"More than the {number(about['partitions'])} of now.",
-            error=wrong,
-            inputmode="numeric",
-            required="required",
-            autocomplete="off",
-        ),
-        tags.div(tags.button("Review", type="submit", class_="primary"), button_link(path, "Cancel"), class_="buttons"),
-        method="post",
-        action=f"{path}/more-partitions",
+    wanted = field(
+        "Partitions afterwards",
+        "count",
+        visit.form.get("count", ""),
+        f"More than the {number(about['partitions'])} of now.",
+        error=wrong,
+        inputmode="numeric",
+        required="required",
+        autocomplete="off",
     )
-    status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
-    return Page(
+    return form_page(
         "Add partitions",
-        SECTION,
-        ["" if refused is None else refusal(refused), card("New number of partitions", form)],
+        "New number of partitions",
+        [wanted],
+        action=f"{path}/more-partitions",
         trail=[("Topics", SECTION), (topic, path)],
-        status=status if refused is None else refused.status,
+        is_wrong=bool(wrong),
+        refused=refused,
     )
 
 
 def _new_page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) -> Page:
     form = visit.form
-    status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
-    return Page(
+    return form_page(
         "Create a topic",
-        SECTION,
+        "New topic",
         [
-            "" if refused is None else refusal(refused),
-            message("bad", "Nothing was created: see the fields below.") if wrong else "",
-            card(
-                "New topic",
-                tags.form(
-                    field(
-                        "Name",
-                        "name",
-                        form.get("name", ""),
-                        "ASCII letters, digits, '.', '_' and '-'.",
-                        error=wrong.get("name", ""),
-                        required="required",
-                        maxlength="249",
-                        autocomplete="off",
-                        spellcheck="false",
-                    ),
-                    tags.div(
-                        field(
-                            "Partitions",
-                            "partitions",
-                            form.get("partitions", ""),
-                            "Empty: the broker's default.",
-                            error=wrong.get("partitions", ""),
-                            inputmode="numeric",
-                        ),
-                        field(
-                            "Replicas of each",
-                            "replication_factor",
-                            form.get("replication_factor", ""),
-                            "Empty: the broker's default.",
-                            error=wrong.get("replication_factor", ""),
-                            inputmode="numeric",
-                        ),
-                        class_="pair",
-                    ),
-                    field(
-                        "Settings",
-                        "configs",
-                        form.get("configs", ""),
-                        "One a line, as retention.ms=86400000. Empty: those of the broker.",
-                        kind="area",
-                        error=wrong.get("configs", ""),
-                        rows="4",
-                        spellcheck="false",
-                    ),
-                    tags.div(
-                        tags.button("Review", type="submit", class_="primary"),
-                        button_link(SECTION, "Cancel"),
-                        class_="buttons",
-                    ),
-                    method="post",
-                    action="/console/new-topic",
+            field(
+                "Name",
+                "name",
+                form.get("name", ""),
+                "ASCII letters, digits, '.', '_' and '-'.",
+                error=wrong.get("name", ""),
+                required="required",
+                maxlength="249",
+                autocomplete="off",
+                spellcheck="false",
+            ),
+            tags.div(
+                field(
+                    "Partitions",
+                    "partitions",
+                    form.get("partitions", ""),
+                    "Empty: the broker's default.",
+                    error=wrong.get("partitions", ""),
+                    inputmode="numeric",
                 ),
+                field(
+                    "Replicas of each",
+                    "replication_factor",
+                    form.get("replication_factor", ""),
+                    "Empty: the broker's default.",
+                    error=wrong.get("replication_factor", ""),
+                    inputmode="numeric",
+                ),
+                class_="pair",
+            ),
+            field(
+                "Settings",
+                "configs",
+                form.get("configs", ""),
+                "One a line, as retention.ms=86400000. Empty: those of the broker.",
+                kind="area",
+                error=wrong.get("configs", ""),
+                rows="4",
+                spellcheck="false",
             ),
         ],
+        action="/console/new-topic",
         trail=[("Topics", SECTION)],
-        status=status if refused is None else refused.status,
+        is_wrong=bool(wrong),
+        refused=refused,
+        notice=message("bad", "Nothing was created: see the fields below.") if wrong else "",
     )

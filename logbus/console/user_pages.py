@@ -14,8 +14,9 @@ from twisted.web.template import Tag, tags
 from logbus.admin.routing import route
 from logbus.console.api_client import ApiRefusal, segment
 from logbus.console.change import Change, carry_out, shell_line
-from logbus.console.elements import button_link, card, command, empty, field, link, name, refusal, table
+from logbus.console.elements import card, command, empty, field, link, name, refusal, table
 from logbus.console.figures import count
+from logbus.console.form_page import form_page
 from logbus.console.page import Page, PageResult, SeeOther, Visit
 
 SECTION = "/console/access"
@@ -113,41 +114,32 @@ class UserPages:
 
 def _page(visit: Visit, wrong: Mapping[str, str], refused: ApiRefusal | None) -> Page:
     user = visit.form.get("user", "")
-    status = HTTPStatus.BAD_REQUEST if wrong else HTTPStatus.OK
-    return Page(
+    return form_page(
         "Set a password",
-        SECTION,
+        "Whose, and which",
         [
-            "" if refused is None else refusal(refused),
-            card(
-                "Whose, and which",
-                tags.form(
-                    field(
-                        "User",
-                        "user",
-                        user,
-                        "The name, without User:. If there is no such user, it is added.",
-                        error=wrong.get("user", ""),
-                        autocomplete="off",
-                        spellcheck="false",
-                    ),
-                    field("Password", "password", error=wrong.get("password", ""), kind="password", **NEW_PASSWORD),
-                    field("The same again", "again", error=wrong.get("again", ""), kind="password", **NEW_PASSWORD),
-                    tags.div(
-                        tags.button("Set the password", type="submit", class_="primary"),
-                        button_link(SECTION, "Cancel"),
-                        class_="buttons",
-                    ),
-                    method="post",
-                    action=f"{SECTION}/password",
-                ),
+            field(
+                "User",
+                "user",
+                user,
+                "The name, without User:. If there is no such user, it is added.",
+                error=wrong.get("user", ""),
+                autocomplete="off",
+                spellcheck="false",
             ),
+            field("Password", "password", error=wrong.get("password", ""), kind="password", **NEW_PASSWORD),
+            field("The same again", "again", error=wrong.get("again", ""), kind="password", **NEW_PASSWORD),
+        ],
+        action=f"{SECTION}/password",
+        trail=[("Access", SECTION)],
+        is_wrong=bool(wrong),
+        refused=refused,
+        button="Set the password",
+        more=[
             card(
                 "The same on the command line",
                 tags.p("It asks for the password. For a new user it is ", tags.code("users add"), "."),
                 command(shell_line(["logbus", "users", "alter", user or "USER"])),
             ),
         ],
-        trail=[("Access", SECTION)],
-        status=status if refused is None else refused.status,
     )
