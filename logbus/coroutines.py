@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredList
 from twisted.python.failure import Failure
 
 if TYPE_CHECKING:
@@ -61,3 +61,23 @@ def shield(task: Deferred[Any], cancelled: Callable[[], object] = lambda: None) 
 
     task.addBoth(pass_on)
     return heard
+
+
+async def gather(work: Iterable[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
+    """
+    Wait until all coroutines have ended; returns their results in order.
+
+    :raise Exception: the first failure itself (not a FirstError, as of gatherResults(), which handlers of the error do
+        not know); also then only after all have ended.
+    """
+    begun = [Deferred.fromCoroutine(each) for each in work]
+    results: list[T] = []
+    failure: Any = None
+    for success, result in await DeferredList(begun, consumeErrors=True):
+        if success:
+            results.append(result)
+        elif failure is None:
+            failure = result
+    if failure is not None:
+        failure.raiseException()
+    return results

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from attrs import define, field
-from twisted.internet.defer import gatherResults
+from twisted.internet.defer import DeferredList
 from twisted.logger import Logger
 
 from logbus.client.admin.admin_client import AdminClient
@@ -134,10 +134,13 @@ class Checkpoints:
         name = self.options.policy.checkpoints_topic
         producer = Producer(self.target, linger=0.0, wall_clock=self.wall_clock)
         try:
-            await gatherResults(
-                [producer.send(name, each.value, each.key, partition=0, headers=each.headers) for each in checkpoints],
-                consumeErrors=True,
-            )
+            sent = [
+                producer.send(name, each.value, each.key, partition=0, headers=each.headers) for each in checkpoints
+            ]
+            for is_written, result in await DeferredList(sent, consumeErrors=True):
+                if not is_written:
+                    # Itself: gatherResults() would have a FirstError of it, which is no LogbusError.
+                    result.raiseException()  # type: ignore[attr-defined]  # a Failure
         finally:
             await producer.close()
 

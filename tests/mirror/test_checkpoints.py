@@ -8,6 +8,7 @@ from twisted.internet.defer import succeed
 
 from logbus.client import CommittedOffset, Consumer
 from logbus.client.admin.admin_client import AdminClient
+from logbus.client.admin.config_admin import Resource, ResourceType
 from logbus.errors import ApiError, ErrorCode
 from logbus.mirror.mirror_records import Checkpoint
 from logbus.model import TopicPartition
@@ -90,6 +91,22 @@ class CheckpointTests(MirrorCase):
         [told] = [line for line in running.lines if "billing" in line]
         self.assertRegex(told, "without their metadata: .*OFFSET_METADATA_TOO_LARGE.*; raise offset.metadata.max.bytes")
         self.assertEqual(running.mirror.status.problems, {})
+
+    def test_checkpoints_that_cannot_be_written(self) -> None:
+        """The problem is told while it lasts; then checkpoints are written again."""
+        running = self.mirror("a", "b", **self.options())
+        self.send_in_turns()
+        admin = AdminClient(self.clients["b"])
+        topic = Resource(ResourceType.TOPIC, "a.checkpoints.internal")
+        self.assertEqual(self.result(admin.alter_configs({topic: {"max.message.bytes": "1"}})), {topic: None})
+        self.commit("a", THERE, 10)
+        self.settle(3)
+        self.assertIn("more than max.message.bytes = 1", running.mirror.status.problems["checkpoints"])
+        self.assertEqual(self.checkpoints(), [])
+        self.result(admin.alter_configs({topic: {"max.message.bytes": None}}))
+        self.settle(3)
+        self.assertEqual(running.mirror.status.problems, {})
+        self.assertEqual([each.upstream for each in self.checkpoints()], [10])
 
     def test_offsets_of_the_target_that_cannot_be_read(self) -> None:
         """A group whose offset at the target is not known may be ahead: it stays, and goes on once that is known."""

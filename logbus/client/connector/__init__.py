@@ -17,7 +17,6 @@ Membership and rebalancing:
 * ``assignment``: pure: ranges of partitions for the streams of all members
 * ``group_registry``: requests to ZooKeeper: members, owners, topics
 * ``znodes``: pure: paths and contents of nodes
-* ``gather``: runs several requests at once
 
 Partitions and offsets:
 

@@ -13,13 +13,13 @@ from typing import Any
 from attrs import define, field
 from twisted.logger import Logger
 
-from logbus.client.connector.gather import gather
 from logbus.client.connector.znodes import (
     GroupPaths,
     TopicCount,
     TopicCountZnode,
     partitions_of,
 )
+from logbus.coroutines import gather
 from logbus.errors import ConfigError
 from logbus.metastore.operations import BadVersion, Create, Delete, MultiFailed, NodeExists, NoNode, Stat, Watcher
 from logbus.metastore.znode_json import BadZnode

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 from attrs import define
 
 from logbus.client.admin.admin_client import AdminClient
-from logbus.client.connector.gather import gather
 from logbus.client.connector.group_registry import create_deep
 from logbus.client.connector.znodes import GroupPaths, OffsetZnode
 from logbus.client.group_metadata import CommittedOffset
+from logbus.coroutines import gather
 from logbus.errors import ApiError, LogbusError
 from logbus.metastore.operations import NodeError, NodeExists, NoNode
 from logbus.model import TopicPartition

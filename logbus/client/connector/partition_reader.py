@@ -10,10 +10,10 @@ from typing import Protocol
 from twisted.internet.defer import Deferred
 
 from logbus.client.cluster.cluster import Cluster
-from logbus.client.connector.gather import gather
 from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.list_offsets import EARLIEST, LATEST, list_offsets
+from logbus.coroutines import gather
 from logbus.errors import ApiError, ErrorCode, LogbusError
 from logbus.model import TopicPartition
 

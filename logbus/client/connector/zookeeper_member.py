@@ -17,11 +17,11 @@ from twisted.logger import Logger
 
 from logbus.client.connector.assignment import assign, share, wanted_topics
 from logbus.client.connector.connector_options import ConnectorOptions
-from logbus.client.connector.gather import gather
 from logbus.client.connector.group_registry import GroupRegistry
 from logbus.client.connector.owned_partitions import OwnedPartitions
 from logbus.client.connector.rebalance import RebalanceFailed, RebalancePhase, RebalanceRounds, to_release
 from logbus.client.connector.znodes import TopicCount, thread_id
+from logbus.coroutines import gather
 from logbus.errors import LogbusError
 from logbus.metastore.operations import SessionState, WatchedEvent
 from logbus.model import TopicPartition

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from twisted.internet.defer import Deferred, gatherResults
-
 from logbus.client.consumer.consumer_record import ConsumerRecord
+from logbus.coroutines import gather
 from logbus.mirror.audit.audit_options import AuditOptions
 from logbus.mirror.audit.compacted_side import CompactedSide, LastRecord
 from logbus.mirror.audit.differences import Differences
@@ -27,9 +26,7 @@ async def compare_compacted(
     :param source_end: the end of the source; keys whose last record is behind what was copied are left out.
     :raises LogbusError: a side cannot be read.
     """
-    ours, theirs = await gatherResults(
-        [Deferred.fromCoroutine(_last_records(side)) for side in (source, copy)], consumeErrors=True
-    )
+    ours, theirs = await gather(_last_records(side) for side in (source, copy))
 
     def newer(record: ConsumerRecord) -> None:
         ours.forget(record)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from attrs import define
-from twisted.internet.defer import Deferred, gatherResults
 
 from logbus.client.consumer.consumer_record import ConsumerRecord
+from logbus.coroutines import gather
 from logbus.mirror.audit.audit_options import AuditOptions
 from logbus.mirror.audit.differences import Differences, WindowDifference
 from logbus.mirror.audit.partition_report import MirrorVerdict, PartitionReport, WindowReport
@@ -44,9 +44,7 @@ class PartitionAudit:
 
         :raises LogbusError: a side cannot be read.
         """
-        source, copy = await gatherResults(
-            [Deferred.fromCoroutine(self._counted(side)) for side in (self.source, self.copy)], consumeErrors=True
-        )
+        source, copy = await gather(self._counted(side) for side in (self.source, self.copy))
         gone = [0, 0]
         if differing_windows(source, copy):
             # What one side has deleted are the oldest records of the other one.

@@ -9,10 +9,12 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from logbus.client import Producer, TransactionAborted
 from logbus.client.admin.admin_client import AdminClient
+from logbus.client.admin.config_admin import Resource, ResourceType
 from logbus.errors import LogbusError
 from logbus.mirror.audit.audit_options import AuditOptions
 from logbus.mirror.audit.mirror_audit import MirrorAudit
 from logbus.mirror.audit.partition_report import MirrorVerdict, PartitionReport
+from logbus.mirror.audit.range_reader import Side, Unread
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.model import TopicPartition
 from tests.mirror.kit import MirrorCase
@@ -67,6 +69,29 @@ class MirroredTests(AuditCase):
         running = Deferred.fromCoroutine(self.itself().run())
         self.settle(2)
         self.assertIn("are the same cluster", str(self.failureResultOf(running, LogbusError).value))
+
+    def test_a_partition_that_cannot_be_read(self) -> None:
+        """One side's error is its partition's: the others are compared all the same."""
+        read = Side.read
+
+        async def failing(side: Side, *more: Any) -> None:
+            if side.partition == TopicPartition("a.orders", 1):
+                raise Unread("nothing was read of it")
+            await read(side, *more)
+
+        self.create("a", "orders", 2)
+        for partition in (0, 1):
+            self.send("a", "orders", NUMBERS, partition=partition)
+        self.mirror_all("a", "b")
+        self.patch(Side, "read", failing)
+        for policy in ("delete", "compact"):
+            for name, topic in (("a", "orders"), ("b", "a.orders")):
+                resource = Resource(ResourceType.TOPIC, topic)
+                change = {resource: {"cleanup.policy": policy}}
+                self.assertEqual(self.result(AdminClient(self.clients[name]).alter_configs(change)), {resource: None})
+            first, second = self.audit()
+            self.assertEqual((first.verdict, second.verdict), (MirrorVerdict.COMPLETE, MirrorVerdict.UNKNOWN), policy)
+            self.assertIn("nothing was read of it", second.problem or "")
 
     def test_complete(self) -> None:
         """All partitions are compared, and each record was copied once; control records do not count."""
