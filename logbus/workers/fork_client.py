@@ -149,7 +149,7 @@ class ForkClient:
             try:
                 socket.send_fds(self._control, [HEADER.pack(len(data)) + data], [link.fileno()])
             except OSError:
-                # If it has ended, process_ended() is called soon. The worker's link closes, so that it is started later.
+                # If it has ended, process_ended() is called soon. The link closes: the worker is started later.
                 self._has_plan = False
 
     def has_started(self, index: int, pid: int) -> None:
