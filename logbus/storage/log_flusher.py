@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
 
-from attrs import define, field
+from attrs import define, field, frozen
 from twisted.internet.defer import Deferred, fail, gatherResults, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -60,6 +60,29 @@ def take_snapshot(disk: IDisk, path: str, data: bytes, superseded: Sequence[str]
     disk.replace(path, data, False)
     for old in superseded:
         disk.unlink(old)
+
+
+@frozen(eq=False)
+class _Snapshot:
+    """A snapshot to be taken, of the producers as they were when it was begun."""
+
+    disk: IDisk
+    producers: SnapshotEncoder
+    path: str
+    superseded: Sequence[str]
+
+    def write(self) -> Deferred[None]:
+        """Write it, in slices."""
+        return Deferred.fromCoroutine(self._write())
+
+    async def _write(self) -> None:
+        disk = self.disk
+        data = await self.producers.finish(lambda: disk.submit(IOPool.READ, disk.exists, self.path))
+        await disk.submit(IOPool.BACKGROUND, take_snapshot, disk, self.path, data, self.superseded)
+
+    def close(self) -> None:
+        """Give it up."""
+        self.producers.close()
 
 
 @define(eq=False)
@@ -136,9 +159,9 @@ class LogFlusher:
         self.unindexed.append(segment)
         if self._background.is_running and self.log.remote is not None:
             # The next write-back takes it too late: who begins behind this segment needs the producers as of now.
-            producers = SnapshotEncoder(self.log.producers)
-            taking = Deferred.fromCoroutine(self._snapshot(producers, *self._next_snapshot(self.log.log_end_offset)))
-            taking.addErrback(lambda failure: failure.trap(ApiError, StorageError))
+            snapshot = self._begin_snapshot(self.log.log_end_offset)
+            if snapshot is not None:
+                snapshot.write().addErrback(lambda failure: failure.trap(ApiError, StorageError))
         self.write_back()
 
     def truncated(self) -> None:
@@ -298,12 +321,7 @@ class LogFlusher:
         except StorageError:
             # The disk has reported it, and is offline: no further append is confirmed.
             return succeed(None)
-        offset = log.log_end_offset
-        producers = SnapshotEncoder(log.producers)
-        path, superseded = self._next_snapshot(offset)
-
-        def synced(_: object) -> Deferred[None]:
-            return Deferred.fromCoroutine(self._snapshot(producers, path, superseded))
+        snapshot = self._begin_snapshot(log.log_end_offset)
 
         def done(_: object) -> None:
             if generation == self._generation:
@@ -313,15 +331,32 @@ class LogFlusher:
                 self._written_back()
 
         def failed(failure: Failure) -> None:
-            producers.close()
+            if snapshot is not None:
+                snapshot.close()
             self._log.warn("{partition}: write-back failed: {error}", partition=log.partition, error=str(failure.value))
 
-        return self._commit(IOPool.BACKGROUND, indexes).addCallback(synced).addCallbacks(done, failed)
+        synced = self._commit(IOPool.BACKGROUND, indexes)
+        if snapshot is not None:
+            synced.addCallback(lambda _: snapshot.write())
+        return synced.addCallbacks(done, failed)
 
-    async def _snapshot(self, producers: SnapshotEncoder, path: str, superseded: Sequence[str]) -> None:
-        disk = self.log.disk
-        data = await producers.finish(lambda: disk.submit(IOPool.READ, disk.exists, path))
-        await disk.submit(IOPool.BACKGROUND, take_snapshot, disk, path, data, superseded)
+    def _begin_snapshot(self, offset: int) -> _Snapshot | None:
+        """
+        A snapshot of the producers as they are now; None: none can be taken, so that recovery begins at an older one.
+        A write-back goes on without: it may have begun within an append, no step of which may fail.
+        """
+        producers: SnapshotEncoder | None = None
+        try:
+            producers = SnapshotEncoder(self.log.producers)
+            return _Snapshot(self.log.disk, producers, *self._next_snapshot(offset))
+        except (ApiError, StorageError) as problem:
+            # There is no descriptor left, or what the producers are read from is damaged.
+            if producers is not None:
+                producers.close()
+            self._log.warn(
+                "{partition}: no snapshot of the producers: {error}", partition=self.log.partition, error=str(problem)
+            )
+            return None
 
     def _next_snapshot(self, offset: int) -> tuple[str, list[str]]:
         """The path of a snapshot at ``offset``, and the paths of those it makes obsolete."""

@@ -8,10 +8,12 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
-from logbus.errors import StorageError
+from logbus.errors import ApiError, ErrorCode, StorageError
+from logbus.model import TopicPartition
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.flush_times import FlushTimes
 from logbus.storage.istorage import IOPool
+from logbus.storage.log import Log
 from logbus.storage.log_flusher import LogFlusher
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk
 from tests.storage.builders import PARTITION, a_manager, batch
@@ -62,6 +64,49 @@ class WriteBackTests(SynchronousTestCase):
         self.wrote(500)
         self.flusher.rolled(self.segment)
         self.assertEqual(self.written_back, [100, 100])
+
+
+class NoSnapshotTests(SynchronousTestCase):
+    """What keeps a log's producers from being written keeps neither it nor the other logs of its disk from that."""
+
+    def setUp(self) -> None:
+        self.disk = MemoryDisk()
+        self.manager = a_manager(self.disk, default_config=TopicConfig())
+        self.successResultOf(self.manager.open())
+        self.log = self.successResultOf(self.manager.create(PARTITION))
+        for _ in range(3):
+            append_as_leader(self.log, batch(), 0)
+
+    def written_back(self, log: Log) -> None:
+        self.successResultOf(log.flusher.write_back_and_wait())
+        self.assertEqual(log.recovery_point, log.log_end_offset)
+
+    def the_others_go_on(self) -> None:
+        other = self.successResultOf(self.manager.create(TopicPartition("other", 0)))
+        append_as_leader(other, batch(), 0)
+        self.written_back(other)
+        self.assertTrue(self.disk.exists("other-0/00000000000000000001.snapshot"))
+        self.successResultOf(self.log.close())
+
+    def test_no_descriptor_for_the_listing(self) -> None:
+        def refuse(path: str) -> list[str]:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot list {path}: Too many open files")
+
+        names = self.disk.names
+        self.patch(self.disk, "names", refuse)
+        self.written_back(self.log)
+        self.patch(self.disk, "names", names)
+        append_as_leader(self.log, batch(), 0)
+        self.written_back(self.log)
+        self.assertTrue(self.disk.exists("orders-0/00000000000000000004.snapshot"))
+        self.the_others_go_on()
+
+    def test_a_damaged_batch(self) -> None:
+        """The producers of a log that was truncated are read when they are needed."""
+        self.disk.flip(self.log.segments[-1].log.path, 16, 0)
+        self.log.forget_producers()
+        self.written_back(self.log)
+        self.the_others_go_on()
 
 
 class FlushTimesTests(SynchronousTestCase):
