@@ -104,7 +104,7 @@ class BrokerFetches:
         found: list[tuple[PartitionPosition, FetchResult]] = []
         if version < _EPOCH_VERSION:
             found += await self._check(channel, positions)
-        cut = {position.partition for position, _ in found}
+        cut = {position.partition: (position.offset, position.epoch) for position, _ in found}
         asked = self._to_ask((each for each in positions if each.partition not in cut), version)
         if not asked:
             return found
@@ -118,6 +118,12 @@ class BrokerFetches:
             self._session.reset()
             raise api_error(response.error_code, f"fetch from broker {self.node_id}")
         self._session.note_session(response.session_id if version >= _SESSION_VERSION else 0)
+        # While the others were waited for, one that was cut off may have moved.
+        found = [
+            (each, end)
+            for each, end in found
+            if each.wanted is None and (each.offset, each.epoch) == cut[each.partition]
+        ]
         return found + self._read(response, asked)
 
     def _to_ask(self, positions: Iterable[PartitionPosition], version: int) -> _Asked:

@@ -12,7 +12,7 @@ from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.client.consumer.fetch_options import FetchOptions
 from logbus.client.consumer.fetcher import Fetcher
-from logbus.client.list_offsets import EARLIEST
+from logbus.client.list_offsets import EARLIEST, LATEST
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages.records import (
@@ -26,7 +26,7 @@ from logbus.wire.messages.records import (
     OffsetForLeaderTopicResult,
     PartitionData,
 )
-from tests.client.memory_cluster import MemoryCluster
+from tests.client.memory_cluster import Log, MemoryCluster
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -230,6 +230,31 @@ class BrokerFetchesTests(SynchronousTestCase):
         self.assertEqual(self.values(fetcher, 1), [b"c"])
         self.assertEqual(fetcher.assigned.position(P0), 3)
         self.assertEqual(asked, [(0, 0), (1, 0)])
+
+    def test_a_seek_behind_the_check_of_an_older_broker(self) -> None:
+        """A partition that has moved since its log was found to be cut off stays where it was moved to."""
+        self.brokers.served.update({1: (4, 11), 23: (0, 3)})
+        self.brokers.topics["t"][1] = Log()
+        checked: list[int] = []
+
+        def ended(node: int, message: Any) -> Any:
+            (each,) = message.topics[0].partitions
+            checked.append(each.current_leader_epoch)
+            end = EpochEndOffset(partition=0, leader_epoch=0, end_offset=2 if each.current_leader_epoch else 3)
+            return OffsetForLeaderEpochResponse(topics=[OffsetForLeaderTopicResult(topic="t", partitions=[end])])
+
+        self.answer(23, ended)
+        fetcher = self.fetcher()
+        fetcher.add({P1: 0})
+        self.assertEqual(self.values(fetcher, 3), [b"a", b"b", b"c"])
+        self.cluster.update_leader(P0, 1, 1)
+        while not any(checked):
+            self.brokers.settle(0.01)
+        # The fetch of the other partition waits for records.
+        fetcher.seek(P0, LATEST)
+        self.brokers.settle(1)
+        self.log.put(b"d")
+        self.assertEqual(self.values(fetcher, 1), [b"d"])
 
     def test_an_epoch_the_leader_has_forgotten(self) -> None:
         """
