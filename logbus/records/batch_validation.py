@@ -106,8 +106,9 @@ def _not_a_batch(data: Buffer) -> ApiError:
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             f"message format {data[MAGIC_AT]} is not supported; record batches of magic {MAGIC} are",
         )
+    # Not CORRUPT_MESSAGE, which would have the producer send the same bytes again.
     if size < HEADER_SIZE:
-        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are too few for a record batch")
+        return ApiError(ErrorCode.INVALID_RECORD, f"{size} bytes are too few for a record batch")
     return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot have magic {data[MAGIC_AT]}")
 
 
@@ -119,7 +120,7 @@ def _wrong_length(length: int, size: int) -> ApiError:
         )
     if length > size - LENGTH_OVERHEAD:
         return ApiError(
-            ErrorCode.CORRUPT_MESSAGE,
+            ErrorCode.INVALID_RECORD,
             f"the record batch announces {length + LENGTH_OVERHEAD} bytes, {size} are there",
         )
     return ApiError(

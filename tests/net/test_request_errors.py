@@ -66,7 +66,7 @@ class RequestErrorTests(HandlerCase):
         for _ in range(20):
             self.client.turn()
         self.assertEqual(len(self.client.frames()), 3)
-        self.assertEqual(errors(self.server), {("Fetch", "OFFSET_OUT_OF_RANGE"): 3, ("Produce", "CORRUPT_MESSAGE"): 3})
+        self.assertEqual(errors(self.server), {("Fetch", "OFFSET_OUT_OF_RANGE"): 3, ("Produce", "INVALID_RECORD"): 3})
 
     def test_a_repeated_produce_in_vain(self) -> None:
         """A batch that is refused after others of its kind were appended."""

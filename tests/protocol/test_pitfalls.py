@@ -180,7 +180,7 @@ class Producing(TrapCase):
             (bytes(old), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
             (a_batch() + a_batch(), ErrorCode.INVALID_RECORD),
             (b"", ErrorCode.INVALID_RECORD),
-            (a_batch()[:-1], ErrorCode.CORRUPT_MESSAGE),
+            (a_batch()[:-1], ErrorCode.INVALID_RECORD),
         ):
             answer = self.client.produce(records)
             self.assertEqual((answer.error_code, answer.base_offset), (code, -1))

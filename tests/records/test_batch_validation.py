@@ -58,9 +58,9 @@ class ValidateProducedTests(SynchronousTestCase):
         self.assert_refused(ErrorCode.INVALID_RECORD, b"", "none")
 
     def test_truncated(self) -> None:
-        """A batch cut short anywhere is corrupt."""
+        """A batch cut short anywhere is invalid, not corrupt: the same bytes should not be sent again."""
         for size in range(1, len(TWO_RECORDS)):
-            self.assert_refused(ErrorCode.CORRUPT_MESSAGE, TWO_RECORDS[:size])
+            self.assert_refused(ErrorCode.INVALID_RECORD, TWO_RECORDS[:size])
 
     def test_second_batch(self) -> None:
         """Anything after the first batch is refused, be it a second one or rubbish."""
@@ -76,9 +76,11 @@ class ValidateProducedTests(SynchronousTestCase):
             self.assert_refused(ErrorCode.CORRUPT_MESSAGE, a_batch(magic=magic), "magic")
 
     def test_length(self) -> None:
-        """A length below the least, or beyond the data, is corrupt."""
-        for length in (48, 0, -1, -(2**31), 84, 2**31 - 1):
+        """A length below the least is corrupt; one beyond the data is that of a batch that was cut short."""
+        for length in (48, 0, -1, -(2**31)):
             self.assert_refused(ErrorCode.CORRUPT_MESSAGE, a_batch(length=length))
+        for length in (84, 2**31 - 1):
+            self.assert_refused(ErrorCode.INVALID_RECORD, a_batch(length=length), "are there")
 
     def test_crc(self) -> None:
         """Every flipped bit from the CRC on is found."""
