@@ -53,6 +53,7 @@ What all of them share:
 * ``addresses``: addresses of hosts as text
 * ``errors``: error codes and exceptions
 * ``portability``: what macOS has by another name than Linux, or not at all
+* ``re2_patterns``: regular expressions that match in linear time
 * ``wording``: words of messages
 * ``config``: Kafka's configuration keys
 * ``log_levels``: levels of loggers, which change while the process runs

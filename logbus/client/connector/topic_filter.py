@@ -13,6 +13,7 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from logbus.errors import ConfigError
+from logbus.re2_patterns import compile_re2
 
 LONGEST = 2048
 """The most characters of an expression."""
@@ -24,17 +25,10 @@ MEMORY = 512 * 1024
 def _compiled(expression: str) -> Callable[[str], bool]:
     if len(expression) > LONGEST:
         raise ConfigError(f"the topic filter has {len(expression)} characters; at most {LONGEST} are allowed")
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = MEMORY
     try:
-        fullmatch = re2.compile(expression, options=options).fullmatch
-    except re2.error as e:
-        reason = e.args[0] if e.args else "?"
-        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise ConfigError(f"the topic filter {expression!r} is not a regular expression of RE2: {text}") from None
+        fullmatch = compile_re2(expression, MEMORY).fullmatch
+    except ValueError as e:
+        raise ConfigError(f"the topic filter {expression!r} is not a regular expression of RE2: {e}") from None
     return lambda name: fullmatch(name) is not None
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from logbus.errors import ApiError, ErrorCode
+from logbus.re2_patterns import compile_re2
 
 MAX_EXPRESSION_LENGTH = 2048
 """Length limit of an expression: it is stored in a record, and compiling it may take 20 µs for each character."""
@@ -33,20 +34,13 @@ def compile_expression(expression: str) -> Matches:
             f"the regular expression has {len(expression)} characters; at most {MAX_EXPRESSION_LENGTH} are allowed"
         )
     try:
-        import re2
+        fullmatch = compile_re2(expression, MAX_MEMORY_BYTES).fullmatch
     except ImportError:
         raise _refused(
             "this broker cannot match regular expressions: google-re2 is not installed (pip install google-re2)"
         ) from None
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = MAX_MEMORY_BYTES
-    try:
-        fullmatch = re2.compile(expression, options=options).fullmatch
-    except re2.error as e:
-        reason = e.args[0] if e.args else "?"
-        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise _refused(f"the regular expression {expression!r} does not compile: {text}") from None
+    except ValueError as e:
+        raise _refused(f"the regular expression {expression!r} does not compile: {e}") from None
     return lambda name: fullmatch(name) is not None
 
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 from attrs import frozen
 
 from logbus.errors import ConfigError
+from logbus.re2_patterns import compile_re2
 
 _RULE = re.compile(r"RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)")
 _REFERENCE = re.compile(r"\\(.)|\$([0-9])")
@@ -102,13 +103,7 @@ class SslPrincipalMapper:
 
 
 def _compiled(pattern: str, key: str) -> Any:
-    import re2  # needed for rules only
-
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return re2.compile(pattern, options)
-    except re2.error as e:
-        reason = e.args[0] if e.args else "?"
-        said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise ConfigError(f"{key}: {pattern!r} is not an expression of RE2: {said}") from None
+        return compile_re2(pattern)
+    except ValueError as e:
+        raise ConfigError(f"{key}: {pattern!r} is not an expression of RE2: {e}") from None
