@@ -10,10 +10,10 @@ A consumer without positions or retries (Kafka 0.8: SimpleConsumer): one request
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from attrs import frozen
-from twisted.internet.defer import Deferred
 
 from logbus.client import validators as check
 from logbus.client.cluster.cluster import Cluster
@@ -22,7 +22,7 @@ from logbus.client.consumer.consumer_record import Fetched
 from logbus.client.consumer.partition_position import Isolation
 from logbus.client.list_offsets import LATEST, list_offsets
 from logbus.client.retry import api_error
-from logbus.coroutines import returns_deferred
+from logbus.coroutines import gather, returns_deferred
 from logbus.errors import ApiError, ErrorCode
 from logbus.model import TopicPartition
 from logbus.wire.messages.records import (
@@ -39,6 +39,8 @@ from logbus.wire.messages.records import (
 _FETCH, _LIST_OFFSETS = 1, 2
 _BY_NAME = 12
 """The last version that identifies topics by name."""
+_MOST_BYTES = 2**31 - 1
+"""For which a request has room."""
 _MOVED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -112,24 +114,27 @@ class SimpleConsumer:
     @returns_deferred
     async def multifetch(self, fetches: Sequence[FetchOf]) -> list[Fetched | ApiError]:
         """
-        Fetch several partitions, with one request to each leader.
+        Fetch several partitions, with one request to each leader; with more, if a partition is named more than once.
 
         :returns: fires with a result or an error for each, in their order.
         :raises Unreachable: (in the Deferred) a leader cannot be connected to.
         """
-        answers: dict[TopicPartition, Fetched | ApiError] = {}
-        by_leader: dict[int, dict[TopicPartition, FetchOf]] = {}
-        for each in fetches:
+        answers: dict[FetchOf, Fetched | ApiError] = {}
+        turns: Counter[TopicPartition] = Counter()
+        requests: dict[tuple[int, int], dict[TopicPartition, FetchOf]] = {}
+        for each in dict.fromkeys(fetches):
             where = TopicPartition(each.topic, each.partition)
             leader = await self._leader(where)
             if isinstance(leader, ApiError):
-                answers[where] = leader
-            else:
-                by_leader.setdefault(leader, {})[where] = each
-        waiting = [Deferred.fromCoroutine(self._ask(leader, wanted)) for leader, wanted in by_leader.items()]
-        for one in waiting:
-            answers.update(await one)
-        return [answers[TopicPartition(each.topic, each.partition)] for each in fetches]
+                answers[each] = leader
+                continue
+            # A request names a partition once.
+            requests.setdefault((leader, turns[where]), {})[where] = each
+            turns[where] += 1
+        found = await gather(self._ask(leader, wanted) for (leader, _), wanted in requests.items())
+        for wanted, theirs in zip(requests.values(), found, strict=True):
+            answers.update((wanted[where], answer) for where, answer in theirs.items())
+        return [answers[each] for each in fetches]
 
     @returns_deferred
     async def offsets_before(self, topic: str, partition: int, time: int, max_number: int = 1) -> list[int]:
@@ -206,7 +211,7 @@ class SimpleConsumer:
             FetchRequest(
                 max_wait_ms=int(self._max_wait * 1000),
                 min_bytes=self._min_bytes,
-                max_bytes=sum(each.max_bytes for each in wanted.values()),
+                max_bytes=min(sum(each.max_bytes for each in wanted.values()), _MOST_BYTES),
                 isolation_level=int(self._committed),
                 topics=list(topics.values()),
             ),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.client import EARLIEST, LATEST, Cluster, FetchOf, SimpleConsumer
+from logbus.client.retry import Unreachable
 from logbus.errors import ApiError, ErrorCode
 from tests.client.memory_cluster import MemoryCluster
 
@@ -51,6 +54,33 @@ class SimpleConsumerTests(SynchronousTestCase):
         codes = [ErrorCode.OFFSET_OUT_OF_RANGE, *[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2]
         self.assertEqual([each.code for each in errors], codes)
         self.assertEqual(sorted(node for node, name, _ in self.brokers.seen if name == "Fetch"), [1, 2])
+
+    def test_one_partition_several_times(self) -> None:
+        """Each question has its own answer, though a request names a partition once."""
+        questions = [FetchOf("t", 0, 0), FetchOf("t", 0, 2), FetchOf("t", 0, 99), FetchOf("t", 0, 0)]
+        first, second, third, last = self.successResultOf(self.settled(self.simple.multifetch(questions)))
+        self.assertEqual([each.value for each in first.records], [b"a", b"b", b"c"])
+        self.assertEqual([each.value for each in second.records], [b"c"])
+        self.assertIs(third.code, ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.assertEqual(last, first)
+
+    def test_more_bytes_than_a_request_has_room_for(self) -> None:
+        """All that is wanted of a leader may be more than 2 GiB; it gives less in any case."""
+        self.brokers.add("u", *[1] * 3)
+        questions = [FetchOf("u", number, 0, 1 << 30) for number in range(3)]
+        answers = self.successResultOf(self.settled(self.simple.multifetch(questions)))
+        self.assertEqual([each.records for each in answers], [[], [], []])
+
+    def test_leaders_that_cannot_be_reached(self) -> None:
+        """The first error is raised, and no other one is left behind."""
+        self.successResultOf(self.settled(self.simple.multifetch([FetchOf("t", 0, 0), FetchOf("t", 1, 0)])))
+        self.brokers.nodes.clear()
+        for node in (1, 2):
+            self.brokers.drop(node)
+        asked = self.settled(self.simple.multifetch([FetchOf("t", 0, 0), FetchOf("t", 1, 0)]))
+        self.failureResultOf(asked, Unreachable)
+        gc.collect()
+        self.assertEqual(self.flushLoggedErrors(), [])
 
     def test_error_messages(self) -> None:
         """
