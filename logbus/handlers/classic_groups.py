@@ -42,6 +42,9 @@ from logbus.wire.messages.groups import (
 KNOWN_MEMBER_VERSION = 4
 SKIP_ASSIGNMENT_VERSION = 9
 NULLABLE_PROTOCOL_VERSION = 7
+NAMED_PROTOCOL_VERSION = 5
+"""From this version on a SyncGroup names the protocol that its member goes by, and the type (KIP-559)."""
+
 SEVERAL_LEAVE_VERSION = 3
 
 
@@ -126,6 +129,8 @@ class ClassicGroupHandlers:
             {one.member_id: one.assignment for one in message.assignments},
         )
         answer: Deferred[SyncGroupResponse] = Deferred()
+        if request.api_version >= NAMED_PROTOCOL_VERSION and None in (message.protocol_type, message.protocol_name):
+            return synced(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         try:
             shard = self._shard(message.group_id)
             classic = self._classic(message.group_id, shard.groups.get(message.group_id))

@@ -101,6 +101,8 @@ class Member:
             "generation_id": self.generation,
             "member_id": self.member_id,
             "group_instance_id": self.instance_id,
+            "protocol_type": "consumer",
+            "protocol_name": (self.told and self.told.protocol_name) or "range",
             "assignments": [
                 SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
                 for member_id, assignment in (assignments or {}).items()

@@ -74,6 +74,11 @@ class FlowTests(GroupCase):
         self.assertEqual(member.heartbeat(group_instance_id="i"), ErrorCode.UNKNOWN_MEMBER_ID)
         member.send_sync(protocol_name="sticky")
         self.assertEqual(member.answer().error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        for names in (None, "range"), ("consumer", None):
+            member.send_sync(protocol_type=names[0], protocol_name=names[1])
+            self.assertEqual(member.answer().error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        member.send_sync(version=4, protocol_type=None, protocol_name=None)
+        self.assertEqual(member.answer().error_code, 0, "only from version 5 on there are fields for them")
         stranger = self.member(member_id="stranger")
         stranger.send_join()
         self.assertEqual(stranger.joined().error_code, ErrorCode.UNKNOWN_MEMBER_ID)

@@ -242,6 +242,8 @@ def with_groups(server: MemoryBroker) -> list[str]:
                 generation_id=told.generation_id,
                 member_id=told.member_id,
                 group_instance_id="i1",
+                protocol_type="consumer",
+                protocol_name="range",
                 assignments=assigned,
             ),
             5,
