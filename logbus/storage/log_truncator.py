@@ -26,6 +26,7 @@ from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
 from logbus.storage.log_directory import LogDirectory
 from logbus.storage.producers.producer_replay import producers_as_of
+from logbus.storage.producers.producer_snapshot import snapshot_offsets
 from logbus.storage.repair.log_repairer import LogRepairer
 from logbus.storage.segments.segment import segment_with
 from logbus.storage.truncation import clear, cut, truncate_fully, unshare
@@ -86,7 +87,9 @@ class LogTruncator:
             for log, offset in shorter:
                 if offset > log.segments[0].base_offset:
                     await unshare(log.segments[segment_with(log.segments, offset)])
-                await self._clear(log, cut(log, offset))
+                # If that cannot be done, the log stays as it is.
+                snapshots = await log.disk.submit(IOPool.READ, snapshot_offsets, log.disk, log.directory)
+                await self._clear(log, cut(log, offset), snapshots)
             # Before anything is written in their place: a crash must not mix old and new records.
             try:
                 await gatherResults([log.flusher.flush() for log, _ in shorter], consumeErrors=True)
@@ -119,10 +122,10 @@ class LogTruncator:
             log.producers = producers
 
     @staticmethod
-    async def _clear(log: Log, gone: Sequence[str]) -> None:
+    async def _clear(log: Log, gone: Sequence[str], snapshots: Sequence[int]) -> None:
         """Rename the files of segments in a thread: those of a thousand would hold the reactor for 50 ms."""
         renamed: list[str] = await log.disk.submit(
-            IOPool.BACKGROUND, clear, log.disk, log.directory, gone, log.log_end_offset
+            IOPool.BACKGROUND, clear, log.disk, log.directory, gone, log.log_end_offset, snapshots
         )
         log.owner.remove_later(log, renamed)
 

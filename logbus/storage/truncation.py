@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from twisted.logger import Logger
 
+from logbus.errors import ApiError
 from logbus.storage import file_names
 from logbus.storage.istorage import IDeletePolicy, IDisk, IOPool
 from logbus.storage.log import Log
@@ -88,15 +90,16 @@ def truncate_to(log: Log, offset: int) -> None:
     """
     if offset >= log.log_end_offset:
         return
+    snapshots = snapshot_offsets(log.disk, log.directory)
     gone = cut(log, offset)
-    log.owner.remove_later(log, clear(log.disk, log.directory, gone, log.log_end_offset))
+    log.owner.remove_later(log, clear(log.disk, log.directory, gone, log.log_end_offset, snapshots))
 
 
 def cut(log: Log, offset: int) -> list[str]:
     """
     As :func:`truncate_to`, but the files of whole segments and of producer snapshots stay: call :func:`clear` with the
-    paths that are returned before anything is appended. A crash before that is one before the truncation, or recovery
-    finds that the first of those segments does not follow.
+    paths that are returned, and with the snapshots that there were before, before anything is appended. A crash before
+    that is one before the truncation, or recovery finds that the first of those segments does not follow.
     """
     if offset >= log.log_end_offset:
         return []
@@ -133,8 +136,9 @@ def truncate_fully(log: Log, offset: int) -> None:
     """
     Drop everything and go on at ``offset`` (Kafka: truncateFullyAndStartAt): the leader's log begins behind our end.
     """
+    snapshots = snapshot_offsets(log.disk, log.directory)
     gone = _cut_all(log, offset)
-    log.owner.remove_later(log, clear(log.disk, log.directory, gone, offset))
+    log.owner.remove_later(log, clear(log.disk, log.directory, gone, offset, snapshots))
 
 
 def _cut_all(log: Log, offset: int) -> list[str]:
@@ -180,15 +184,19 @@ def discard_files(log: Log, segments: Sequence[Segment], kinds: Sequence[str] = 
     log.owner.remove_later(log, _renamed(log.disk, _paths(segments, kinds)))
 
 
-def clear(disk: IDisk, directory: str, gone: Sequence[str], end_offset: int) -> list[str]:
+def clear(disk: IDisk, directory: str, gone: Sequence[str], end_offset: int, snapshots: Sequence[int]) -> list[str]:
     """
     Rename the files that a truncation gave up, and remove producer snapshots above the log's new end. Takes some
     milliseconds for a hundred segments: for I/O threads.
 
     :param gone: what :func:`cut` returned.
+    :param snapshots: those before the cut, in case that the directory cannot be listed now: what is left here would be
+        taken for the log's own, once that has grown again.
     :return: the paths of what is to be removed later, since readers may have it open.
     """
-    for snapshot in snapshot_offsets(disk, directory):
+    with suppress(ApiError):
+        snapshots = snapshot_offsets(disk, directory)
+    for snapshot in snapshots:
         if snapshot > end_offset:
             disk.unlink(snapshot_path(directory, snapshot))
     return _renamed(disk, gone)

@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.config.topic_config import TopicConfig
-from logbus.errors import StorageError
+from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.istorage import IOPool
 from logbus.storage.log import Log
@@ -41,6 +41,54 @@ class LogTruncatorTests(SynchronousTestCase):
         steps = [step for step in disk.done if step[0] in ("replace", "truncate")]
         at = steps.index(("truncate", "orders-0/00000000000000000000.log"))
         self.assertEqual(steps[at - 1], ("replace", "recovery-point-offset-checkpoint"))
+
+    def small_segments(self, refused: int) -> Log:
+        """Another log, of 20 batches in four segments, cut to 8 while one listing of its directory fails."""
+        self.disk = MemoryDisk()
+        self.manager = a_manager(
+            self.disk, default_config=TopicConfig(segment_bytes=5 * len(batch(b"00 in 1")), index_interval_bytes=1)
+        )
+        self.successResultOf(self.manager.open())
+        log: Log = self.successResultOf(self.manager.create(PARTITION))
+        for n in range(20):
+            append_as_leader(log, batch(b"%02d in 1" % n), 1)
+        names, calls = self.disk.names, 0
+
+        def some(path: str) -> list[str]:
+            nonlocal calls
+            calls += 1
+            if calls == refused:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "Too many open files")
+            return names(path)
+
+        self.patch(self.disk, "names", some)
+        self.truncating = self.manager.truncator.truncate({PARTITION: 8})
+        self.patch(self.disk, "names", names)
+        return log
+
+    def test_no_descriptor_before_the_cut(self) -> None:
+        """The log stays as it is."""
+        log = self.small_segments(1)
+        self.failureResultOf(self.truncating, ApiError)
+        self.assertEqual(len(read_all(log)), 20)
+
+    def test_no_descriptor_behind_the_cut(self) -> None:
+        """
+        Nothing is left: files of segments that were cut off would be taken for the log's own when it has grown again,
+        and what is behind them for none of it.
+        """
+        log = self.small_segments(2)
+        self.successResultOf(self.truncating)
+        for n in range(8, 20):
+            append_as_leader(log, batch(b"%02d in 2" % n), 2)
+            if n == 11:
+                log.roll()
+        self.successResultOf(log.flush())
+        again = a_manager(self.disk.after_kill(), default_config=log.config)
+        self.successResultOf(again.open())
+        [found] = again
+        self.assertEqual(read_all(found), read_all(log))
+        self.assertEqual(found.log_end_offset, 20)
 
     def test_truncate_below_the_log_start(self) -> None:
         """What is written then is neither deleted nor compacted, also after a crash."""
