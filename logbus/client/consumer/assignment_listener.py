@@ -56,7 +56,11 @@ class AssignmentListener(GroupListener):
     # Partitions whose offsets are being looked up, with an object for each request: results of earlier requests are
     # ignored.
     _wanted: dict[TopicPartition, object] = field(factory=dict, init=False)
-    # Those of them that are to be paused then.
+    # Partitions without a committed offset and a reset policy: looked up again when the application asks again.
+    _unplaced: set[TopicPartition] = field(factory=set, init=False)
+    # Whether the failure lasts: the membership has ended.
+    _is_over: bool = field(default=False, init=False)
+    # Those that are to be paused once their offsets are looked up.
     _paused: set[TopicPartition] = field(factory=set, init=False)
     _beginning: Deferred[None] | None = field(default=None, init=False)
     _waiting: set[Deferred[Fetched]] = field(factory=set, init=False)
@@ -105,6 +109,7 @@ class AssignmentListener(GroupListener):
     @returns_deferred
     async def on_failed(self, error: LogbusError) -> None:
         """Fail callers that wait for records, and later ones."""
+        self._is_over = True
         self._fail(error)
         await _await_result(self.listener.on_failed(error))
 
@@ -160,10 +165,11 @@ class AssignmentListener(GroupListener):
             raise LogbusError("the consumer reads nothing: subscribe to topics or assign partitions before you read")
         if self.failure is not None:
             failure = self.failure
-            if self._committer.membership is None:
+            if not self._is_over:
                 self.failure = None
-                self._start(())
             raise failure
+        unplaced, self._unplaced = self._unplaced, set()
+        self._start(unplaced)
 
     def waiting(self, records: Deferred[Fetched]) -> Deferred[Fetched]:
         """Have a wait for records end when there will be none, and count it as a sign of life."""
@@ -184,8 +190,9 @@ class AssignmentListener(GroupListener):
     def end(self) -> None:
         """Begin nothing more."""
         self._wanted = {}
+        self._unplaced.clear()
         self._paused.clear()
-        self.failure = None
+        self.failure, self._is_over = None, False
         if self._beginning is not None:
             self._beginning.cancel()
 
@@ -254,8 +261,10 @@ class AssignmentListener(GroupListener):
             self._add(still, found)
 
     def _add(self, partitions: Iterable[TopicPartition], found: dict[TopicPartition, CommittedOffset | None]) -> None:
+        partitions = list(partitions)
         positions, epochs, error = self._positions(partitions, found)
         if error is not None:
+            self._unplaced.update(each for each in partitions if each not in positions)
             self._fail(error)
         self._fetcher.add(positions, epochs)
         paused = self._paused & positions.keys()
@@ -288,15 +297,20 @@ class AssignmentListener(GroupListener):
     def _drop(self, partitions: frozenset[TopicPartition]) -> None:
         for each in partitions:
             self._wanted.pop(each, None)
+        self._unplaced -= partitions
         self._paused -= partitions
         self._committer.given_up(partitions)
         self._poller.give_up(partitions)
         self._fetcher.remove(partitions)
 
     def _fail(self, error: LogbusError) -> None:
+        """Raise an error to those who wait, else to the next who asks; to all, if it is that of the membership."""
         self.failure = error
-        for each in list(self._waiting):
+        waiting = list(self._waiting)
+        for each in waiting:
             each.cancel()
+        if waiting and not self._is_over:
+            self.failure = None
 
 
 async def _await_result(answer: Any) -> None:

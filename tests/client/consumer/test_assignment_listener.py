@@ -278,6 +278,25 @@ class AssignmentListenerTests(MembershipCase):
                 self.assertEqual(self.read(consumer, 1), [(0, begin)])
         self.finished(producer.close())
 
+    def test_no_offset_until_one_is_committed(self) -> None:
+        """Without a reset policy the error is raised again, until there is an offset; then the partition is read."""
+        for subscribes in (False, True):
+            consumer = self.consumer(auto_offset_reset="none")
+            if subscribes:
+                self.finished(AdminClient(self.a_client()).delete_group_offsets("g", sorted(ALL)))
+                consumer.subscribe(["t"])
+            else:
+                consumer.assign(ALL)
+            for _ in range(3):
+                waiting = consumer.poll(30)
+                for _ in range(100):
+                    if not waiting.called:
+                        self.cluster.settle(0.05)
+                self.assertIn("no offset was committed", str(self.failureResultOf(waiting, ApiError).value))
+            self.finished(consumer.commit(dict.fromkeys(ALL, 1)))
+            self.assertEqual(sorted(self.read(consumer, 6)), [(each.partition, 1) for each in sorted(ALL)])
+            self.finished(consumer.close())
+
     def test_reset_none(self) -> None:
         """Without a committed offset and with reset none, waiting for records fails."""
         consumer = self.consumer(auto_offset_reset="none")
