@@ -167,7 +167,7 @@ class ClassicGroupHandlers:
         try:
             shard = self._shard(message.group_id)
             group = shard.groups.get(message.group_id)
-            if group is None:
+            if group is None or isinstance(group, (ShareGroup, StreamsGroup)):
                 codes = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
             else:
                 codes = self._classic(message.group_id, group).leave(self._coordinator.clock.seconds(), leaving)

@@ -232,6 +232,36 @@ class MigrationTests(ConsumerGroupCase):
         new.beat()
         self.assertEqual(new.assigned, [0, 1])
 
+    def test_removed_members(self) -> None:
+        """LeaveGroup, which an administrator's client sends, removes members that use the consumer protocol."""
+        for version in (2, 3, 5):
+            one, static = self.consumer("one"), self.consumer("static")
+            one.beat(), static.beat(instance_id="i"), one.beat(), static.beat(instance_id="i")
+            remover = self.member(member_id="one")
+            self.assertEqual(remover.leave(version).error_code, 0)
+            self.assertEqual([member.member_id for member in self.described().members], ["static"])
+            self.assertEqual(one.send().error_code, ErrorCode.UNKNOWN_MEMBER_ID)
+            self.client.turn(2)
+            static.beat(instance_id="i")
+            self.assertEqual(static.assigned, [0, 1])
+            remover = self.member(member_id="static", instance_id="i" if version >= 3 else None)
+            self.assertEqual(remover.leave(version).error_code, 0)
+            self.assertEqual((self.described().group_state, self.described().members), ("Empty", []))
+            again = remover.leave(version)
+            found = again.members[0].error_code if version >= 3 else again.error_code
+            self.assertEqual(found, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def test_removed_last_member_of_the_consumer_protocol(self) -> None:
+        """A group in which only classic members are left is classic again."""
+        old = self.classic()
+        old.send_sync({old.member_id: assigned(0, 1)})
+        old.answer()
+        self.consumer("new").beat()
+        self.assertEqual(self.member(member_id="new").leave().members[0].error_code, 0)
+        self.assertEqual(self.type_of()[0], "classic")
+        old.send_join(protocols={"range": SUBSCRIPTION})
+        self.assertTrue(old.joined().error_code == 0 and old.leads)
+
     def test_classic_member_while_an_assignment_waits(self) -> None:
         """It is told to join again when there is something to join for, not before."""
         self.client.turn(10)

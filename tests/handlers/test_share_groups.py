@@ -392,6 +392,17 @@ class OtherTypesTests(ShareGroupCase):
                 self.assertEqual(member.answer().error_code, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             self.assertEqual(self.member(member_id="x").heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID)
 
+    def test_leave_by_the_other_protocol(self) -> None:
+        """LeaveGroup does not know the members; from version 3 on that is said for each."""
+        self.consumer().beat()
+        member = self.member(member_id="m1")
+        self.assertEqual(member.leave(2).error_code, ErrorCode.UNKNOWN_MEMBER_ID)
+        for version in (3, 4, 5):
+            answer = member.leave(version)
+            self.assertEqual((answer.error_code, len(answer.members)), (0, 1))
+            self.assertEqual(answer.members[0].error_code, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.assertEqual(len(self.described().members), 1)
+
     def test_list(self) -> None:
         """ListGroups shows and filters them."""
         self.consumer().beat()

@@ -146,19 +146,19 @@ class ClassicProtocolAdapter:
         return all(recorded.is_free(*partition) for partition in pairs(missing))
 
     def leave(self, now: float, leavings: Sequence[LeavingMember]) -> list[ErrorCode]:
-        """LeaveGroup: an error code for each. A static member of either protocol may be removed by its instance id."""
+        """
+        LeaveGroup: an error code for each. It removes members of either protocol, by their ids or instance ids: an
+        administrator's client removes all members by it.
+        """
         group, recorded = self.group, self.group.recorded
         codes: list[ErrorCode] = []
         gone: list[str] = []
         for leaving in leavings:
             try:
                 member_id = leaving.member_id
-                by_operator = not member_id and leaving.instance_id is not None
-                if by_operator:
-                    member_id = recorded.instances.get(leaving.instance_id or "", "")
-                member = join_and_leave.find(recorded, member_id, leaving.instance_id)
-                if member.classic is None and not by_operator:
-                    raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+                if not member_id and leaving.instance_id is not None:
+                    member_id = recorded.instances.get(leaving.instance_id, "")
+                join_and_leave.find(recorded, member_id, leaving.instance_id)
                 codes.append(ErrorCode.NONE if member_id not in gone else ErrorCode.UNKNOWN_MEMBER_ID)
                 gone.append(member_id)
             except ApiError as e:
