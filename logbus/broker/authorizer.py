@@ -54,6 +54,7 @@ def _plugin(name: str) -> IAuthorizer:
     try:
         verifyObject(IAuthorizer, made)
     except Invalid as error:
-        raise ConfigError(f"{key}={name} is no authorizer: {error}") from None
+        # Of several faults zope.interface tells each in a line of its own.
+        raise ConfigError(f"{key}={name} is no authorizer: {' '.join(str(error).split())}") from None
     authorizer: IAuthorizer = made
     return authorizer

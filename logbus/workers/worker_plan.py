@@ -98,7 +98,7 @@ def own_ports(listeners: Iterable[Listener], count: int, first: int = -1) -> dic
     :param first: where they begin (``workers.first.port``); −1: after the shared one; 0: they are 0, any free ports.
     :raise ConfigError: there are none left.
     """
-    listeners = list(listeners)
+    listeners, key = list(listeners), keys.WORKERS_FIRST_PORT.name
     taken = {address(listener)[1] for listener in listeners}
     found: dict[str, list[int]] = {}
     for listener in listeners:
@@ -110,7 +110,11 @@ def own_ports(listeners: Iterable[Listener], count: int, first: int = -1) -> dic
             if port or first > 0:
                 port += 1
                 if port > LAST_PORT:
-                    raise ConfigError(f"listener {listener.name}: there are no ports left for {count} workers")
+                    begin = f"after {address(listener)[1]}" if first < 0 else f"from {key}={first} on"
+                    raise ConfigError(
+                        f"listener {listener.name}: {begin} there are no ports left for {count} workers; "
+                        f"set {key} to a port with enough free ones up to {LAST_PORT}, or to 0 for any free ports"
+                    )
                 if port in taken:
                     continue
                 taken.add(port)

@@ -68,4 +68,6 @@ class BuildTests(SynchronousTestCase):
                 "several are divided by semicolons",
             ),
         ):
-            self.assertIn(words.lower(), str(self.assertRaises(ConfigError, built, **settings)).lower())
+            told = str(self.assertRaises(ConfigError, built, **settings))
+            self.assertIn(words.lower(), told.lower())
+            self.assertNotIn("\n", told)

@@ -95,6 +95,19 @@ def test_ports_of_choice() -> None:
 
 
 @pytest.mark.parametrize(
+    ("port", "first", "words"),
+    [
+        (65535, -1, "listener kafka: after 65535 there are no ports left for 2 workers; set workers.first.port to"),
+        (9092, 65535, "from workers.first.port=65535 on there are no ports left for 2 workers"),
+    ],
+)
+def test_no_ports_left(port: int, first: int, words: str) -> None:
+    """The error names the key, and what would be right."""
+    with pytest.raises(ConfigError, match=words):
+        own_ports([Listener("kafka", "kafka", f"tcp:{port}"), ADMIN], 2, first)
+
+
+@pytest.mark.parametrize(
     ("endpoint", "interface", "port"),
     [
         ("tcp:9092", "", 9092),
