@@ -4,6 +4,8 @@ Compatibility of Avro schemas, by the rules of "Schema Resolution" (avro.apache.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import define, field
 
 from logbus.registry.avro_schema import NAMED, AvroType
@@ -21,6 +23,9 @@ DEEPEST = 200
 MOST_STEPS = 30_000
 """Levels, and pairs of types, after which two schemas are refused as too complex to compare."""
 
+MOST_NAMES = 10
+"""Names in a sentence."""
+
 
 def incompatibilities(reader: AvroType, writer: AvroType) -> list[str]:
     """
@@ -28,8 +33,17 @@ def incompatibilities(reader: AvroType, writer: AvroType) -> list[str]:
 
     :return: sentences, each with a path such as ``Order.lines[].price``.
     """
-    comparison = _Comparison()
-    return comparison.compare(reader, writer, reader.simple_name, 0)
+    try:
+        return _Comparison().compare(reader, writer, reader.simple_name, 0)
+    except _TooIntricateError as e:
+        return [str(e)]
+
+
+class _TooIntricateError(Exception):
+    """The comparison was given up; its message says where."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: the schemas are too intricate to be compared")
 
 
 @define
@@ -50,7 +64,7 @@ class _Comparison:
             return []
         self.steps += 1
         if depth > DEEPEST or self.steps > MOST_STEPS:
-            return [f"{path}: the schemas are too intricate to be compared"]
+            raise _TooIntricateError(path)  # a mere reason would let the next million pairs be tried
         before = len(self.readable)
         self.readable[pair] = None
         wrong = self._compare(reader, writer, path, depth + 1)
@@ -97,8 +111,10 @@ class _Comparison:
                 return []
             if branch in close and not nearest and (branch.kind not in NAMED or _same_name(branch, writer)):
                 nearest = wrong
-        names = ", ".join(_type_text(branch) for branch in reader.branches)
-        return nearest or [f"{path}: {_type_text(writer)} is written, and the reader's union has only {names}"]
+        if nearest:
+            return nearest
+        names = _few([_type_text(branch) for branch in reader.branches[: MOST_NAMES + 1]])
+        return [f"{path}: {_type_text(writer)} is written, and the reader's union has only {names}"]
 
     def _records(self, reader: AvroType, writer: AvroType, path: str, depth: int) -> list[str]:
         written = {each.name: each for each in writer.fields}
@@ -123,11 +139,18 @@ def _same_name(reader: AvroType, writer: AvroType) -> bool:
 
 
 def _enums(reader: AvroType, writer: AvroType, path: str) -> list[str]:
-    missing = [each for each in writer.symbols if each not in set(reader.symbols)]
+    known = set(reader.symbols)
+    missing = [each for each in writer.symbols if each not in known]
     if not missing or reader.default is not None:
         return []
-    few = ", ".join(missing[:10]) + (", …" if len(missing) > 10 else "")
-    return [f"{path}: the symbols {few} may be written, which the reader does not have, and it has no default symbol"]
+    return [
+        f"{path}: the symbols {_few(missing)} may be written, which the reader does not have, "
+        "and it has no default symbol"
+    ]
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
 
 
 def _type_text(one: AvroType) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from attrs import define, field
+
 from logbus.registry.json_text import normal
 
 ALL_TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
@@ -28,6 +30,32 @@ _OF = {
 """The type of value that each keyword constrains."""
 
 
+@define
+class NormalForms:
+    """
+    Normal forms of what is in two schemas, each made once: a branch of one is compared with many of the other.
+
+    What is asked for must be a part of a schema, and stay: it is known by its identity.
+    """
+
+    _texts: dict[int, str] = field(factory=dict)
+    _sets: dict[tuple[int, str], frozenset[str]] = field(factory=dict)
+
+    def text(self, value: Any) -> str:
+        """Return a value in normal form."""
+        found = self._texts.get(id(value))
+        if found is None:
+            found = self._texts[id(value)] = normal(value)
+        return found
+
+    def values(self, schema: dict[str, Any], keyword: str) -> frozenset[str]:
+        """Return the values that ``enum`` or ``const`` of a schema allows, in normal form."""
+        found = self._sets.get((id(schema), keyword))
+        if found is None:
+            found = self._sets[id(schema), keyword] = frozenset(map(normal, _values(schema, keyword)))
+        return found
+
+
 def types_of(schema: dict[str, Any]) -> set[str]:
     """Return the types that a schema's ``type`` allows; numbers include integers."""
     given = schema.get("type")
@@ -38,7 +66,12 @@ def types_of(schema: dict[str, Any]) -> set[str]:
 
 
 def implies_bound(
-    keyword: str, wanted: dict[str, Any], writers: Sequence[dict[str, Any]], types: set[str], dialect: int
+    keyword: str,
+    wanted: dict[str, Any],
+    writers: Sequence[dict[str, Any]],
+    types: set[str],
+    dialect: int,
+    forms: NormalForms,
 ) -> bool | None:
     """
     Return whether the ``writers`` together imply a keyword of the reader.
@@ -50,8 +83,8 @@ def implies_bound(
     if keyword == "type":
         return types <= types_of(wanted) or _values_are(writers, types_of(wanted), dialect)
     if keyword == "enum" or (keyword == "const" and dialect >= 6):
-        mine = {normal(each) for each in _values(wanted, keyword)}
-        return any(found <= mine for found in _sets(writers, dialect))
+        mine = forms.values(wanted, keyword)
+        return any(found <= mine for found in _sets(writers, dialect, forms))
     about = _OF.get(keyword)
     if about is None:
         return None
@@ -78,10 +111,10 @@ def _values(schema: dict[str, Any], keyword: str) -> list[Any]:
     return list(schema["enum"]) if keyword == "enum" else [schema["const"]]
 
 
-def _sets(writers: Sequence[dict[str, Any]], dialect: int) -> list[set[str]]:
+def _sets(writers: Sequence[dict[str, Any]], dialect: int, forms: NormalForms) -> list[frozenset[str]]:
     """Return the sets of values to which writers are limited."""
     return [
-        {normal(value) for value in _values(each, keyword)}
+        forms.values(each, keyword)
         for each in writers
         for keyword in ("enum", "const")
         if keyword in each and (keyword == "enum" or dialect >= 6)

@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import define, field
 
-from logbus.registry.json_bounds import implies_bound, types_of
+from logbus.registry.json_bounds import NormalForms, implies_bound, types_of
 from logbus.registry.json_schema import MOST_HOPS, JsonDocument, UnresolvedReference, has_references
 from logbus.registry.json_text import normal
 
@@ -40,6 +40,11 @@ TOGETHER = {
 
 DEEPEST = 100
 MOST_STEPS = 20_000
+MOST_KEYWORDS = 500_000
+"""Levels, pairs of schemas, and keywords in all of these, after which two schemas are refused as too complex."""
+
+_ANYTHING: dict[str, Any] = {}
+_NOTHING: dict[str, Any] = {"type": []}
 
 SchemaNode = tuple[JsonDocument, Any]
 
@@ -55,7 +60,21 @@ def incompatibilities(reader: JsonDocument, writer: JsonDocument) -> list[str]:
     if reader.embeds or writer.embeds:
         same = normal(reader.root) == normal(writer.root)
         return [] if same else ["$: a schema inside has an $id of its own; such schemas are compatible if equal"]
-    return _Containment(reader.dialect).holds((reader, reader.root), (writer, writer.root), "$", 0, 0)
+    try:
+        return _Containment(reader.dialect).holds((reader, reader.root), (writer, writer.root), "$", 0, 0)
+    except _TooIntricateError as e:
+        return [str(e)]
+
+
+class _TooIntricateError(Exception):
+    """The comparison was given up; its message says where."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(_too_intricate(path))
+
+
+def _too_intricate(path: str) -> str:
+    return f"{path}: the schemas are too intricate to be compared"
 
 
 @define
@@ -70,6 +89,9 @@ class _Containment:
     dialect: int
     in_progress: dict[tuple[int, int], int] = field(factory=dict)
     steps: int = 0
+    keywords: int = 0
+    forms: NormalForms = field(factory=NormalForms)
+    _referring: dict[int, bool] = field(factory=dict)
 
     def holds(self, reader: SchemaNode, writer: SchemaNode, path: str, level: int, depth: int) -> list[str]:
         """Return the reasons why the reader may not accept all values of the writer."""
@@ -77,8 +99,10 @@ class _Containment:
         self.steps += 1
         if self.in_progress.get(pair, level) < level:
             return []
-        if depth > DEEPEST or self.steps > MOST_STEPS or pair in self.in_progress:
-            return [f"{path}: the schemas are too intricate to be compared"]
+        if self.steps > MOST_STEPS:
+            raise _TooIntricateError(path)  # a mere reason would let the next million pairs be tried
+        if depth > DEEPEST or pair in self.in_progress:
+            return [_too_intricate(path)]
         before = len(self.in_progress)
         self.in_progress[pair] = level
         wrong = self._holds(reader, writer, path, level, depth + 1)
@@ -118,9 +142,9 @@ class _Containment:
         if hops > MOST_HOPS:
             raise UnresolvedReference("references lead in circles")
         if one is True:
-            yield document, {}
+            yield document, _ANYTHING
         elif one is False:
-            yield document, {"type": []}
+            yield document, _NOTHING
         elif "$ref" in one:
             # Dialects differ about keywords beside ``$ref``; they can only narrow the writer.
             yield from self._conjuncts(document.follow(one["$ref"]), hops + 1)
@@ -140,6 +164,9 @@ class _Containment:
     ) -> list[str]:
         document, wanted = reader
         value = wanted[keyword]
+        self.keywords += len(writers)
+        if self.keywords > MOST_KEYWORDS:
+            raise _TooIntricateError(path)
         types = set.intersection(*(types_of(each) for _, each in writers))
         below: Callable[[Any, SchemaNode, str], list[str]] = lambda schema, place, where: self.holds(  # noqa: E731
             (document, schema), place, path + where, level + 1, depth
@@ -163,14 +190,14 @@ class _Containment:
             if "array" not in types:
                 return []
             return self._first(writers, lambda place: _arrays(self.dialect, wanted, place, below))
-        shown = implies_bound(keyword, wanted, [each for _, each in writers], types, self.dialect)
+        shown = implies_bound(keyword, wanted, [each for _, each in writers], types, self.dialect, self.forms)
         if shown is None:
             together = TOGETHER.get(keyword, (keyword,))
             if keyword.startswith("unevaluated"):
                 # Evaluated properties depend on all keywords beside it, on both sides.
                 together = tuple({*wanted, *(name for _, one in writers for name in one)})
             shown = keyword not in COMPARED or self._same(together, reader, writers)
-        return [] if shown else [f"{path}: the reader's {keyword!r} ({normal(value)[:80]}) does not follow"]
+        return [] if shown else [f"{path}: the reader's {keyword!r} ({self.forms.text(value)[:80]}) does not follow"]
 
     def _all_of(
         self, reader: SchemaNode, writers: list[tuple[JsonDocument, dict[str, Any]]], path: str, level: int, depth: int
@@ -179,7 +206,7 @@ class _Containment:
         if len(writers) == 1:
             return self.holds(reader, (document, one), path, level, depth)
         if depth > DEEPEST:
-            return [f"{path}: the schemas are too intricate to be compared"]
+            return [_too_intricate(path)]
         if isinstance(reader[1], bool):
             return [] if reader[1] else [f"{path}: the reader accepts nothing here"]
         return [
@@ -202,13 +229,21 @@ class _Containment:
     ) -> bool:
         """Return whether a writer has the same keywords with the same meaning."""
         document, wanted = reader
-        mine = {name: wanted[name] for name in keywords if name in wanted}
+        text, mine = self.forms.text, [name for name in keywords if name in wanted]
         for other, one in writers:
-            if normal(mine) == normal({name: one[name] for name in keywords if name in one}):
-                return not has_references(mine) or (
-                    normal(document.root) == normal(other.root) and not document.others and not other.others
+            theirs = [name for name in keywords if name in one]
+            if mine == theirs and all(text(wanted[name]) == text(one[name]) for name in mine):
+                return not any(self._refers(wanted[name]) for name in mine) or (
+                    text(document.root) == text(other.root) and not document.others and not other.others
                 )
         return False
+
+    def _refers(self, value: Any) -> bool:
+        """Whether there are references in a part of a schema."""
+        found = self._referring.get(id(value))
+        if found is None:
+            found = self._referring[id(value)] = has_references(value)
+        return found
 
 
 def _are_disjoint(branches: list[Any]) -> bool:

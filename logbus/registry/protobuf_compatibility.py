@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from logbus.registry.protobuf_text import ENUM, GROUP, MESSAGE, REPEATED, REQUIRED, TYPES, is_synthetic, map_entry
+from logbus.registry.protobuf_text import ENUM, GROUP, MESSAGE, REPEATED, REQUIRED, TYPES, map_entry
 
 _ALIKE = (
     frozenset({"int32", "int64", "uint32", "uint64", "bool", "enum"}),
@@ -69,11 +69,16 @@ class _Side:
 
 @define(eq=False)
 class _Comparison:
-    """Compares each pair of messages once: they may contain themselves."""
+    """
+    Compares each pair of messages once: they may contain themselves.
+
+    :ivar nested: the messages beside the fields of each, by name.
+    """
 
     reader: _Side
     writer: _Side
     pairs: dict[tuple[int, int], tuple[_Message, _Message]] = field(factory=dict)
+    nested: dict[int, dict[str, Any]] = field(factory=dict)
 
     def problems(self) -> Iterator[str]:
         reader, writer = self.reader.file, self.writer.file
@@ -88,6 +93,15 @@ class _Comparison:
 
     def pair(self, reader: _Message, writer: _Message) -> None:
         self.pairs.setdefault((id(reader.descriptor), id(writer.descriptor)), (reader, writer))
+
+    def map_entry(self, one: Any, message: _Message) -> Any:
+        """Return the type of a map field's entries; None: it is no map."""
+        siblings = self.nested.get(id(message.descriptor))
+        if siblings is None:
+            siblings = self.nested[id(message.descriptor)] = {
+                each.name: each for each in message.descriptor.nested_type
+            }
+        return map_entry(one, siblings)
 
     def types(self, path: str, reader_file: Any, reader: Any, writer_file: Any, writer: Any) -> Iterator[str]:
         there = {each.name: each for each in reader}
@@ -120,11 +134,13 @@ class _Comparison:
     def oneofs(self, path: str, new: Any, old: Any) -> Iterator[str]:
         of, before = _oneofs(new), _oneofs(old)
         numbers = {each.number for each in new.field}
-        for index, oneof in enumerate(new.oneof_decl):
-            members = [number for number, name in of.items() if name == oneof.name]
-            if is_synthetic(new, index):
-                continue
-            single = [each.number for each in old.field if each.number in members and each.number not in before]
+        alone = {each.number for each in old.field} - before.keys()
+        members_of: dict[str, list[int]] = {}
+        for number, name in of.items():
+            members_of.setdefault(name, []).append(number)
+        for oneof in new.oneof_decl:
+            members = members_of.get(oneof.name, [])  # none: protoc made it, for a field that is optional in proto3
+            single = [number for number in members if number in alone]
             if len(single) > 1:
                 text = ", ".join(map(str, sorted(single)))
                 yield f"{path}.{oneof.name}: the fields {text} may be written at once, but not read"
@@ -136,10 +152,9 @@ class _Comparison:
                 yield f"{path}.{name}: field {number} of the oneof is written, and the reader does not have it"
 
     def field(self, path: str, reader: _Message, one: Any, writer: _Message, other: Any) -> Iterator[str]:
-        new, old = _kind(one, reader.descriptor), _kind(other, writer.descriptor)
+        entry, before = self.map_entry(one, reader), self.map_entry(other, writer)
+        new, old = "map" if entry is not None else _kind(one), "map" if before is not None else _kind(other)
         if new == old == "map":
-            entry = map_entry(one, reader.descriptor.nested_type)
-            before = map_entry(other, writer.descriptor.nested_type)
             for what, of, was in zip(("key", "value"), _sides(entry), _sides(before), strict=True):
                 yield from self.values(f"{path}: its {what}", _kind(of), of, _kind(was), was)
             return
@@ -158,10 +173,8 @@ class _Comparison:
             yield f"{path} is written as {old}, and read as {new}"
 
 
-def _kind(one: Any, message: Any = None) -> str:
-    """Return the type of a field: ``map``, ``message``, ``group``, ``enum``, or the name of a plain type."""
-    if message is not None and map_entry(one, message.nested_type) is not None:
-        return "map"
+def _kind(one: Any) -> str:
+    """Return the type of a field that is no map: ``message``, ``group``, ``enum``, or the name of a plain type."""
     if one.type == MESSAGE:
         return "group" if one.options.features.message_encoding == DELIMITED else "message"
     return {GROUP: "group", ENUM: "enum"}.get(one.type) or TYPES[one.type]

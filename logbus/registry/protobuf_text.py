@@ -6,7 +6,7 @@ Only what is in the descriptor: no comments. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from attrs import define, frozen
@@ -49,17 +49,16 @@ def proto_string(value: str) -> str:
     return _quoted(value.encode("utf-8", "surrogatepass"), keep=True)
 
 
-def map_entry(field: Any, siblings: Iterable[Any]) -> Any:
-    """Return the type of a map field's entries, from those nested in the field's message; None: it is no map."""
+def map_entry(field: Any, siblings: Mapping[str, Any]) -> Any:
+    """
+    Return the type of a map field's entries; None: it is no map.
+
+    :param siblings: the messages beside the field, by name.
+    """
     if field.type != MESSAGE or field.label != REPEATED:
         return None
-    name = field.type_name.rpartition(".")[2]
-    return next((each for each in siblings if each.options.map_entry and each.name == name), None)
-
-
-def is_synthetic(message: Any, index: int) -> bool:
-    """Return whether a oneof was made by protoc, for one field that is ``optional`` in proto3."""
-    return any(each.proto3_optional and each.oneof_index == index for each in message.field)
+    found = siblings.get(field.type_name.rpartition(".")[2])
+    return found if found is not None and found.options.map_entry else None
 
 
 @define
@@ -72,18 +71,21 @@ class _Messages:
 
     messages: list[Any]
     defined: set[str]
+    by_name: dict[str, Any]
+    places: dict[str, int]
     at: int = 0
 
     @classmethod
     def of(cls, messages: Iterable[Any], fields: Iterable[Any]) -> _Messages:
         found = list(messages)
-        return cls(found, {each.name for each in found if each.options.map_entry} | _groups(fields))
+        defined = {each.name for each in found if each.options.map_entry} | _groups(fields)
+        by_name = {each.name: each for each in found}
+        return cls(found, defined, by_name, {each.name: index for index, each in enumerate(found)})
 
     def before(self, fields: Iterable[Any]) -> Iterator[Any]:
         """Yield the messages that come before those that fields define."""
         names = {each.type_name.rpartition(".")[2] for each in fields} & self.defined
-        ends = [index for index, each in enumerate(self.messages) if each.name in names]
-        return self._until(max(ends, default=-1) + 1)
+        return self._until(max((self.places.get(name, -1) for name in names), default=-1) + 1)
 
     def rest(self) -> Iterator[Any]:
         return self._until(len(self.messages))
@@ -139,25 +141,26 @@ class _Writer:
             yield from self.enum(enum)
         waiting = _Messages.of(message.nested_type, [*message.field, *message.extension])
         written: set[int] = set()
+        siblings = waiting.by_name
+        members_of: dict[int, list[Any]] = {}
+        for field in message.field:
+            if field.HasField("oneof_index"):
+                members_of.setdefault(field.oneof_index, []).append(field)
         for field in message.field:
             if not field.HasField("oneof_index") or field.proto3_optional:
                 yield from self.messages(waiting.before([field]))
-                yield from self.field(field, message.nested_type)
+                yield from self.field(field, siblings)
             elif field.oneof_index not in written:
                 written.add(field.oneof_index)
                 if field.oneof_index >= len(message.oneof_decl):
                     raise ValueError(f"the field {field.name[:100]!r} is in a oneof that is missing")
                 oneof = message.oneof_decl[field.oneof_index]
-                members = [
-                    each
-                    for each in message.field
-                    if each.HasField("oneof_index") and each.oneof_index == field.oneof_index
-                ]
+                members = members_of[field.oneof_index]
                 yield from self.messages(waiting.before(members))
                 yield f"oneof {oneof.name} {{"
                 yield from _indented(self.options(oneof.options))
                 for each in members:
-                    yield from _indented(self.field(each, message.nested_type, in_oneof=True))
+                    yield from _indented(self.field(each, siblings, in_oneof=True))
                 yield "}"
         for each in message.extension_range:
             yield f"extensions {_range(each.start, each.end - 1, HIGHEST_FIELD)}{self.bracket(each.options)};"
@@ -167,7 +170,7 @@ class _Writer:
             [_range(each.start, each.end - 1, HIGHEST_FIELD) for each in message.reserved_range], message.reserved_name
         )
 
-    def field(self, field: Any, siblings: Any, in_oneof: bool = False) -> Iterator[str]:
+    def field(self, field: Any, siblings: Mapping[str, Any], in_oneof: bool = False) -> Iterator[str]:
         entry = map_entry(field, siblings)
         label = self.label(field) if entry is None and not in_oneof else ""
         more = []
@@ -178,7 +181,7 @@ class _Writer:
         tail = f" = {field.number}{self.bracket(field.options, more)}"
         if field.type == GROUP:
             name = field.type_name.rpartition(".")[2]
-            group = next((each for each in siblings if each.name == name), None)
+            group = siblings.get(name)
             if group is None:
                 raise ValueError(f"the group {name[:100]!r} has no type beside it")
             yield from self.message(f"{label}group {name}{tail}", group)
@@ -218,7 +221,7 @@ class _Writer:
         for field in fields:
             yield from self.messages(waiting.before([field]))
             yield f"extend {field.extendee} {{"
-            yield from _indented(self.field(field, waiting.messages))
+            yield from _indented(self.field(field, waiting.by_name))
             yield "}"
 
     def service(self, service: Any) -> Iterator[str]:
