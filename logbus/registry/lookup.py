@@ -50,8 +50,10 @@ def version(call: RegistryContext, subject: str, given: str) -> HandlerSteps:
     """``GET /subjects/{subject}/versions/{version}``."""
     number = _number(call, subject, given)
     schema_id = call.state.subjects[subject][number].id
+    # Before a pause, in which others may delete it.
+    found = version_json(call, subject, number, schema_id)
     text = yield from _text(call, call.state.schemas[schema_id])
-    return HandlerResult(RegistryResponse.of({**version_json(call, subject, number, schema_id), "schema": text}))
+    return HandlerResult(RegistryResponse.of({**found, "schema": text}))
 
 
 def version_text(call: RegistryContext, subject: str, given: str) -> HandlerSteps:

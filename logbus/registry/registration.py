@@ -95,6 +95,8 @@ def test(call: RegistryContext, subject: str, version: str | None) -> HandlerSte
         number = max(versions, default=None)
     elif number is not None and number not in versions:
         raise no_version(number)
+    # Before the first pause, in which others may delete it.
+    against = [] if number is None else [(number, call.state.schemas[versions[number].id])]
     call.given_schema()
     try:
         new = yield from call.schema()
@@ -102,7 +104,6 @@ def test(call: RegistryContext, subject: str, version: str | None) -> HandlerSte
         if number is None:
             wrong = yield from compatibility_problems(call, new, subject)
         else:
-            against = [(number, call.state.schemas[versions[number].id])]
             wrong = yield from problems_with_versions(call, new, call.state.level(subject), against)
     except RegistryRefusal as e:
         if not verbose or e.code is not Code.INVALID_SCHEMA:

@@ -9,6 +9,8 @@ from unittest import mock
 
 from attrs import evolve
 
+from logbus.registry.requests import RegistryRequest, run
+from logbus.registry.routes import answer
 from tests.registry.kit import GIFT, ORDER, PRICE, RegistryCase
 
 
@@ -313,6 +315,25 @@ class CompatibilityTests(RegistryCase):
         self.assertEqual((self.register("new", ORDER, id=70), self.register("new", ORDER)), (70, 70))
         self.ask("PUT", "/mode/new", {"mode": "READWRITE"})
         self.assertEqual(self.register("new", GIFT), 71)
+
+    def test_a_version_that_is_deleted_meanwhile(self) -> None:
+        """What pauses goes on with what it has found: others may delete that for good in between."""
+        proto = 'syntax = "proto3"; message M { string a = 1; }'
+        body = {"schema": json.dumps(GIFT)}
+        self.register("s", ORDER)
+        self.ask("POST", "/subjects/p/versions", {"schema": proto, "schemaType": "PROTOBUF"})
+        for subject, method, path, query, sent in (
+            ("s", "POST", "compatibility/subjects/s/versions/1", {}, body),
+            ("p", "GET", "subjects/p/versions/1", {"format": "serialized"}, None),
+        ):
+            data = b"" if sent is None else json.dumps(sent).encode()
+            request = RegistryRequest(method, tuple(path.split("/")), query, data)
+            steps = answer(request, self.registry.state, self.registry.limits, "cluster")
+            if (check := next(steps)) is not None:
+                check()
+            self.ask("DELETE", f"/subjects/{subject}")
+            self.ask("DELETE", f"/subjects/{subject}", permanent=True)
+            self.assertEqual(run(steps).answer.status, 200, path)
 
     def test_the_highest_numbers(self) -> None:
         """Ids and versions end with those that clients have room for: none is given that could not be read back."""
