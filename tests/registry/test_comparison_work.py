@@ -16,6 +16,7 @@ from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
 from logbus.registry import avro_compatibility, json_bounds, json_compatibility, protobuf_compatibility
+from logbus.registry.avro_schema import AvroType
 from logbus.registry.json_text import normal
 from logbus.registry.parsed_schema import incompatibilities
 from logbus.registry.protobuf_compiler import compiled
@@ -57,6 +58,7 @@ class AvroTests(SynchronousTestCase):
     def test_enums(self) -> None:
         """A reader's symbols are gone through once, not for each of the writer's."""
         kind = avro({"type": "enum", "name": "E", "symbols": ["a", "b", "c"]}).meaning
+        assert isinstance(kind, AvroType)
         symbols = Counted(kind.symbols)
         self.assertEqual(avro_compatibility.incompatibilities(evolve(kind, symbols=symbols), kind), [])
         self.assertEqual(symbols.times, 1)
@@ -72,8 +74,8 @@ class AvroTests(SynchronousTestCase):
         told = self.unions(20)
         self.assertEqual(len(told), 20)
         self.assertTrue(all("record A9, …" in each and "A10" not in each for each in told), told)
-        (told,) = self.unions(200)
-        self.assertIn("too intricate", told)
+        (reason,) = self.unions(200)
+        self.assertIn("too intricate", reason)
 
 
 class JsonTests(SynchronousTestCase):
