@@ -108,7 +108,7 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
 
     :raise ConfigError: names what is wrong and what is accepted.
     """
-    file, origins = read_file(options["config"]) if options["config"] else ({}, {})
+    file, origins, repeated = read_file(options["config"]) if options["config"] else ({}, {}, [])
     settings = dict(parse_set(text) for text in options["set"])
     origins |= dict.fromkeys(settings, "--set")
     for option, key in (
@@ -127,7 +127,7 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
                 )
             settings[key.name] = options[option]
             origins[key.name] = f"--{option}"
-    config = ConfigView.load(file, settings, origins)
+    config = ConfigView.load(file, settings, origins, warnings=repeated)
     zookeeper = config.get(keys.ZOOKEEPER_CONNECT)
     if zookeeper:
         from logbus.metastore.zookeeper_store import require_kazoo
@@ -149,17 +149,22 @@ def load(options: Options) -> tuple[ConfigView, list[Listener]]:
     return config, listeners
 
 
-def read_file(path: str) -> tuple[dict[str, str], dict[str, str]]:
+def read_file(path: str) -> tuple[dict[str, str], dict[str, str], list[str]]:
     """
     Read a ``server.properties`` file.
 
-    :return: the values by key, and where each is set, such as ``server.properties, line 3``.
+    :return: the values by key, where each is set, such as ``server.properties, line 3``, and a warning for each key
+        that is set again to another value, which counts, as in Kafka.
     :raise ConfigError: it cannot be read.
     """
     values: dict[str, str] = {}
     origins: dict[str, str] = {}
+    warnings: list[str] = []
     try:
         for number, key, value in numbered_properties(Path(path).read_text(encoding="utf-8")):
+            if values.get(key, value).strip() != value.strip():
+                before = origins[key].rpartition(" ")[2]
+                warnings.append(f"{path}, line {number}: {key} is set in line {before} already; the last value counts")
             values[key] = value
             origins[key] = f"{path}, line {number}"
     except (OSError, UnicodeDecodeError) as e:
@@ -168,7 +173,7 @@ def read_file(path: str) -> tuple[dict[str, str], dict[str, str]]:
         raise ConfigError(f"--config {path}: cannot be read: {short_reason(e)}{place}") from e
     except ConfigError as e:
         raise ConfigError(f"{path}, {e}") from None
-    return values, origins
+    return values, origins, warnings
 
 
 def parse_set(text: str) -> tuple[str, str]:

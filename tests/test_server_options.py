@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from twisted.trial.unittest import SynchronousTestCase
 
+from logbus.config import keys
 from logbus.errors import ConfigError
 from logbus.ilogbus import Listener
 from logbus.server_options import Options, load
@@ -28,3 +31,19 @@ class AbsentProtectionTests(SynchronousTestCase):
         """A file of Kafka's with plain listeners starts a broker."""
         found = listeners("listeners=CLIENTS://127.0.0.1:9093", "listener.security.protocol.map=CLIENTS:PLAINTEXT")
         self.assertEqual(found[0].name, "CLIENTS")
+
+
+class FileTests(SynchronousTestCase):
+    """What the broker says of ``server.properties``."""
+
+    def test_repeated_key(self) -> None:
+        """The last value counts, as in Kafka, and the log names both lines; the same value again is no matter."""
+        path = Path(self.mktemp())
+        path.write_text("broker.id=3\nlog.dirs=/a\n\nbroker.id=3 \nlog.dirs=/b\n")
+        options = Options()
+        options.parseOptions(["--config", str(path)])
+        config = load(options)[0]
+        self.assertEqual(config.get(keys.LOG_DIRS), ("/b",))
+        self.assertEqual(
+            config.warnings, (f"{path}, line 5: log.dirs is set in line 2 already; the last value counts",)
+        )

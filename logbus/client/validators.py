@@ -22,25 +22,30 @@ class InvalidOption(ConfigError, ValueError):
     """An option or argument is invalid; the message names it and says what is valid."""
 
 
-def unknown_options(what: str, unknown: Iterable[str], known: Iterable[str]) -> TypeError:
+def unknown_options(what: str, unknown: Iterable[str], known: Iterable[str], otherwise: str = "") -> TypeError:
     """
     Make the error for options that there are not, with the most similar ones that there are.
 
     :param what: has the options, such as ``a producer``.
+    :param otherwise: where else it may belong that is like none of them.
     """
     import difflib  # needed only here
 
     names, known = sorted(unknown), sorted(known)
     near = [each for name in names for each in difflib.get_close_matches(name, known, n=1, cutoff=0.7)]
-    hint = f"did you mean {' and '.join(near)}?" if len(near) == len(names) else f"it has {', '.join(known)}"
+    if len(near) == len(names):
+        hint = f"did you mean {' and '.join(near)}?"
+    else:
+        hint = f"it has {', '.join(known)}" + (f"; {otherwise}" if otherwise else "")
     return TypeError(f"{what} has no option {', '.join(names)}; {hint}")
 
 
-def names_options(what: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+def names_options(what: str, otherwise: str = "") -> Callable[[Callable[P, None]], Callable[P, None]]:
     """
     Decorate an ``__init__``, so that its error for an unknown option says which there are.
 
     :param what: has the options, such as ``a producer``.
+    :param otherwise: where else it may belong that is like none of them.
     """
 
     def decorate(init: Callable[P, None]) -> Callable[P, None]:
@@ -50,7 +55,7 @@ def names_options(what: str) -> Callable[[Callable[P, None]], Callable[P, None]]
         @wraps(init)
         def check(*args: P.args, **options: P.kwargs) -> None:
             if unknown := options.keys() - known:
-                raise unknown_options(what, unknown, known[of.co_argcount - 1 :] or known)
+                raise unknown_options(what, unknown, known[of.co_argcount - 1 :] or known, otherwise)
             init(*args, **options)
 
         return check

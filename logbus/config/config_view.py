@@ -100,6 +100,8 @@ class ConfigView:
         file: Mapping[str, str] | None = None,
         set: Mapping[str, str] | None = None,
         origins: Mapping[str, str] | None = None,
+        *,
+        warnings: Iterable[str] = (),
     ) -> ConfigView:
         """
         Parse the static layers.
@@ -107,9 +109,10 @@ class ConfigView:
         :param file: the settings of ``server.properties``.
         :param set: the settings of ``--set`` and of options that set keys; take precedence over the file.
         :param origins: where each key is set, such as ``server.properties, line 3``, for errors.
+        :param warnings: about the file, to which those about the settings are added.
         :raises ConfigError: a key is unknown, or values are invalid, alone or together.
         """
-        warnings: list[str] = []
+        noted = [*warnings]
         static: dict[str, str] = {}
         view = cls({Source.BROKER: {}, Source.CLUSTER: {}, Source.STATIC: static})
         view._origins = origins or {}
@@ -121,9 +124,9 @@ class ConfigView:
             if warning is None:
                 static[name] = text.strip()
             else:
-                warnings.append(warning)
-        warnings += view._adopt(view._layers)
-        view.warnings = tuple(warnings)
+                noted.append(warning)
+        noted += view._adopt(view._layers)
+        view.warnings = tuple(noted)
         return view
 
     @property

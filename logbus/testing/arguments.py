@@ -9,6 +9,11 @@ from logbus.client import validators as check
 from logbus.client.validators import InvalidOption, shown
 
 
+def settings_of(kind: str) -> str:
+    """Where the settings go of a broker or cluster, for those who give them as the marker has them."""
+    return f"settings are a dict: {kind}(config={{'num.partitions': 3}})"
+
+
 def broker_arguments(users: object, data_dir: object, timeout: object, as_version: object, **flags: object) -> None:
     """
     Check those of a broker.

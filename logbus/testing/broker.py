@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, Self
 
-from logbus.testing.arguments import broker_arguments, not_placed
+from logbus.client.validators import names_options
+from logbus.testing.arguments import broker_arguments, not_placed, settings_of
 from logbus.testing.broker_process import BrokerProcess
 from logbus.testing.broker_thread import BrokerThread
 from logbus.testing.closable import Closable
@@ -85,6 +86,7 @@ class Broker(Inspected, Controlled, Logged, Closable):
     :ivar data_dir: the data directory.
     """
 
+    @names_options("a Broker", settings_of("Broker"))
     def __init__(
         self,
         config: Mapping[str, Setting] | None = None,
@@ -362,8 +364,8 @@ class Broker(Inspected, Controlled, Logged, Closable):
 
     def _ports_of_workers(self, count: int) -> int:
         """The first of the ports that workers have of their own: the same at every start, too."""
-        if count == 1:
-            return 0
+        if count < 2:
+            return 0  # none needs a port, or the broker says that there cannot be so few
         if count not in self._worker_ports:
             self._worker_ports[count] = self._held.free_run("127.0.0.1", count)
         return self._worker_ports[count]

@@ -29,7 +29,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypeVar
 
-from logbus.testing.arguments import cluster_arguments, ensemble_size
+from logbus.client.validators import names_options
+from logbus.testing.arguments import cluster_arguments, ensemble_size, settings_of
 from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
 from logbus.testing.broker_process import BrokerProcess, local_listener
 from logbus.testing.errors import BrokerFailed
@@ -180,6 +181,7 @@ class Cluster(ResettableCluster[ClusterBroker]):
     :ivar tree: the content of ZooKeeper, below the chroot of the cluster.
     """
 
+    @names_options("a Cluster", settings_of("Cluster"))
     def __init__(
         self,
         brokers: int = 3,

@@ -22,8 +22,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from logbus.client.validators import names_options
 from logbus.metastore.tree import Row, Tree
-from logbus.testing.arguments import cluster_arguments
+from logbus.testing.arguments import cluster_arguments, settings_of
 from logbus.testing.broker import TEST_CONFIG, Broker, BrokerRunner
 from logbus.testing.broker_thread import BrokerThread
 from logbus.testing.errors import BrokerFailed
@@ -170,6 +171,7 @@ class LocalCluster(ResettableCluster[LocalBroker]):
     :ivar tree: the content of the metadata store.
     """
 
+    @names_options("a LocalCluster", settings_of("LocalCluster"))
     def __init__(
         self,
         brokers: int = 3,

@@ -195,6 +195,12 @@ def logbus_topic(request: pytest.FixtureRequest, logbus_admin: Admin) -> str:
                 f"@pytest.mark.logbus_topic: {marker.args!r}: expected keyword arguments such as partitions=3",
                 pytrace=False,
             )
+        if marker is not None and "name" in marker.kwargs:
+            raise pytest.fail.Exception(
+                "@pytest.mark.logbus_topic: name: the fixture makes a name of the test's; "
+                "logbus_admin.create_topic(name) creates a topic of another one",
+                pytrace=False,
+            )
         logbus_admin.create_topic(name, **(marker.kwargs if marker is not None else {}))
     return name
 

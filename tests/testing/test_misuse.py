@@ -319,6 +319,8 @@ def test_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"controlled": None}, "controlled is None; it can be True or False"),
         ({"placement": "x"}, "placement: 'x' is none: expected Placement(...), of logbus.testing.placement"),
         ({"config": {"listeners": "A://:1"}}, "config: listeners is not for a broker of tests"),
+        ({"num_partitions": 3}, "settings are a dict: Broker(config={'num.partitions': 3})"),
+        ({"user": {}}, "a Broker has no option user; did you mean users?"),
     ],
 )
 def test_wrong_arguments(options: dict[str, Any], words: str) -> None:
@@ -389,3 +391,17 @@ def test_wrong_questions(broker: Broker) -> None:
     ):
         with pytest.raises(ValueError, match=words):
             call()
+
+
+@pytest.mark.parametrize("kind", [LocalCluster, Cluster])
+def test_settings_of_a_cluster_are_a_dict(kind: type[Any]) -> None:
+    """Who gives one as the marker has it is told where it goes."""
+    with pytest.raises(TypeError, match=rf"settings are a dict: {kind.__name__}\(config="):
+        kind(num_partitions=3)
+
+
+def test_no_worker() -> None:
+    """The broker says that there cannot be so few."""
+    broker = Broker({"workers": 0})
+    refused(broker.start, "workers: '0' is not valid; accepted: auto, or a whole number from 1 to 1024")
+    broker.close()

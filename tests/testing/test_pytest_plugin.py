@@ -174,6 +174,10 @@ def test_misuse(pytester: pytest.Pytester) -> None:
         @pytest.mark.logbus_topic(clean_policy="compact")
         def test_topic(logbus_topic): pass
 
+        @pytest.mark.logbus_topic(name="orders")
+        def test_topic_name(logbus_topic):
+            raise AssertionError
+
         @pytest.mark.logbus_topic(3)
         def test_topic_argument(logbus_topic): pass
 
@@ -201,7 +205,7 @@ def test_misuse(pytester: pytest.Pytester) -> None:
         """
     )
     result = pytester.runpytest_inprocess("-p", "no:twisted", "-p", "no:cacheprovider", "-rN")
-    result.assert_outcomes(errors=13, passed=2)
+    result.assert_outcomes(errors=14, passed=2)
     lines = result.stdout.lines
     said = {line.split()[-2]: lines[at + 1 : at + 3] for at, line in enumerate(lines) if "ERROR at setup of" in line}
     for name, words in {
@@ -215,6 +219,7 @@ def test_misuse(pytester: pytest.Pytester) -> None:
         "test_topic": "clean.policy is not a topic configuration key; did you mean cleanup.policy",
         "test_topic_argument": "@pytest.mark.logbus_topic: (3,): expected keyword arguments such as partitions=3",
         "test_no_broker": "@pytest.mark.logbus has no effect on a test without a fixture such as logbus_broker",
+        "test_topic_name": "@pytest.mark.logbus_topic: name: the fixture makes a name of the test's; logbus_admin.create_",
         "test_no_topic": "@pytest.mark.logbus_topic has no effect on a test without the fixture logbus_topic",
         "test_release": "'3.6' is not a Kafka release whose API table is known; known: 2.1,",
         "test_even": "zookeepers is 2; it is an odd number from 1 to 9",

@@ -83,13 +83,13 @@ def _look(path: Path | None, settings: tuple[str, ...], admin: str | None) -> It
             # The defaults are the configuration of none of its brokers.
             yield from machine_findings(machine_facts(), None)
             return
-    file, origins = read_file(str(path)) if path is not None else ({}, {})
+    file, origins, repeated = read_file(str(path)) if path is not None else ({}, {}, [])
     given = {**file, **dict(parse_set(text) for text in settings)}
     origins = {**origins, **{text.partition("=")[0].strip(): "--set" for text in settings}}
     config = None
     errors = list(all_errors(given, origins))
     if not errors:
-        config = ConfigView.load({}, given, origins)
+        config = ConfigView.load({}, given, origins, warnings=repeated)
         try:
             listeners = resolve_listeners([], [], config)
         except ConfigError as error:

@@ -23,7 +23,9 @@ def lock_directory(root: str) -> int:
     try:
         fd = os.open(path, _FLAGS | os.O_CREAT, 0o644)
     except OSError as error:
-        raise ConfigError(f"the log directory {root} is not writable: {short_reason(error)}") from error
+        raise ConfigError(
+            f"the log directory {root} is not writable: {path}: {short_reason(error)}{_other_owner(path)}"
+        ) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -36,3 +38,13 @@ def lock_directory(root: str) -> int:
     os.ftruncate(fd, 0)
     os.pwrite(fd, b"%d\n" % os.getpid(), 0)
     return fd
+
+
+def _other_owner(path: str) -> str:
+    """Who else has a file, if it is somebody else: often a broker was once started as root."""
+    try:
+        owner = os.stat(path).st_uid
+    except OSError:
+        return ""
+    mine = os.geteuid()
+    return "" if owner == mine else f"; it belongs to uid {owner}, and this broker runs as uid {mine}"
