@@ -83,8 +83,7 @@ class ClusterMember:
         return self.membership.epoch
 
     def _identity(self) -> Identity:
-        incarnation = self.membership.registration.incarnation
-        return Identity(self.metadata.cluster_id, self._env.broker_id, self.membership.epoch, incarnation)
+        return Identity(self.metadata.cluster_id, self._env.broker_id, self.membership.epoch)
 
     async def open_store(self, logs: LogManager) -> None:
         """Open the session, learn the cluster's id, and check that the logs belong to this broker and cluster."""

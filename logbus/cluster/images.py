@@ -20,7 +20,7 @@ class BrokerImage:
 
     :ivar endpoints: addresses for clients, by listener name.
     :ivar epoch: the czxid of its registration; grows with every restart.
-    :ivar incarnation: identifies its process; older brokers authenticate with it, so clients never see it.
+    :ivar incarnation: identifies its process; clients never see it.
     :ivar feature_level: of the protocol between brokers.
     :ivar unclean_shutdown: it started after an unclean stop; see :class:`.Registration`.
     :ivar in_controlled_shutdown: it is shutting down, and becomes leader of nothing.

@@ -2,8 +2,7 @@
 Connections to the other brokers, one for each broker and purpose.
 
 A long poll, or a slow metadata update, holds up all requests behind it on its connection, so each purpose has its own.
-A connection begins with an introduction: this broker and the intended one prove to each other who they are. (Brokers of
-feature levels below 4 are shown the incarnation of the registration instead.)
+A connection begins with an introduction: this broker and the intended one prove to each other who they are.
 
 A connection that cannot be made is retried with a growing backoff; until then requests fail at once. Every request ends
 with an answer or an :class:`.ApiError`.
@@ -15,7 +14,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from random import Random
 from typing import Any
-from uuid import UUID
 
 from attrs import define, field, frozen
 from twisted.internet.defer import Deferred, fail, succeed
@@ -27,7 +25,7 @@ from twisted.python.failure import Failure
 from logbus.cluster.broker_secret import BrokerSecret
 from logbus.cluster.cluster_metadata import BrokerImage, ClusterMetadata
 from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut, error_of
-from logbus.metastore.znodes import CHALLENGE_LEVEL, FEATURE_LEVEL
+from logbus.metastore.znodes import FEATURE_LEVEL, LOWEST_FEATURE_LEVEL
 from logbus.model import Endpoint
 from logbus.net.channel import Channel
 from logbus.net.channel_binding import channel_binding
@@ -64,17 +62,14 @@ def versions_of(feature_level: int) -> dict[int, VersionRange]:
     """
     The API versions to use with a broker of a feature level, by API key, whatever it offers to clients.
 
-    :raise ApiError: UNSUPPORTED_VERSION: levels start at 1.
+    :raise ApiError: UNSUPPORTED_VERSION: no released version has so low a level.
     """
-    if feature_level < 1:
+    if feature_level < LOWEST_FEATURE_LEVEL:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"feature level {feature_level} cannot talk to other brokers")
-    spoken = {1: 17, 23: 4, 24: 5, 27: 2, 32: 4, **dict.fromkeys((65, 66, *range(1000, 1007)), 0)}
+    spoken = {1: 17, 23: 4, 24: 5, 27: 2, 32: 4, 83: 0, 84: 0, 85: 1, 86: 0, 87: 1}
+    spoken |= dict.fromkeys((65, 66, *range(1001, 1009)), 0)
     # Asked of leaders with remote storage only, which serve it.
     spoken[2] = 11
-    if feature_level >= 2:
-        spoken |= {1007: 0, 1008: 0}
-    if feature_level >= 4:
-        spoken |= {83: 0, 84: 0, 85: 1, 86: 0, 87: 1}
     return {key: VersionRange(version, version) for key, version in spoken.items()}
 
 
@@ -105,7 +100,6 @@ class Identity:
     cluster_id: str
     broker_id: int
     broker_epoch: int
-    incarnation: UUID
 
 
 @define(eq=False)
@@ -283,23 +277,19 @@ class Peers:
 
     async def _introduce(self, broker: BrokerImage, channel: Channel) -> None:
         enable_keepalive(channel.transport, self.timeout)
-        me, nonce, is_old = self.identity(), self.secret.nonce(), broker.feature_level < CHALLENGE_LEVEL
+        me = self.identity()
         request = IntroduceRequest(
             cluster_id=me.cluster_id,
             broker_id=me.broker_id,
             broker_epoch=me.broker_epoch,
             receiver_id=broker.broker_id,
             feature_level=FEATURE_LEVEL,
+            nonce=self.secret.nonce(),
         )
-        if is_old:
-            request.incarnation = me.incarnation.bytes
-        else:
-            request.nonce = nonce
-        answer: IntroduceResponse = await channel.request(request, 0 if is_old else 1)
+        answer: IntroduceResponse = await channel.request(request, 1)
         if answer.error_code:
             raise error_of(answer.error_code, answer.error_message)
-        if not is_old:
-            await self._prove(request, answer, channel)
+        await self._prove(request, answer, channel)
         channel.versions = versions_of(min(FEATURE_LEVEL, answer.feature_level))
 
     async def _prove(self, request: IntroduceRequest, answer: IntroduceResponse, channel: Channel) -> None:

@@ -4,14 +4,12 @@ ReportLogEnds.
 
 They are not listed in ApiVersions, and all but the first two are refused on a connection whose peer has not proved to
 be a broker. The proof shows that the peer knows the secret of the cluster's brokers
-(:mod:`logbus.security.broker_challenge`); a broker that is registered with a feature level below 4 shows the
-incarnation in its registration instead.
+(:mod:`logbus.security.broker_challenge`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from hmac import compare_digest
 from typing import Any, Self, TypeVar
 
 from attrs import define
@@ -22,7 +20,6 @@ from logbus.cluster.controller import broker_changes
 from logbus.cluster.controller.active_controller import ActiveController
 from logbus.cluster.controller.controller import Controller
 from logbus.cluster.controller_channel import partitions_of, topics_of
-from logbus.cluster.images import BrokerImage
 from logbus.cluster.metadata_update_receiver import MetadataUpdateReceiver
 from logbus.errors import ApiError, ErrorCode
 from logbus.handlers.broker_parts import BrokerParts
@@ -30,7 +27,7 @@ from logbus.handlers.inter_broker_identity import InterBrokerIdentity
 from logbus.handlers.request_router import serves, task
 from logbus.metastore.imetastore import IMetadataStore
 from logbus.metastore.operations import MetastoreError, NoNode
-from logbus.metastore.znodes import CHALLENGE_LEVEL, FEATURE_LEVEL, BrokerIdZnode
+from logbus.metastore.znodes import FEATURE_LEVEL, BrokerIdZnode
 from logbus.model import IsrChange, LeaderAndIsr, LogEnd, LogEndReport, ReplicaReport, TopicPartition
 from logbus.net.cancellation import shield_from_cancellation
 from logbus.net.request_context import RequestContext
@@ -91,19 +88,16 @@ class InterBrokerHandlers:
             InterBrokerIdentity(broker.warning_limiter),
         )
 
-    @serves(1000, 0, 1)
+    @serves(1000, 1, 1)
     @task
     async def introduce(self, context: RequestContext, request: Request) -> IntroduceResponse:
         message: IntroduceRequest = request.message
         context.challenge = None
         try:
-            await self._check(context, message, is_old=request.api_version == 0)
+            await self._check(context, message)
         except ApiError as e:
             self._refused(context, message.broker_id, e)
             return IntroduceResponse(error_code=e.code, error_message=e.message)
-        if request.api_version == 0:
-            context.broker = message.broker_id
-            return IntroduceResponse(feature_level=FEATURE_LEVEL)
         context.challenge = challenge = BrokerChallenge(
             message.cluster_id,
             message.broker_id,
@@ -121,7 +115,7 @@ class InterBrokerHandlers:
             proof=challenge.proof_of_receiver(self._secret.value),
         )
 
-    async def _check(self, context: RequestContext, message: IntroduceRequest, *, is_old: bool) -> None:
+    async def _check(self, context: RequestContext, message: IntroduceRequest) -> None:
         """Check that the sender means this broker, and that the broker that it claims to be is registered."""
         listener = self._listener()
         if context.listener != listener:
@@ -137,36 +131,28 @@ class InterBrokerHandlers:
             )
         if message.broker_id == self._broker_id:
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"this is broker {self._broker_id} itself")
-        if not is_old and len(message.nonce) != NONCE_BYTES:
+        if len(message.nonce) != NONCE_BYTES:
             raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"its nonce is not of {NONCE_BYTES} bytes")
         known = self._metadata.brokers.get(message.broker_id)
-        if known is None or not _is_registration(known, message, is_old):
+        epoch = None if known is None else known.epoch
+        if epoch != message.broker_epoch:
             # It may have started since this broker's metadata was updated.
-            known = await self._registered(message.broker_id)
-        if known is None or not _is_registration(known, message, is_old):
+            epoch = await self._registered_epoch(message.broker_id)
+        if epoch != message.broker_epoch:
             raise ApiError(
-                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-                f"broker {message.broker_id} is not registered with that {'incarnation' if is_old else 'epoch'}",
-            )
-        if is_old and known.feature_level >= CHALLENGE_LEVEL:
-            raise ApiError(
-                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-                f"a broker of feature level {known.feature_level} proves itself by a challenge",
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"broker {message.broker_id} is not registered with that epoch"
             )
 
-    async def _registered(self, broker_id: int) -> BrokerImage | None:
+    async def _registered_epoch(self, broker_id: int) -> int | None:
         try:
-            data, stat = await self._store.get(BrokerIdZnode.path(broker_id))
+            _, stat = await self._store.get(BrokerIdZnode.path(broker_id))
         except NoNode:
             return None
         except MetastoreError as e:
             raise ApiError(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} cannot be looked up in the metadata store: {e}"
             ) from None
-        found = BrokerIdZnode.decode(broker_id, data)
-        return BrokerImage(
-            broker_id, {}, epoch=stat.czxid, incarnation=found.incarnation, feature_level=found.feature_level
-        )
+        return stat.czxid
 
     @serves(1009, 0, 0)
     @task
@@ -309,13 +295,6 @@ class InterBrokerHandlers:
     ) -> T:
         broker_id = self._identity.require(context, context.broker, what)
         return await self._controller.submit(lambda active: run(active, broker_id))
-
-
-def _is_registration(known: BrokerImage, message: IntroduceRequest, is_old: bool) -> bool:
-    """Whether a registration is that of the sender."""
-    if is_old:
-        return known.incarnation is not None and compare_digest(known.incarnation.bytes, message.incarnation)
-    return known.epoch == message.broker_epoch
 
 
 def _outcome(name: TopicPartition, outcome: LeaderAndIsr | ApiError) -> AlteredPartition:

@@ -14,7 +14,7 @@ SECRET_PATHS = (
     USER_CONFIGS,
     BROKER_CONFIGS,
     "/delegation_token",
-    # What a broker proves itself with to another one; to one of an earlier version, its incarnation.
+    # What a broker proves itself with to another one, and what identifies its process.
     BROKER_SECRET,
     BROKER_INCARNATIONS,
 )

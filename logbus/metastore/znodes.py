@@ -23,8 +23,8 @@ from logbus.model import Endpoint, LeaderAndIsr, TopicPartition
 FEATURE_LEVEL = 4
 """The inter-broker protocol level of this release; grows with every change of that protocol."""
 
-CHALLENGE_LEVEL = 4
-"""From this feature level on brokers prove themselves by a challenge."""
+LOWEST_FEATURE_LEVEL = 4
+"""That of the first release: brokers with a lower one are not spoken to."""
 
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"

@@ -9,8 +9,9 @@ from twisted.internet.defer import CancelledError
 
 from logbus.cluster import peers
 from logbus.cluster.icluster import IControllerChannel
-from logbus.cluster.peers import CONNECT_SECONDS, CONTROL, FETCH
+from logbus.cluster.peers import CONNECT_SECONDS, CONTROL, FETCH, versions_of
 from logbus.errors import ApiError, ErrorCode
+from logbus.metastore.znodes import LOWEST_FEATURE_LEVEL
 from logbus.model import IsrChange, TopicPartition
 from logbus.net.channel import Channel
 from logbus.wire.messages.inter_broker import ShutDownRequest
@@ -36,6 +37,11 @@ class PeersTests(ClusterCase):
         self.cluster.settle(seconds)
         error: ApiError = self.failureResultOf(asked, ApiError).value
         return error
+
+    def test_feature_level(self) -> None:
+        """Brokers below the level of the first release are not spoken to."""
+        self.assertRaises(ApiError, versions_of, LOWEST_FEATURE_LEVEL - 1)
+        self.assertIn(1001, versions_of(LOWEST_FEATURE_LEVEL))
 
     def test_connection_per_purpose(self) -> None:
         """A connection is kept and shared by all with one purpose; another purpose has its own."""

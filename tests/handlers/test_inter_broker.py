@@ -45,14 +45,13 @@ class PeerCase(HandlerCase):
 
     # The controller that some tests pretend to be would not answer.
     config = {"controlled.shutdown.enable": "false"}
-    feature_level = FEATURE_LEVEL
 
     def setUp(self) -> None:
         super().setUp()
         self.store = self.server.ensemble.client()
         self.now(self.store.open())
         endpoints = {"kafka": Endpoint("kafka", "192.0.2.1", 9092)}
-        registration = Registration(1, endpoints, INCARNATION, 0, feature_level=self.feature_level)
+        registration = Registration(1, endpoints, INCARNATION, 0)
         self.now(self.store.create(BrokerIdZnode.path(1), BrokerIdZnode.encode(registration), ephemeral=True))
         self.epoch = self.now(self.store.get(BrokerIdZnode.path(1)))[1].czxid
 
@@ -150,21 +149,6 @@ class IntroductionTests(PeerCase):
                 client.ask(ProveIdentityRequest(proof=bytes(32)), 0).error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             )
 
-    def test_incarnation_is_no_proof(self) -> None:
-        """What everybody can read in the registration makes nobody a broker."""
-        old = IntroduceRequest(
-            cluster_id=self.server.broker.plugin_services.cluster_id,
-            broker_id=1,
-            broker_epoch=self.epoch,
-            incarnation=INCARNATION.bytes,
-            receiver_id=0,
-            feature_level=3,
-        )
-        answer = self.client.ask(old, 0)
-        self.assertEqual(answer.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        self.assertIn("challenge", answer.error_message)
-        self.assertNoBroker(self.client)
-
     def test_wrong_proofs(self) -> None:
         """With another secret, replayed, reflected, for another broker or in another role, a proof is refused."""
         first = self.introduction()
@@ -214,27 +198,6 @@ class IntroductionTests(PeerCase):
         self.server.broker.member.store.resume()
         proof = self.challenge(request, answer).proof_of_sender(self.secret)
         self.assertEqual(self.client.ask(ProveIdentityRequest(proof=proof), 0).error_code, 0)
-
-
-class OlderBrokerTests(PeerCase):
-    """A broker of a release before the challenge."""
-
-    feature_level = 3
-
-    def test_incarnation(self) -> None:
-        """It shows its incarnation; a wrong one is refused."""
-        old = {
-            "cluster_id": self.server.broker.plugin_services.cluster_id,
-            "broker_id": 1,
-            "broker_epoch": self.epoch,
-            "receiver_id": 0,
-            "feature_level": 3,
-        }
-        refused = self.client.ask(IntroduceRequest(**old, incarnation=bytes(16)), 0)
-        self.assertEqual(refused.error_code, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        self.assertNoBroker(self.client)
-        self.assertEqual(self.client.ask(IntroduceRequest(**old, incarnation=INCARNATION.bytes), 0).error_code, 0)
-        self.assertEqual(self.client.ask(ShutDownRequest(broker_epoch=1), 0).error_code, ErrorCode.STALE_BROKER_EPOCH)
 
 
 class MetadataUpdateTests(PeerCase):

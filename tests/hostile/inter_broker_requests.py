@@ -42,9 +42,7 @@ _SHARED = SharePartitionKey("share", UUID(int=1), 0)
 def broker_requests() -> list[Any]:
     """One of each API between brokers."""
     return [
-        IntroduceRequest(
-            cluster_id="c", broker_id=1, broker_epoch=1, incarnation=bytes(16), receiver_id=0, feature_level=1
-        ),
+        IntroduceRequest(cluster_id="c", broker_id=1, broker_epoch=1, receiver_id=0, feature_level=1, nonce=bytes(32)),
         ProveIdentityRequest(proof=bytes(32)),
         update_request(MetadataUpdate(1, 2**31 - 1, 2**63 - 1, brokers={1: BrokerImage(1, {})}, full=True)),
         AlterPartitionsRequest(

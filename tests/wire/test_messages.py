@@ -44,7 +44,7 @@ NOT_IN_KIO = {
     "OffsetFetch": {0},
     "WriteTxnMarkers": {0},
     # Ours.
-    "Introduce": {0, 1},
+    "Introduce": {1},
     "ProveIdentity": {0},
     "MetadataUpdate": {0},
     "AlterPartitions": {0},

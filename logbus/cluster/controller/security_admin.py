@@ -21,9 +21,6 @@ from logbus.errors import ApiError, ErrorCode
 from logbus.metastore.security_znodes import security_root
 from logbus.net.time_slices import SliceScheduler, TimeSlice
 
-SECURITY_LEVEL = 3
-"""The feature level from which brokers follow the security nodes."""
-
 MAX_NODES = 50_000
 """Nodes in all: each broker has them in memory, and gets all of them when it registers."""
 
@@ -83,16 +80,10 @@ class SecurityAdmin:
         Edit several nodes, each with its own outcome.
 
         :return: by path: None, or the error.
-        :raise ApiError: NOT_CONTROLLER; UNSUPPORTED_VERSION: not all brokers would obey.
+        :raise ApiError: NOT_CONTROLLER.
         """
 
         async def run(active: ActiveController) -> tuple[dict[str, ApiError | None], PendingUpdates | None]:
-            if active.state.feature_level < SECURITY_LEVEL:
-                raise ApiError(
-                    ErrorCode.UNSUPPORTED_VERSION,
-                    "users, quotas and ACLs can be changed once all brokers run a release that obeys them: the cluster "
-                    f"is at feature level {active.state.feature_level}, and needs {SECURITY_LEVEL}",
-                )
             outcomes: dict[str, ApiError | None] = {}
             wanted: dict[str, bytes | None] = {}
             room = _Room(active)

@@ -3,22 +3,21 @@ Messages between brokers: Introduce (1000), MetadataUpdate (1001), AlterPartitio
 (1004), Forward (1005), AskPlugin (1006), ReportReplicas (1007), ReportLogEnds (1008), ProveIdentity (1009).
 
 The API keys are our own, far above Kafka's, and never advertised to clients. Introduce comes first on every connection
-between brokers, and identifies the sender of the requests that follow. Since feature level 4 ProveIdentity comes
-second, and proves what Introduce said.
+between brokers, and identifies the sender of the requests that follow. ProveIdentity comes second, and proves what
+Introduce said.
 """
 
 from __future__ import annotations
 
 from logbus.wire.messages.partitions import TopicPartitions
-from logbus.wire.schema import ZERO_UUID, Bool, Bytes, Int16, Int32, Int64, String, Uuid, field, message, struct
+from logbus.wire.schema import Bool, Bytes, Int16, Int32, Int64, String, Uuid, field, message, struct
 
 
-@message(1000, versions="0-1", flexible="0+")
+@message(1000, versions="1", flexible="0+")
 class IntroduceRequest:
     """
     The first request on a connection between brokers: identifies the sender, and names the intended receiver.
 
-    :ivar incarnation: of the sender's registration: the proof of brokers of feature levels below 4.
     :ivar receiver_id: the broker that the sender wants to reach.
     :ivar nonce: drawn for this connection.
     """
@@ -26,13 +25,12 @@ class IntroduceRequest:
     cluster_id: String
     broker_id: Int32
     broker_epoch: Int64
-    incarnation: Uuid = field("0", default=ZERO_UUID)
     receiver_id: Int32
     feature_level: Int16
-    nonce: Bytes = field("1+", default=b"")
+    nonce: Bytes
 
 
-@message(1000, versions="0-1", flexible="0+")
+@message(1000, versions="1", flexible="0+")
 class IntroduceResponse:
     """
     The response to :class:`IntroduceRequest`; with an error the connection stays a client's.
@@ -44,8 +42,8 @@ class IntroduceResponse:
     error_code: Int16 = 0
     error_message: String | None = None
     feature_level: Int16 = 0
-    nonce: Bytes = field("1+", default=b"")
-    proof: Bytes = field("1+", default=b"")
+    nonce: Bytes = b""
+    proof: Bytes = b""
 
 
 @message(1009, versions="0", flexible="0+")
