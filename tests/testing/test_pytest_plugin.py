@@ -219,7 +219,7 @@ def test_misuse(pytester: pytest.Pytester) -> None:
         "test_topic": "clean.policy is not a topic configuration key; did you mean cleanup.policy",
         "test_topic_argument": "@pytest.mark.logbus_topic: (3,): expected keyword arguments such as partitions=3",
         "test_no_broker": "@pytest.mark.logbus has no effect on a test without a fixture such as logbus_broker",
-        "test_topic_name": "@pytest.mark.logbus_topic: name: the fixture makes a name of the test's; logbus_admin.create_",
+        "test_topic_name": "@pytest.mark.logbus_topic: name: the fixture makes a name of the test's",
         "test_no_topic": "@pytest.mark.logbus_topic has no effect on a test without the fixture logbus_topic",
         "test_release": "'3.6' is not a Kafka release whose API table is known; known: 2.1,",
         "test_even": "zookeepers is 2; it is an odd number from 1 to 9",
