@@ -158,7 +158,11 @@ class Mirror:
     async def _repeat(self, interval: float, work: Callable[[], Any]) -> None:
         while True:
             await sleep(self._source.reactor, interval)
-            await work()
+            try:
+                await work()
+            except Exception:
+                # Of one round; the next one may go well.
+                self._log.failure("a task of a mirror failed, and is tried again")
 
     async def _emit_checkpoints(self) -> None:
         session = self._session

@@ -10,6 +10,7 @@ from logbus.client import CommittedOffset, Consumer
 from logbus.client.admin.admin_client import AdminClient
 from logbus.client.admin.config_admin import Resource, ResourceType
 from logbus.errors import ApiError, ErrorCode
+from logbus.mirror.checkpoints import Checkpoints
 from logbus.mirror.mirror_records import Checkpoint
 from logbus.model import TopicPartition
 from tests.mirror.kit import MirrorCase
@@ -107,6 +108,23 @@ class CheckpointTests(MirrorCase):
         self.settle(3)
         self.assertEqual(running.mirror.status.problems, {})
         self.assertEqual([each.upstream for each in self.checkpoints()], [10])
+
+    def test_a_round_that_fails(self) -> None:
+        """Whatever goes wrong in a round, there is another one."""
+        emit, failures = Checkpoints.emit, [RuntimeError("as it happens")]
+
+        async def failing(checkpoints: Checkpoints, *more: Any) -> None:
+            if failures:
+                raise failures.pop()
+            await emit(checkpoints, *more)
+
+        self.patch(Checkpoints, "emit", failing)
+        self.mirror("a", "b", **self.options())
+        self.send_in_turns()
+        self.commit("a", THERE, 10)
+        self.settle(3)
+        self.assertEqual([each.upstream for each in self.checkpoints()], [10])
+        self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
 
     def test_offsets_of_the_target_that_cannot_be_read(self) -> None:
         """A group whose offset at the target is not known may be ahead: it stays, and goes on once that is known."""
