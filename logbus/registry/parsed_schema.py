@@ -9,6 +9,7 @@ known of a schema: see :data:`ParseSteps`.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 from attrs import frozen
@@ -28,6 +29,9 @@ ReferenceLookup = Callable[[Reference], Schema | None]
 
 
 SchemaCheck = Callable[[], None]
+
+INLINE_CHARACTERS = 16_384
+"""Characters of schemas that are parsed where they are asked for, in a few milliseconds; more are in a thread."""
 
 
 @frozen(eq=False)
@@ -67,20 +71,44 @@ def read_schema(
         return (yield from _read_protobuf(text, references, found))
     if schema_type not in SCHEMA_TYPES:
         raise invalid_schema(f"the schemaType {schema_type!r:.50} is unknown; known are {', '.join(SCHEMA_TYPES)}")
-    value = loads(text, limits.depth)
+    before = found.all_of(references)  # checks the limits
+    made: list[ParsedSchema] = []
+    parse = partial(_read_json_text, made, text, schema_type, references, before, _Dependencies(before.find, limits))
+    if len(text) + sum(len(each.text) for each in before.ordered) < INLINE_CHARACTERS:
+        parse()
+    else:
+        yield parse
+    return made[0]
+
+
+def _read_json_text(
+    made: list[ParsedSchema],
+    text: str,
+    schema_type: str,
+    references: tuple[Reference, ...],
+    before: _Resolved,
+    found: _Dependencies,
+) -> None:
+    """
+    Parse a schema of Avro or of JSON Schema, and add it to ``made``.
+
+    Large ones take a tenth of a second, so it may run in a thread: it looks up nothing but what was found before.
+    """
+    depth = found.limits.depth
+    value = loads(text, depth)
     meaning: AvroType | JsonDocument
     if schema_type == AVRO:
-        before = found.all_of(references)
+        schemas = [loads(each.text, depth) for each in before.ordered]
         known: dict[str, AvroType] = {}
-        for each in before:
+        for each in schemas:
             known.update(read_avro(each, known).names)
         avro = read_avro(value, known)
-        meaning, means, check = avro.type, avro.normal, _avro_check([*before, value])
+        meaning, means, check = avro.type, avro.normal, _avro_check([*schemas, value])
     else:
-        found.all_of(references)  # checks the limits
         meaning = read_json_schema(value, found.documents(references))
         means, check = value, _json_check(meaning)
-    return ParsedSchema(Schema(compact(value), digest_of(normal(means)), schema_type, references), meaning, check)
+    schema = Schema(compact(value), digest_of(normal(means)), schema_type, references)
+    made.append(ParsedSchema(schema, meaning, check))
 
 
 def registered_schema(schema: Schema, find: ReferenceLookup, limits: RegistryLimits) -> ParseSteps:
@@ -104,6 +132,19 @@ def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
 
 
 @frozen
+class _Resolved:
+    """
+    The schemas that a schema refers to.
+
+    :ivar ordered: each after those it refers to.
+    :ivar find: resolves what they and it refer to.
+    """
+
+    ordered: tuple[Schema, ...]
+    find: ReferenceLookup
+
+
+@frozen
 class _Dependencies:
     """Loads the schemas that a schema refers to, recursively."""
 
@@ -124,11 +165,20 @@ class _Dependencies:
             )
         return found
 
-    def all_of(self, references: tuple[Reference, ...]) -> list[Any]:
-        """Return the JSON of all of them, each after those it refers to."""
+    def all_of(self, references: tuple[Reference, ...]) -> _Resolved:
+        """
+        Look up all of them.
+
+        :raise RegistryRefusal: one does not exist, or they are too many or too long.
+        """
         ordered: dict[Schema, None] = {}
         entered: set[Schema] = set()
-        stack = [(self.one(each), False) for each in reversed(references)]
+        resolved: dict[Reference, Schema] = {}
+
+        def one(reference: Reference) -> Schema:
+            return resolved.setdefault(reference, self.one(reference))
+
+        stack = [(one(each), False) for each in reversed(references)]
         size = 0
         while stack:
             schema, behind = stack.pop()
@@ -139,8 +189,8 @@ class _Dependencies:
                 size += len(schema.text)
                 self.check(len(entered), size)
                 stack.append((schema, True))
-                stack += [(self.one(each), False) for each in reversed(schema.references)]
-        return [loads(each.text, self.limits.depth) for each in ordered]
+                stack += [(one(each), False) for each in reversed(schema.references)]
+        return _Resolved(tuple(ordered), resolved.get)
 
     def documents(self, references: tuple[Reference, ...]) -> dict[str, JsonDocument]:
         """Return the documents of JSON Schema, by the names of the references."""

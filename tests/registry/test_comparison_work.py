@@ -1,11 +1,13 @@
 """
-How much work it is to compare schemas: it grows with their size, not with its square.
+How much work it is to read and to compare schemas: it grows with their size, not with its square, and what is long is
+read in a thread.
 
 Who may register one schema could otherwise keep a processor busy for minutes with 200 KB.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,10 +17,12 @@ from unittest import mock
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
-from logbus.registry import avro_compatibility, json_bounds, json_compatibility, protobuf_compatibility
+from logbus.registry import avro_compatibility, json_bounds, json_compatibility, parsed_schema, protobuf_compatibility
 from logbus.registry.avro_schema import AvroType
-from logbus.registry.json_text import normal
-from logbus.registry.parsed_schema import incompatibilities
+from logbus.registry.json_text import loads, normal
+from logbus.registry.limits import RegistryLimits
+from logbus.registry.model import Reference, Schema
+from logbus.registry.parsed_schema import INLINE_CHARACTERS, incompatibilities, read_schema
 from logbus.registry.protobuf_compiler import compiled
 from logbus.registry.protobuf_text import proto_text
 from tests.registry.test_avro_compatibility import avro, record
@@ -52,6 +56,46 @@ class Counted(tuple[str, ...]):
     def __iter__(self) -> Iterator[str]:
         self.times += 1
         return super().__iter__()
+
+
+class ParseTests(SynchronousTestCase):
+    def steps(self, text: str, schema_type: str, targets: dict[Reference, Schema]) -> list[int]:
+        """Parse a schema; how many texts were read after each step that may run in a thread, and none before."""
+        read, found = [0], []
+        lookups = [0]
+
+        def counted(text: str, depth: int) -> Any:
+            read[0] += 1
+            return loads(text, depth)
+
+        def find(reference: Reference) -> Schema | None:
+            lookups[0] += 1
+            return targets.get(reference)
+
+        with mock.patch.object(parsed_schema, "loads", counted):
+            steps = read_schema(text, schema_type, tuple(targets), find, RegistryLimits())
+            try:
+                while (step := next(steps)) is not None:
+                    self.assertEqual(read[0], 0)
+                    before = lookups[0]
+                    step()
+                    self.assertEqual(lookups[0], before)
+                    found.append(read[0])
+            except StopIteration:
+                pass
+        return found
+
+    def test_large_ones_in_a_thread(self) -> None:
+        """What is long is read where it holds up nobody, and looks up nothing there; so is what it refers to."""
+        word = "a" * INLINE_CHARACTERS
+        for schema_type, small, long in (
+            ("AVRO", '{"type": "enum", "name": "E", "symbols": ["a"]}', record(("x", "int"), doc=word)),
+            ("JSON", '{"type": "string"}', {"type": "string", "title": word}),
+        ):
+            self.assertEqual(self.steps(small, schema_type, {}), [])
+            self.assertEqual(self.steps(json.dumps(long), schema_type, {}), [1])
+            target = Schema(json.dumps(long), "", schema_type)
+            self.assertEqual(self.steps(small, schema_type, {Reference("r", "s", 1): target}), [2])
 
 
 class AvroTests(SynchronousTestCase):
