@@ -160,6 +160,8 @@ class Mirror:
             await sleep(self._source.reactor, interval)
             try:
                 await work()
+            except CancelledError:
+                raise
             except Exception:
                 # Of one round; the next one may go well.
                 self._log.failure("a task of a mirror failed, and is tried again")
