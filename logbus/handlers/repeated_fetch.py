@@ -16,7 +16,6 @@ from twisted.internet.defer import Deferred
 
 from logbus.cluster.replication.broker_topic_stats import BrokerTopicStats
 from logbus.cluster.replication.partition_fetch import FetchParams, PartitionFetchResult
-from logbus.cluster.replication.partition_reader import ReadAheadLimits
 from logbus.cluster.replication.replica_reader import ReplicaReader
 from logbus.errors import ApiError
 from logbus.handlers.current_leaders import CurrentLeaders
@@ -25,20 +24,16 @@ from logbus.handlers.fetch_response import FetchResponseBuilder
 from logbus.handlers.fetch_sessions import CachedPartition, FetchSession
 from logbus.metrics import metric
 from logbus.net.prepared_fetches import (
-    FIRST_PREPARED,
     LEAST_PREPARED,
-    MOST_BYTES,
-    MOST_FILES,
-    MOST_PREPARED,
+    MOST_RANGES,
     SMALL,
-    SMALL_AT_ONCE,
     AnsweredFetches,
     PreparedFetches,
 )
 from logbus.net.request_context import RequestContext
 from logbus.net.request_errors import RequestErrors
 from logbus.quotas.quota_managers import QuotaManagers
-from logbus.records.file_slice import FileSlice, Parts, joined, total_length
+from logbus.records.file_slice import Parts, joined, total_length
 from logbus.security.acl.acls import AclOperation, ResourceType
 from logbus.wire.fetch_template import FETCH, FetchTemplate, RepeatedFetch
 from logbus.wire.messages.records import FetchResponse
@@ -221,19 +216,12 @@ class RepeatedFetches:
             return None
         fetch = self._partition(request, topic, prepared)
         fetch.offset = request.read_to
-        fetch.max_bytes = most = min(prepared.max_bytes, fetch.max_bytes)
-        if most <= SMALL:
-            # The first batch is sent however little is asked for.
-            most, fetch.max_bytes = max(1, most), SMALL_AT_ONCE
-            limits = ReadAheadLimits(MOST_PREPARED, SMALL_AT_ONCE, MOST_FILES)
-        else:
-            most, limits = 0, ReadAheadLimits(FIRST_PREPARED, MOST_BYTES, MOST_FILES)
-        # One with fewer bytes waits for more, unless the thread leaves the last one to us anyway.
-        least = 0 if most else prepared.min_bytes
-        ahead = self._reader.read_ahead(fetch, limits, prepared.fetch_params, least_at_end=least)
-        result, records = ahead.result, ahead.records
-        responses = total_length(records) // most if most else len(records)
-        if responses < LEAST_PREPARED or not self._is_usual(result, template):
+        # The first batch is sent however little is asked for.
+        fetch.max_bytes = most = max(1, min(prepared.max_bytes, fetch.max_bytes))
+        ahead = self._reader.read_ahead(fetch, prepared.fetch_params, MOST_RANGES)
+        result, ranges = ahead.result, ahead.ranges
+        left = sum([one.end - one.position for one in ranges])
+        if left < LEAST_PREPARED * most or not self._is_usual(result, template):
             return None
         head, tail, compact = template.around_records(
             session_id, result.high_watermark, result.last_stable_offset, result.log_start_offset
@@ -246,13 +234,6 @@ class RepeatedFetches:
             if session is not None:
                 session.answered(done.requests, done.offset)
 
-        def more(most: int) -> Sequence[FileSlice]:
-            nonlocal ahead
-            fetch.offset = ahead.end_offset
-            following = ReadAheadLimits(most, MOST_BYTES, MOST_FILES)
-            ahead = self._reader.read_ahead(fetch, following, prepared.fetch_params, least_at_end=least)
-            return ahead.records if self._is_usual(ahead.result, template) else ()
-
         return PreparedFetches(
             template.repeated(request),
             epoch_at if session_id else 0,
@@ -260,10 +241,11 @@ class RepeatedFetches:
             head,
             tail,
             compact,
-            records,
+            ranges,
             most,
+            # Small ones get what has come meanwhile; of large ones, who asks for more bytes waits.
+            left + 1 if most <= SMALL else prepared.min_bytes,
             answered,
-            None if most else more,
         )
 
     @staticmethod

@@ -1,9 +1,12 @@
 # cython: language_level=3
 """
 Threads that answer the next Fetch requests of consumers that read on and on. They know no Python, and never wait for the
-interpreter's lock. A socket and the records for its next requests go in; what was served comes back with the bytes of
-the first request that is another, and an eventfd tells when.  :mod:`logbus.net.native_fetches` is their place in the
-reactor.
+interpreter's lock. A socket and the stretches of a log that its next requests read go in; what was served comes back
+with the bytes of the first request that is another, and an eventfd tells when.  :mod:`logbus.net.native_fetches` is
+their place in the reactor.
+
+Where a response ends is found here, by the segment's offset index in its file: 8 bytes an entry, big-endian, a relative
+offset and the position where the batch begins that ends with it (see :mod:`logbus.storage.segments.indexes`).
 
 Each thread has connections of its own, and waits for these at one epoll. It never waits for a disk or a peer.
 """
@@ -30,7 +33,7 @@ from logbus.posix_threads cimport (
 
 import os
 
-REVISION = 4
+REVISION = 5
 
 cdef enum:
     ROOM = 1024
@@ -45,10 +48,11 @@ cdef enum:
     OVERHEAD = 12
     MAGIC_AT = 16
     LOOKED_AT = 17
-    # Windows that a connection has at most, and of how few left the owner is told, if it can have more.
-    RING = 128
-    LOW = 32
-    ASKS = 256
+    STEPS = 64  # Batches without an index entry that are looked at for one response.
+    STRETCHES = 8  # That a connection has at most.
+    ENTRY = 8  # Of an index, in bytes.
+    LARGEST = (1 << 31) - 1 - 2 * ROOM  # Bytes of records in a response.
+    BLOCK = 512  # Of them are read at once at the end of a search.
 
 
 cdef struct Piece:
@@ -56,6 +60,17 @@ cdef struct Piece:
     int file
     off_t position
     int64_t left
+
+
+cdef struct Stretch:
+    # Whole batches of a segment. Before `position` all were sent.
+    int file
+    off_t position
+    off_t end
+    # The offset index: entries that there are, and one that lies before what was looked up last.
+    int index
+    int64_t entries
+    int64_t near
 
 
 cdef struct Connection:
@@ -79,12 +94,13 @@ cdef struct Connection:
     unsigned char tail[4]
     int tail_size
     bint compact  # Whether the length is a compact one.
-    # What the next requests get: a window each, or whole batches of it of so many bytes. Windows are numbered, and come
-    # and go; taken: those that were served; known: those that the thread knows to be there.
-    int64_t taken
-    int64_t known
+    # What the next requests get: whole batches of so many bytes. Of the last stretch, the response that ends it must have
+    # at least so many.
+    Stretch stretches[STRETCHES]
+    int stretch
+    int count
     int64_t most
-    bint extends
+    int64_t least
     int64_t until
     # What was received and is not served.
     unsigned char received[ROOM]
@@ -101,11 +117,6 @@ cdef struct Connection:
     int64_t records
     int64_t nanoseconds
     int64_t counts[BUCKETS]
-    # Under the lock: the windows that there are; whether more were asked for, and which were served then.
-    int64_t filled
-    bint asked
-    int64_t taken_then
-    Piece windows[RING]
 
 
 cdef struct Thread:
@@ -122,9 +133,7 @@ cdef struct Shared:
     pthread_cond_t gone
     Connection *ended
     Connection **ended_tail
-    int64_t asks[ASKS]  # Tickets of connections that have few windows left.
-    int asking
-    int event  # One ended, or asks for more.
+    int event  # One ended.
     int running
     bint stop
     int bounds
@@ -149,28 +158,6 @@ cdef inline int64_t now() noexcept nogil:
     cdef timespec time
     clock_gettime(CLOCK_MONOTONIC, &time)
     return <int64_t>time.tv_sec * 1000000000 + time.tv_nsec
-
-
-cdef inline Piece *window_of(Connection *one) noexcept nogil:
-    return &one.windows[one.taken % RING]
-
-
-cdef void look_for_more(Connection *one) noexcept nogil:
-    # Learn what windows there are; ask for more, if there are few.
-    cdef Shared *shared = one.thread.shared
-    cdef uint64_t signal = 1
-    cdef bint is_first = False
-    pthread_mutex_lock(&shared.lock)
-    one.known = one.filled
-    if one.known - one.taken <= LOW and not one.asked and shared.asking < ASKS:
-        one.asked = True
-        one.taken_then = one.taken
-        is_first = shared.asking == 0
-        shared.asks[shared.asking] = one.ticket
-        shared.asking += 1
-    pthread_mutex_unlock(&shared.lock)
-    if is_first:
-        write(shared.event, &signal, sizeof(signal))
 
 
 cdef void end(Connection *one, int error) noexcept nogil:
@@ -258,65 +245,138 @@ cdef int push(Connection *one) noexcept nogil:
             one.piece += 1
 
 
-cdef bint has(Piece *window, void *target, size_t size, off_t position) noexcept nogil:
+cdef bint has(int file, void *target, size_t size, off_t position) noexcept nogil:
     # Read from a file what is in memory; whether it is.
     cdef iovec wish
     wish.iov_base = target
     wish.iov_len = size
-    if preadv2(window.file, &wish, 1, position, RWF_NOWAIT) == <ssize_t>size:
+    if preadv2(file, &wish, 1, position, RWF_NOWAIT) == <ssize_t>size:
         return True
     return (
         errno == EOPNOTSUPP
-        and is_resident(window.file, position, size)
-        and preadv2(window.file, &wish, 1, position, 0) == <ssize_t>size
+        and is_resident(file, position, size)
+        and preadv2(file, &wish, 1, position, 0) == <ssize_t>size
     )
 
 
-cdef bint is_in_memory(Piece *window) noexcept nogil:
+cdef bint is_in_memory(Piece *records) noexcept nogil:
     # Whether sending it need not wait for a disk, as far as a look here and there tells.
-    cdef off_t at = window.position + PROBE
+    cdef off_t at = records.position + PROBE
     cdef char byte
-    while at < window.position + window.left:
-        if not has(window, &byte, 1, at):
+    while at < records.position + records.left:
+        if not has(records.file, &byte, 1, at):
             return False
         at += PROBE
-    return has(window, &byte, 1, window.position + window.left - 1)
+    return has(records.file, &byte, 1, records.position + records.left - 1)
+
+
+cdef int64_t batch_size(const unsigned char *data, int64_t left) noexcept nogil:
+    # Of a batch, with so many bytes from its beginning to the stretch's end; −1: there is none.
+    cdef int64_t size = <int64_t>number32(data + 8) + OVERHEAD
+    return -1 if data[MAGIC_AT] != 2 or size < LOOKED_AT or size > left else size
+
+
+cdef int64_t indexed_at(Stretch *stretch, int64_t entry, unsigned char *data) noexcept nogil:
+    # The position of an entry; −1: it is not in memory.
+    return number32(data + 4) if has(stretch.index, data, ENTRY, entry * ENTRY) else -1
+
+
+cdef off_t floor_of(Stretch *stretch, off_t position, unsigned char *data) noexcept nogil:
+    # The last position in the index that is at most this; 0: there is none; −1: that cannot be found here.
+    cdef int64_t low = stretch.near
+    cdef int64_t high = stretch.entries
+    cdef int64_t middle
+    cdef int64_t at
+    # Most responses end near where the last one did.
+    middle = low + BLOCK - 1
+    while high - low > BLOCK:
+        at = indexed_at(stretch, middle, data)
+        if at < 0:
+            return -1
+        if at <= position:
+            low = middle
+        else:
+            high = middle
+        middle = low + (high - low) // 2
+    if low == high:
+        return 0
+    if not has(stretch.index, data, (high - low) * ENTRY, low * ENTRY):
+        return -1
+    middle = high
+    while middle > low and number32(data + (middle - 1 - low) * ENTRY + 4) > position:
+        middle -= 1
+    if middle == low:
+        return 0
+    stretch.near = middle - 1
+    return number32(data + (middle - 1 - low) * ENTRY + 4)
+
+
+cdef off_t fitting(Connection *one, Stretch *stretch, unsigned char *data) noexcept nogil:
+    # Where a large response ends, which begins with the stretch; −1: that cannot be found here.
+    cdef off_t start = stretch.position
+    cdef off_t target = start + one.most
+    cdef off_t at = start
+    cdef int64_t size
+    cdef int steps = 0
+    if stretch.end <= target:
+        return stretch.end
+    at = floor_of(stretch, target, data)
+    if at < 0 or at > start:
+        # Up to an index interval less than would fit, which is cheaper than a look at each batch.
+        return at
+    at = start
+    while at < stretch.end:
+        if steps == STEPS or stretch.end - at < LOOKED_AT or not has(stretch.file, data, LOOKED_AT, at):
+            return -1
+        size = batch_size(data, stretch.end - at)
+        if size < 0:
+            return -1
+        if at > start and at + size > target:
+            break
+        at += size
+        steps += 1
+    return at
 
 
 cdef bint find(Connection *one, int64_t offset, Piece *found) noexcept nogil:
     # What the next response has, if it can be sent now to who asks for an offset.
     cdef unsigned char *data = one.thread.buffer
-    cdef Piece *window = window_of(one)
-    cdef int64_t wanted = 8
+    cdef Stretch *stretch = &one.stretches[one.stretch]
+    cdef int64_t left = stretch.end - stretch.position
+    cdef int64_t wanted = LOOKED_AT
     cdef int64_t at = 0
     cdef int64_t size
-    found[0] = window[0]
-    if one.most:
-        wanted = min(window.left, one.most + LOOKED_AT)
-    if not has(window, data, wanted, window.position) or number64(data) != offset:
+    if one.most <= SMALL:
+        wanted = min(left, one.most + LOOKED_AT)
+    if left < LOOKED_AT or not has(stretch.file, data, wanted, stretch.position) or number64(data) != offset:
         return False
-    if not one.most:
-        return is_in_memory(found)
-    while at + LOOKED_AT <= wanted:
-        size = <int64_t>number32(data + at + 8) + OVERHEAD
-        if data[at + MAGIC_AT] != 2 or size < LOOKED_AT or size > window.left - at:
-            return False
-        if at and at + size > one.most:
-            break
-        at += size
-    found.left = at
-    if at == window.left and one.taken + 1 == one.known:
+    found.data = NULL
+    found.file, found.position = stretch.file, stretch.position
+    if one.most > SMALL:
+        found.left = fitting(one, stretch, data) - stretch.position
+    else:
+        while at + LOOKED_AT <= wanted:
+            size = batch_size(data + at, left - at)
+            if size < 0:
+                return False
+            if at and at + size > one.most:
+                break
+            at += size
+        found.left = at
+    if not 0 < found.left <= LARGEST:
+        return False
+    if found.left == left and one.stretch + 1 == one.count and left < one.least:
         return False  # How much more there is by now is not known here.
-    if at > wanted:
+    if one.most > SMALL or at > wanted:
         return is_in_memory(found)  # The first batch alone is more.
     found.data = <const char *>data
-    return at > 0
+    return True
 
 
 cdef void answer(Connection *one, Piece *records, const unsigned char *request) noexcept nogil:
     # Begin to send records.
     cdef unsigned char *head = one.head
-    cdef Piece *window = window_of(one)
+    cdef Stretch *stretch = &one.stretches[one.stretch]
     cdef int size = one.head_size
     cdef uint32_t length = <uint32_t>records.left
     memcpy(head + 4, request + 8, 4)  # The correlation id.
@@ -337,12 +397,9 @@ cdef void answer(Connection *one, Piece *records, const unsigned char *request) 
     one.out[2].data, one.out[2].left = <const char *>one.tail, one.tail_size
     one.piece = one.out
     one.records += records.left
-    window.position += records.left
-    window.left -= records.left
-    if window.left == 0:
-        one.taken += 1
-        if one.extends and one.known - one.taken <= LOW:
-            look_for_more(one)
+    stretch.position += records.left
+    if stretch.position == stretch.end:
+        one.stretch += 1
 
 
 cdef int serve_next(Connection *one) noexcept nogil:
@@ -352,8 +409,6 @@ cdef int serve_next(Connection *one) noexcept nogil:
     cdef int known = min(one.held, one.size)
     cdef int64_t offset
     cdef Piece records
-    if one.extends and one.taken == one.known:
-        look_for_more(one)
     # A request of another length is not waited for.
     if memcmp(got, one.request, min(known, 8)) != 0:
         return -1
@@ -361,7 +416,7 @@ cdef int serve_next(Connection *one) noexcept nogil:
         return 1
     if (
         (one.epoch_at and (memcmp(got + 12, one.request + 12, one.epoch_at - 12) != 0 or number32(got + one.epoch_at) != one.epoch))
-        or one.taken == one.known
+        or one.stretch == one.count
         or now() > one.until
     ):
         return -1
@@ -516,10 +571,6 @@ cdef void dispose(Shared *shared) noexcept:
     free(shared)
 
 
-cdef inline void fill(Piece *window, int file, off_t position, int64_t length) noexcept:
-    window.file, window.position, window.left = file, position, length
-
-
 cdef class FetchThreads:
     """
     Threads, and the connections whose fetches they answer.
@@ -589,7 +640,7 @@ cdef class FetchThreads:
 
     def submit(
         self, int64_t ticket, int sock, bytes request, int epoch_at, int offset_at, bytes head, bytes tail, bint compact,
-        list windows, int most, double seconds, bint extends
+        list stretches, int64_t most, int64_t least, double seconds
     ):
         """
         Answer the next requests that come from a non-blocking socket.
@@ -599,12 +650,11 @@ cdef class FetchThreads:
         :param offset_at: where the offset is.
         :param head: a response up to where the length of its records follows. ``tail``: what follows its records.
         :param compact: whether their length is a compact one.
-        :param windows: the records of one response each: a file, a position and a length in it. It goes to who asks for
-            the offset of its first record.
-        :param most: 0, or how many bytes of a window go into one response, as whole batches; the first one in any case.
-            The response that would have the last batch is not made.
+        :param stretches: of whole batches, at most 8, which are read one after the other: a file, a position and an end in
+            it; the file of its offset index, and how many entries that has.
+        :param most: how many bytes of a stretch go into one response, as whole batches; the first one in any case.
+        :param least: how many the response must have that ends the last stretch.
         :param seconds: after which requests are not answered any more.
-        :param extends: whether to ask for more windows (:meth:`asks`) when few are left.
         :raises ValueError: the request or the head is too long, or a place is not within the request.
         :raises RuntimeError: this is a child of the process that made the object, or it was stopped.
         :raises OSError: the process has too many open files, or the system no more room.
@@ -612,6 +662,7 @@ cdef class FetchThreads:
         cdef Shared *shared = self._shared
         cdef Thread *thread
         cdef Connection *one
+        cdef Stretch *stretch
         cdef epoll_event wish
         cdef int error
         cdef int size = PyBytes_GET_SIZE(request)
@@ -624,17 +675,19 @@ cdef class FetchThreads:
             or PyBytes_GET_SIZE(tail) > 4
             or not 12 <= offset_at <= size - 8
             or (epoch_at and not 12 <= epoch_at <= offset_at - 4)
-            or not 0 <= most <= SMALL
-            or len(windows) > RING
+            or most < 1
+            or not 1 <= len(stretches) <= STRETCHES
         ):
             raise ValueError("this request cannot be answered in a thread")
         one = <Connection *>calloc(1, sizeof(Connection))
         if one == NULL:
             raise MemoryError
         try:
-            for file, position, length in windows:
-                fill(&one.windows[one.filled], file, position, length)
-                one.filled += 1
+            for file, position, end_, index, entries in stretches:
+                stretch = &one.stretches[one.count]
+                stretch.file, stretch.position, stretch.end = file, position, end_
+                stretch.index, stretch.entries = index, entries
+                one.count += 1
             one.sock = fcntl(sock, F_DUPFD_CLOEXEC, 0)
             if one.sock < 0:
                 raise OSError(errno, os.strerror(errno))
@@ -651,9 +704,7 @@ cdef class FetchThreads:
         one.tail_size = PyBytes_GET_SIZE(tail)
         memcpy(one.tail, PyBytes_AS_STRING(tail), one.tail_size)
         one.compact = compact
-        one.most = most
-        one.known = one.filled
-        one.extends = extends
+        one.most, one.least = most, least
         one.until = now() + <int64_t>(seconds * 1e9)
         self._turn = (self._turn + 1) % shared.running
         thread = one.thread = &shared.threads[self._turn]
@@ -682,57 +733,6 @@ cdef class FetchThreads:
         one.recalled = True
         pthread_mutex_unlock(&self._shared.lock)
         write(one.thread.wake, &signal, sizeof(signal))
-
-    def asks(self, int most):
-        """
-        The tickets of connections that have few windows left, each once until it was given more; and how many of its
-        windows are used up: but for the last of these, their files are not needed any more.
-
-        :param most: so many of them; :meth:`fileno` is readable while there are others.
-        """
-        cdef Shared *shared = self._shared
-        cdef list found = []
-        cdef uint64_t signal = 1
-        cdef int count
-        if shared == NULL:
-            return found
-        pthread_mutex_lock(&shared.lock)
-        count = min(most, shared.asking)
-        found = [shared.asks[i] for i in range(count)]
-        shared.asking -= count
-        memmove(shared.asks, shared.asks + count, shared.asking * sizeof(int64_t))
-        count = shared.asking
-        pthread_mutex_unlock(&shared.lock)
-        if count:
-            write(shared.event, &signal, sizeof(signal))
-        # Those that ended meanwhile may have been taken already.
-        return [
-            (ticket, (<Connection *><uint64_t>self._away[ticket]).taken_then) for ticket in found if ticket in self._away
-        ]
-
-    def extend(self, int64_t ticket, list windows):
-        """
-        Give a connection that asked more windows, at most 96: behind those that it has.
-
-        :raises ValueError: there are too many.
-        """
-        cdef Shared *shared = self._shared
-        cdef Connection *one
-        cdef int64_t number
-        if shared == NULL or ticket not in self._away:
-            return
-        # It may have ended, but is there until it is taken.
-        one = <Connection *><uint64_t>self._away[ticket]
-        number = one.filled
-        if not one.asked or number + len(windows) - one.taken_then > RING:
-            raise ValueError("it did not ask for so many windows")
-        for file, position, length in windows:
-            fill(&one.windows[number % RING], file, position, length)
-            number += 1
-        pthread_mutex_lock(&shared.lock)
-        one.filled = number
-        one.asked = False
-        pthread_mutex_unlock(&shared.lock)
 
     def take(self):
         """

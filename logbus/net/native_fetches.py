@@ -6,8 +6,6 @@ them; see :mod:`logbus.net.prepared_fetches`. The environment variable ``LOGBUS_
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Sequence
 from itertools import count
 from typing import Any, Protocol
 
@@ -19,22 +17,12 @@ from zope.interface import implementer
 
 from logbus.extension_modules import extension_module
 from logbus.metrics import LATENCY_BUCKETS
-from logbus.net.prepared_fetches import (
-    ALONE_PREPARED,
-    MOST_PREPARED,
-    SECONDS,
-    AnsweredFetches,
-    PreparedFetches,
-)
+from logbus.net.prepared_fetches import SECONDS, AnsweredFetches, PreparedFetches
 from logbus.processors import processors
-from logbus.records.file_slice import FileSlice
 
 MOST_THREADS = 4
 
-MOST_EXTENDED = 16
-"""Connections for which more responses are prepared in a turn of the reactor: 0.3 ms each."""
-
-_REVISION = 4
+_REVISION = 5
 """Of the compiled module."""
 
 
@@ -55,15 +43,11 @@ class FetchThreads(Protocol):
         head: bytes,
         tail: bytes,
         compact: bool,
-        windows: list[tuple[int, int, int]],
+        stretches: list[tuple[int, int, int, int, int]],
         most: int,
+        least: int,
         seconds: float,
-        extends: bool,
     ) -> None: ...
-
-    def asks(self, most: int) -> list[tuple[int, int]]: ...
-
-    def extend(self, ticket: int, windows: list[tuple[int, int, int]]) -> None: ...
 
     def recall(self, ticket: int) -> None: ...
 
@@ -88,31 +72,6 @@ def compiled_threads() -> type[FetchThreads] | None:
     return None if compiled is None else compiled.FetchThreads
 
 
-@define(eq=False)
-class _Away:
-    """
-    A connection that a thread has.
-
-    :ivar prepared: the responses that were given with it.
-    """
-
-    consumer: Consumer
-    prepared: PreparedFetches
-    _held: deque[tuple[int, Sequence[FileSlice]]] = field(factory=deque, init=False)
-    _given: int = field(default=0, init=False)
-
-    def give(self, records: Sequence[FileSlice]) -> list[tuple[int, int, int]]:
-        """Keep the records' files open; returns where they are."""
-        self._given += len(records)
-        self._held.append((self._given, records))
-        return [(part.file.fileno(), part.position, part.length) for part in records]
-
-    def sent(self, count: int) -> None:
-        """Responses that are no longer needed, but for the last of them, which may be under way."""
-        while self._held[0][0] < count:
-            self._held.popleft()
-
-
 @implementer(IReadDescriptor)
 @define(eq=False)
 class NativeFetches:
@@ -120,7 +79,7 @@ class NativeFetches:
 
     _threads: FetchThreads
     _log = Logger()
-    _away: dict[int, _Away] = field(factory=dict, init=False)
+    _away: dict[int, tuple[Consumer, PreparedFetches]] = field(factory=dict, init=False)
     _tickets: count[int] = field(factory=count, init=False)
 
     @classmethod
@@ -147,7 +106,7 @@ class NativeFetches:
         :raises RuntimeError: the threads were stopped.
         :raises ValueError: the request is too long.
         """
-        ticket, away = next(self._tickets), _Away(consumer, prepared)
+        ticket = next(self._tickets)
         self._threads.submit(
             ticket,
             sock,
@@ -157,12 +116,16 @@ class NativeFetches:
             prepared.head,
             prepared.tail,
             prepared.compact,
-            away.give(prepared.records),
+            [
+                (one.file.fileno(), one.position, one.end, -1 if one.index is None else one.index.fileno(), one.entries)
+                for one in prepared.ranges
+            ],
             prepared.most,
+            prepared.least,
             SECONDS,
-            prepared.more is not None,
         )
-        self._away[ticket] = away
+        # Keeps the files open.
+        self._away[ticket] = consumer, prepared
         return ticket
 
     def recall(self, ticket: int) -> None:
@@ -174,7 +137,7 @@ class NativeFetches:
         return self._threads.fileno()
 
     def doRead(self) -> None:
-        """Take the connections that are given back, and prepare more responses for those that have few left."""
+        """Take the connections that are given back."""
         for (
             ticket,
             requests,
@@ -187,30 +150,17 @@ class NativeFetches:
             counts,
             seconds,
         ) in self._threads.take():
-            away = self._away.pop(ticket)
+            consumer, prepared = self._away.pop(ticket)
             error = OSError(number, os.strerror(number)) if number else None
             answered = AnsweredFetches(requests, offset, bytes_in, bytes_out, size, received, error, counts, seconds)
             try:
                 if requests:
-                    away.prepared.answered(answered)
-                away.consumer.fetches_answered(answered)
+                    prepared.answered(answered)
+                consumer.fetches_answered(answered)
             except Exception:
                 # The others are given back all the same.
                 self._log.failure("a connection whose fetches were answered by a thread failed")
-                away.consumer.abortConnection()
-        for ticket, used in self._threads.asks(MOST_EXTENDED):
-            self._extend(ticket, self._away[ticket], used)
-
-    def _extend(self, ticket: int, away: _Away, used: int) -> None:
-        """Without more responses the connection comes back when it has had those that it has."""
-        away.sent(used)
-        more = away.prepared.more
-        try:
-            most = ALONE_PREPARED if len(self._away) == 1 else MOST_PREPARED
-            if more is not None and (records := more(most)):
-                self._threads.extend(ticket, away.give(records))
-        except Exception:
-            self._log.failure("the responses to a consumer's next fetches cannot be prepared")
+                consumer.abortConnection()
 
     def stop(self) -> None:
         """End the threads, if they have no connection: otherwise the process ends with them."""

@@ -13,35 +13,14 @@ from collections.abc import Callable, Sequence
 from attrs import define, field, frozen
 
 from logbus.net.request_context import RequestContext
-from logbus.records.file_slice import FileSlice
+from logbus.records.file_slice import BatchRange
 from logbus.wire.fetch_template import RepeatedFetch
 
-FIRST_PREPARED = 16
-"""
-Large responses that are prepared before the thread gets the connection, for whose next one the client waits meanwhile.
-The thread asks for more with the first of them.
-"""
-
-MOST_PREPARED = 64
-"""Large responses that are prepared at a time then, if threads have several connections."""
-
-ALONE_PREPARED = 16
-"""
-The same if they have one: preparing takes a processor, 4 to 5 µs for each response, which its thread and its client,
-who wait for each other, would use.
-"""
-
-MOST_BYTES = 64 * 1024 * 1024
-"""Bytes of their records."""
-
-MOST_FILES = 8
-"""Files that these are in: they stay open meanwhile."""
+MOST_RANGES = 8
+"""Segments that the thread reads from: their files stay open meanwhile."""
 
 SMALL = 64 * 1024
-"""Bytes of records in responses that are not prepared one by one: the thread finds how many batches are in each."""
-
-SMALL_AT_ONCE = 8 * 1024 * 1024
-"""Bytes of records that are prepared for those."""
+"""Bytes of records up to which a response has the last batches only when the handler makes it: more may have come."""
 
 LEAST_PREPARED = 4
 """Fewer are not worth a change of threads."""
@@ -86,12 +65,10 @@ class PreparedFetches:
     :ivar offset_at: where the offset is.
     :ivar head: a response, up to the length of its records; ``tail``: what follows its records.
     :ivar compact: whether their length is a compact one (KIP-482).
-    :ivar records: of each response.
-    :ivar most: how many bytes of ``records`` go into one response, as whole batches, if that is :data:`SMALL`; else 0.
-        What would be the last of these responses is left to the handler.
+    :ivar ranges: the batches that they read.
+    :ivar most: how many bytes of these go into one response, as whole batches; the first one in any case.
+    :ivar least: how many the response must have that has the last of them; otherwise it is left to the handler.
     :ivar answered: called with what was done.
-    :ivar more: called when few of ``records`` are left, gives those that follow, at most so many; none: not now. None:
-        there never are.
     """
 
     request: bytes
@@ -100,10 +77,10 @@ class PreparedFetches:
     head: bytes
     tail: bytes
     compact: bool
-    records: Sequence[FileSlice]
+    ranges: Sequence[BatchRange]
     most: int
+    least: int
     answered: Callable[[AnsweredFetches], None]
-    more: Callable[[int], Sequence[FileSlice]] | None = None
 
 
 FetchPreparer = Callable[[RequestContext, RepeatedFetch], "PreparedFetches | None"]

@@ -26,6 +26,23 @@ class HasFileno(Protocol):
 
 
 @frozen
+class BatchRange:
+    """
+    Whole batches of a segment, for who finds the end of each read by himself.
+
+    :ivar file: the segment's log file; ``index``: its offset index, if it has entries.
+    :ivar position: where the first of the batches begins, in bytes; ``end``: where the last one ends.
+    :ivar entries: that the file of the index has.
+    """
+
+    file: HasFileno
+    position: int
+    end: int
+    index: HasFileno | None
+    entries: int
+
+
+@frozen
 class FileSlice:
     """
     A range of bytes of an open file.

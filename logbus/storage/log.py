@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from attrs import define, field
@@ -20,9 +21,10 @@ from twisted.internet.defer import Deferred, fail, succeed
 from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.records.batch import BatchHeader, Marker
-from logbus.records.file_slice import FileSlice
+from logbus.records.file_slice import BatchRange, FileSlice
 from logbus.storage.filesystem.bounded_work import SyncQueues
 from logbus.storage.filesystem.file_cache import FileCache
+from logbus.storage.istorage import NotCached
 from logbus.storage.leader_epoch_cache import LeaderEpochCache
 from logbus.storage.log_flusher import LogFlusher
 from logbus.storage.log_owner import LogOwner, NoOwner
@@ -335,24 +337,26 @@ class Log(LogState):
         data, below = found or (None, offset)
         return ReadResult(data, self.log_start_offset, end, below)
 
-    def read_on(self, offset: int, max_bytes: int, bound: int, most: int) -> Sequence[tuple[FileSlice, int]]:
+    def ranges(self, offset: int, bound: int, most: int) -> Sequence[BatchRange]:
         """
-        The results of repeated calls of :meth:`read`, for a consumer that reads on: slices, each with an offset above
-        it, from which the next one is read; none at ``bound``.
-
-        :param most: the number of slices; there are fewer at the end of a segment.
-        :raises ApiError: as of :meth:`read`.
-        :raises NotFetched: as of :meth:`read`.
+        The batches that a consumer gets who reads on from ``offset`` to ``bound``, as far as they are in local
+        segments: a range of each, at most ``most``. There are fewer where something is damaged, or must be loaded.
         """
+        found: list[BatchRange] = []
         segments = self.segments
         if self.log_start_offset <= offset < bound and offset >= segments[0].base_offset:
-            i = segment_with(segments, offset)
-            segment = segments[i]
-            after = segments[i + 1].base_offset if i + 1 < len(segments) else self.log_end_offset
-            if found := segment.slices(segment.find(offset), max_bytes, min(bound, after), after, most):
-                return found
-        one = self.read(offset, max_bytes, bound)
-        return [] if one.data is None else [(one.data, one.end_offset)]
+            with suppress(ApiError, StorageError, NotCached):
+                first = segment_with(segments, offset)
+                start = segments[first].find(offset)
+                for i in range(first, min(first + most, len(segments))):
+                    after = segments[i + 1].base_offset if i + 1 < len(segments) else self.log_end_offset
+                    one = segments[i].range(start, bound, after)
+                    if one is not None:
+                        found.append(one)
+                    if bound <= after:
+                        break
+                    start = 0
+        return found
 
     def _read_older(
         self, segments: tuple[Segment, ...], offset: int, max_bytes: int, bound: int, min_one_batch: bool

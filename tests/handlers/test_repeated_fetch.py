@@ -10,6 +10,7 @@ from attrs import define, evolve, field
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from logbus.cluster.replication import partition_reader
 from logbus.errors import ErrorCode
 from logbus.handlers import repeated_fetch
 from logbus.handlers.fetch import FetchHandlers
@@ -18,6 +19,7 @@ from logbus.metrics import LATENCY_BUCKETS
 from logbus.net.prepared_fetches import AnsweredFetches, FetchSequence, PreparedFetches
 from logbus.net.stream_transport import StreamTransport
 from logbus.records.batch import ControlType, Marker, read_header
+from logbus.records.file_slice import FileSlice
 from logbus.security.acl.acls import (
     AccessControlEntry,
     AclOperation,
@@ -168,8 +170,8 @@ class StandIn:
 
     def answer(self, transport: StreamTransport, prepared: PreparedFetches) -> bool:
         """See :meth:`.IFrameTransport.answer_fetches`."""
-        windows = [[part.read(), 0] for part in prepared.records]
-        self.away[transport] = prepared, [windows, 0, 0, 0]
+        ranges = [[FileSlice(one.file, one.position, one.end - one.position).read(), 0] for one in prepared.ranges]
+        self.away[transport] = prepared, [ranges, 0, 0, 0]
         return True
 
     def serve(self, client: Client) -> None:
@@ -191,32 +193,30 @@ class StandIn:
     @staticmethod
     def response(prepared: PreparedFetches, state: list[Any], got: bytes) -> bytes | None:
         """The response to a request; None: it is another one, or nothing is left."""
-        windows, count, _, _ = state
+        ranges, count, _, _ = state
         expected, at = bytearray(prepared.request), prepared.offset_at
         expected[8:12] = got[8:12]
         if prepared.epoch_at:
             epoch = int.from_bytes(expected[prepared.epoch_at : prepared.epoch_at + 4], "big") + count + 1
             expected[prepared.epoch_at : prepared.epoch_at + 4] = epoch.to_bytes(4, "big")
         expected[at : at + 8] = got[at : at + 8]
-        if got != bytes(expected) or not windows:
+        if got != bytes(expected) or not ranges:
             return None
-        data, begin = windows[0]
+        data, begin = ranges[0]
         if data[begin : begin + 8] != got[at : at + 8]:
             return None
         end = begin
         while end < len(data):
             size = int.from_bytes(data[end + 8 : end + 12], "big") + 12
-            if prepared.most and end > begin and end + size - begin > prepared.most:
+            if end > begin and end + size - begin > prepared.most:
                 break
             end += size
-        if prepared.most and end == len(data) and len(windows) == 1:
+        if end == len(data) and len(ranges) == 1 and end - begin < prepared.least:
             return None
         records = data[begin:end]
-        windows[0][1] = end
+        ranges[0][1] = end
         if end == len(data):
-            del windows[0]
-        if not windows and prepared.more is not None:
-            windows += [[part.read(), 0] for part in prepared.more(2)]
+            del ranges[0]
         state[1:] = count + 1, int.from_bytes(got[at : at + 8], "big"), state[3] + len(records)
         length = uvarint(len(records) + 1) if prepared.compact else len(records).to_bytes(4, "big")
         whole = bytearray(b"".join((prepared.head, length, records, prepared.tail)))
@@ -368,7 +368,7 @@ class RepeatedFetchTests(RecognizingCase):
     def test_same_responses_of_threads(
         self, kinds: list[Any], open_transaction: bool, steps: list[Any], are_large: bool
     ) -> None:
-        """A consumer that reads on gets the same from who has its fetches prepared, one by one or many at a time."""
+        """A consumer that reads on gets the same from who is told what lies ahead of it."""
         backlog: list[Any] = [("write", partition, 20 + 7 * i) for i in range(10) for partition in (0, 1)]
         if open_transaction:
             backlog[12:12] = [("begin", 0), ("begin", 1)]
@@ -378,8 +378,8 @@ class RepeatedFetchTests(RecognizingCase):
             mock.patch.object(StreamTransport, "may_answer_fetches", True),
             mock.patch.object(repeated_fetch, "LEAST_PREPARED", 1),
             mock.patch.object(repeated_fetch, "SMALL", 0 if are_large else repeated_fetch.SMALL),
-            mock.patch.object(repeated_fetch, "FIRST_PREPARED", 1),
-            mock.patch.object(repeated_fetch, "MOST_PREPARED", 2),
+            mock.patch.object(repeated_fetch, "MOST_RANGES", 2),
+            mock.patch.object(partition_reader, "_FIRST_LOOK", 2),
             mock.patch.object(FetchSequence, "answered", lambda sequence, count: sequence.ended()),
             mock.patch.object(FetchSequence, "served", _served),
         ):

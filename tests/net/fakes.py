@@ -7,7 +7,7 @@ import socket
 import struct
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -28,7 +28,7 @@ from logbus.net.reactor import BrokerReactor
 from logbus.net.request_context import RequestContext
 from logbus.net.request_times import RequestTimes
 from logbus.net.shared_resources import SharedResources
-from logbus.records.file_slice import FileSlice, joined
+from logbus.records.file_slice import BatchRange, FileSlice, joined
 from logbus.wire.connection import ClientConnection, Request
 from logbus.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from logbus.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -292,6 +292,11 @@ class TemporaryFile:
     def slice(self, position: int = 0, length: int | None = None) -> FileSlice:
         file = _InMemory(self.file) if self.on_tmpfs else self.file
         return FileSlice(file, position, len(self.data) - position if length is None else length)
+
+    def batches(self, position: int = 0, end: int | None = None, indexed: Sequence[int] = ()) -> BatchRange:
+        """The batches in a part of it; an offset index has entries for those at some positions."""
+        index = TemporaryFile(b"".join(struct.pack(">ii", 0, at) for at in indexed), self.on_tmpfs)
+        return BatchRange(self.file, position, len(self.data) if end is None else end, index.file, len(indexed))
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self.file.fileno(), size)

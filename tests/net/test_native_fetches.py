@@ -6,8 +6,7 @@ import os
 import select
 import socket
 import struct
-from collections.abc import Callable, Sequence
-from itertools import takewhile
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import define, evolve, field
@@ -18,14 +17,8 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 from logbus.metrics import LATENCY_BUCKETS
 from logbus.net import native_fetches
 from logbus.net.native_fetches import FetchThreads, NativeFetches
-from logbus.net.prepared_fetches import (
-    ALONE_PREPARED,
-    LEAST_PREPARED,
-    MOST_PREPARED,
-    AnsweredFetches,
-    PreparedFetches,
-)
-from logbus.records.file_slice import FileSlice, joined
+from logbus.net.prepared_fetches import LEAST_PREPARED, MOST_RANGES, SMALL, AnsweredFetches, PreparedFetches
+from logbus.records.file_slice import BatchRange, FileSlice, joined
 from logbus.wire.connection import ClientConnection, ServerConnection
 from logbus.wire.fetch_template import FetchTemplate, FetchTemplateCache, RepeatedFetch
 from logbus.wire.messages.records import FetchPartition, FetchRequest, FetchTopic
@@ -33,6 +26,8 @@ from tests.net.fakes import TemporaryFile, metadata
 from tests.net.test_transport import RealCase
 
 DEADLINE_MS = 120_000
+WHOLE = 1 << 30
+"""Bytes of a response that has all batches of a range."""
 NUMBERS = (1_000_000, 999_999, 3)
 """High watermark, last stable offset, log start offset."""
 
@@ -55,13 +50,20 @@ def batches(sizes: list[int], first: int = 7) -> bytes:
     return bytes(found)
 
 
-def fits(sizes: list[int], most: int) -> int:
-    """How many of the first batches go into one response."""
+def fits(sizes: list[int], most: int, indexed: Sequence[int] = ()) -> int:
+    """
+    How many of the first batches go into one response.
+
+    :param indexed: which of them are in the index, that a large response ends by.
+    """
     count, left = 0, most
     while count < len(sizes) and (sizes[count] <= left or not count):
         left -= sizes[count]
         count += 1
-    return count
+    if most <= SMALL or count == len(sizes):
+        return count
+    # A batch may begin where the limit is.
+    return max((i for i in indexed if 0 < i <= count and sum(sizes[:i]) <= most), default=count)
 
 
 @define
@@ -103,10 +105,10 @@ class Requests:
         self,
         offset: int,
         epoch: int,
-        records: list[FileSlice],
+        ranges: list[BatchRange],
         most: int,
+        least: int,
         done: list[AnsweredFetches],
-        more: Callable[[int], Sequence[FileSlice]] | None = None,
     ) -> tuple[PreparedFetches, FetchTemplate]:
         """What is prepared after a request."""
         data = self.request(offset, epoch)
@@ -115,7 +117,7 @@ class Requests:
         epoch_at, offset_at = template.places()
         if not self.session_id:
             epoch_at = 0
-        prepared = PreparedFetches(data, epoch_at, offset_at, head, tail, compact, records, most, done.append, more)
+        prepared = PreparedFetches(data, epoch_at, offset_at, head, tail, compact, ranges, most, least, done.append)
         return prepared, template
 
 
@@ -181,13 +183,13 @@ class ThreadsCase(SynchronousTestCase):
 
     def reader(
         self,
-        records: list[FileSlice],
-        most: int = 0,
+        ranges: list[BatchRange],
+        most: int = WHOLE,
+        least: int = 0,
         requests: Requests | None = None,
         offset: int = 7,
         epoch: int = 5,
         send_buffer: int = 0,
-        more: Callable[[int], Sequence[FileSlice]] | None = None,
     ) -> Reader:
         """One that has just read up to ``offset``, in a session with this epoch."""
         ours, peer = socket.socketpair()
@@ -199,7 +201,7 @@ class ThreadsCase(SynchronousTestCase):
         self.addCleanup(peer.close)
         requests, told = requests or Requests(), Told()
         done: list[AnsweredFetches] = []
-        prepared, template = requests.prepared(max(0, offset - 3), epoch, records, most, done, more)
+        prepared, template = requests.prepared(max(0, offset - 3), epoch, ranges, most, least, done)
         ticket = self.fetches.submit(told, ours.fileno(), prepared)
         return Reader(peer, requests, template, done, told, ticket, ours)
 
@@ -207,7 +209,7 @@ class ThreadsCase(SynchronousTestCase):
         """Wait until a thread has something to tell."""
         poll = select.poll()
         poll.register(self.fetches.fileno(), select.POLLIN)
-        assert poll.poll(DEADLINE_MS), "no connection was given back, or asked for more"
+        assert poll.poll(DEADLINE_MS), "no connection was given back"
         self.fetches.doRead()
 
     def result(self, reader: Reader) -> AnsweredFetches:
@@ -226,9 +228,11 @@ class AnswerTests(ThreadsCase):
     @given(
         st.integers(4, 18),
         st.booleans(),
-        st.lists(st.integers(61, 5000), min_size=1, max_size=40),
-        st.sampled_from((0, 61, 1000, 4096, 65536)),
-        st.integers(0, 45),
+        st.lists(st.integers(61, 5000), min_size=1, max_size=60),
+        st.sampled_from((1, 61, 1000, 4096, 65536, 65537, 80_000, WHOLE)),
+        st.sampled_from((0, 1, 5000, WHOLE)),
+        st.frozensets(st.integers(0, 59)),
+        st.integers(0, 65),
         st.sampled_from(("other", "offset", "client", "epoch", "part", "none")),
         st.booleans(),
         st.booleans(),
@@ -239,6 +243,8 @@ class AnswerTests(ThreadsCase):
         in_session: bool,
         sizes: list[int],
         most: int,
+        least: int,
+        indexed: frozenset[int],
         count: int,
         odd: str,
         at_once: bool,
@@ -252,25 +258,29 @@ class AnswerTests(ThreadsCase):
         requests = Requests(version, 77 if in_session and version >= 7 else 0)
         data = batches(sizes)
         file = TemporaryFile(data, on_tmpfs)
-        # Two windows; where the length is not limited each is a response.
-        half = sum(sizes[: len(sizes) // 2])
-        windows = [file.slice(0, half), file.slice(half)] if half else [file.slice()]
-        reader = self.reader(windows, most, requests)
+        # Two segments.
+        half = len(sizes) // 2
+        segments = [(0, half), (half, len(sizes))] if half else [(0, len(sizes))]
+        starts = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+        ranges = [
+            file.batches(starts[first], starts[end], [starts[i] for i in range(end) if i in indexed])
+            for first, end in segments
+        ]
+        reader = self.reader(ranges, most, least, requests)
         expected: list[bytes] = []
-        stream, offset, epoch, at = bytearray(), 7, 5, 0
-        for window in windows:
-            end = at + window.length
-            while at < end and len(expected) < count:
-                first = (offset - 7) // 3
-                inside = [size for i, size in enumerate(sizes) if i >= first and sum(sizes[: i + 1]) <= end]
-                take = fits(inside, most) if most else len(inside)
-                if most and first + take == len(sizes):
-                    break
+        stream, epoch, at = bytearray(), 5, 0
+        for first, end in segments:
+            while first < end and len(expected) < count:
+                inside = sizes[first:end]
+                take = fits(inside, most, [i - first for i in indexed])
                 length = sum(inside[:take])
+                if first + take == len(sizes) and length < least:
+                    break
                 epoch += 1
-                stream += requests.request(offset, epoch)
+                stream += requests.request(7 + 3 * first, epoch)
                 expected.append(reader.expected(requests.correlation_id - 1, data[at : at + length]))
-                at, offset = at + length, offset + 3 * take
+                at, first = at + length, first + take
+        offset = 7 + 3 * starts.index(at)
         served = len(expected)
         epoch += 1
         rest = {
@@ -313,7 +323,7 @@ class AnswerTests(ThreadsCase):
             changed = bytearray(batches(sizes))
             for at in range(20, len(changed), 4000):
                 changed[at : at + 100] = bytes([number]) * 100
-            reader = self.reader([TemporaryFile(bytes(changed)).slice()], 65536, send_buffer=4096)
+            reader = self.reader([TemporaryFile(bytes(changed)).batches()], 65536, send_buffer=4096)
             readers.append((reader, bytes(changed[:64_000]), reader.ask(7)))
         for reader, data, correlation_id in readers:
             self.assertEqual(reader.response(), reader.expected(correlation_id, data))
@@ -321,17 +331,17 @@ class AnswerTests(ThreadsCase):
     def test_a_slow_peer_delays_no_other(self) -> None:
         """One that takes nothing of a large response."""
         data = batches([1000] * 3000)
-        slow = self.reader([TemporaryFile(data).slice()], send_buffer=4096)
+        slow = self.reader([TemporaryFile(data).batches()], send_buffer=4096)
         number = slow.ask(7)
         for _ in range(4):
-            quick = self.reader([TemporaryFile(data).slice()])
+            quick = self.reader([TemporaryFile(data).batches()])
             self.assertEqual(quick.expected(quick.ask(7), data), quick.response())
         self.assertEqual(slow.response(), slow.expected(number, data))
 
     def test_nothing_left(self) -> None:
         """The request behind the last prepared one comes back."""
         data = batches([1000])
-        reader = self.reader([TemporaryFile(data).slice()])
+        reader = self.reader([TemporaryFile(data).batches()])
         reader.ask(7)
         reader.response()
         reader.ask(10)
@@ -339,106 +349,20 @@ class AnswerTests(ThreadsCase):
         self.assertEqual((result.requests, result.offset), (1, 7))
         self.assertEqual(reader.template.request(memoryview(result.received)[4:]).offset, 10)  # type: ignore[union-attr]
 
-    @settings(deadline=None, max_examples=settings.default.max_examples // 2)
-    @given(st.lists(st.integers(0, 64), min_size=1, max_size=8), st.integers(1, 8))
-    def test_more(self, slices: list[int], first: int) -> None:
-        """More responses are asked for when few are left, until there are none; earlier files are let go."""
-        files = [TemporaryFile(batches([61], 7 + 3 * number)) for number in range(first + sum(slices))]
-        records = [file.slice() for file in files]
-        given = [records[:first]]
-        left = [*slices, 0]
-
-        def more(most: int) -> Sequence[FileSlice]:
-            at = sum(map(len, given))
-            given.append(records[at : at + left.pop(0)])
-            return given[-1]
-
-        reader = self.reader(given[0], more=more)
-        there = first + sum(takewhile(bool, slices))
-        for number in range(there):
-            while number == sum(map(len, given)):
-                self.turn()
-            correlation_id = reader.ask(7 + 3 * number)
-            self.assertEqual(reader.response(), reader.expected(correlation_id, batches([61], 7 + 3 * number)))
-        reader.ask(7 + 3 * there)
-        self.assertEqual(self.result(reader).requests, there)
-
-    def test_more_for_several(self) -> None:
-        """The others that asked get theirs in the next turns."""
-        self.patch(native_fetches, "MOST_EXTENDED", 1)
-        files = [TemporaryFile(batches([61], 7 + 3 * number)) for number in range(2)]
-        readers = [self.reader([files[0].slice()], more=lambda most: [files[1].slice()]) for _ in range(3)]
-        for reader in readers:
-            reader.ask(7)
-            reader.response()
-        for _ in readers:
-            self.turn()
-        for reader in readers:
-            reader.ask(10)
-            self.assertIn(batches([61], 10), reader.response())
-
-    def test_more_than_asked_for(self) -> None:
-        """Nothing that may be under way is overwritten."""
-        part = TemporaryFile(batches([61])).slice()
-        place = part.file.fileno(), part.position, part.length
-        never = self.reader([part])
-        with self.assertRaisesRegex(ValueError, "did not ask"):
-            self.fetches._threads.extend(never.ticket, [place])
-        self.fetches._threads.extend(never.ticket + 1, [place])  # There is none.
-        asked = self.reader([part], more=lambda most: [part] * 200)
-        asked.ask(7)
-        asked.response()
-        self.turn()
-        [failure] = self.flushLoggedErrors(ValueError)
-        self.assertIn("so many windows", str(failure.value))
-        asked.ask(10)
-        self.assertEqual(self.result(asked).requests, 1)
-
-    def test_more_fails(self) -> None:
-        """The connection comes back when it has had what was prepared."""
-
-        def more(most: int) -> Sequence[FileSlice]:
-            raise ZeroDivisionError
-
-        reader = self.reader([TemporaryFile(batches([61])).slice()], more=more)
-        reader.ask(7)
-        reader.response()
-        self.turn()
-        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
-        reader.ask(10)
-        self.assertEqual(self.result(reader).requests, 1)
-
-    def test_how_many_more(self) -> None:
-        """One alone has fewer prepared at a time, as its client uses the processors meanwhile."""
-        asked: list[int] = []
-
-        def more(most: int) -> Sequence[FileSlice]:
-            asked.append(most)
-            return ()
-
-        part = TemporaryFile(batches([61])).slice()
-        readers = [self.reader([part], more=more)]
-        for expected in (ALONE_PREPARED, MOST_PREPARED):
-            readers[-1].ask(7)
-            readers[-1].response()
-            self.turn()
-            self.assertEqual(asked.pop(), expected)
-            readers.append(self.reader([part], more=more))
-
     def test_time_is_over(self) -> None:
         """Later requests come back."""
         self.patch(native_fetches, "SECONDS", -1.0)
-        reader = self.reader([TemporaryFile(batches([1000])).slice()])
+        reader = self.reader([TemporaryFile(batches([1000])).batches()])
         reader.ask(7)
         self.assertEqual(self.result(reader).requests, 0)
 
     def test_recall(self) -> None:
         """A connection comes back at once while no response is being sent, else behind that."""
         data = batches([1000] * 3000)
-        idle = self.reader([TemporaryFile(data).slice()])
+        idle = self.reader([TemporaryFile(data).batches()])
         self.fetches.recall(idle.ticket)
         self.assertEqual(self.result(idle).requests, 0)
-        busy = self.reader([TemporaryFile(data).slice()], send_buffer=4096)
+        busy = self.reader([TemporaryFile(data).batches()], send_buffer=4096)
         number = busy.ask(7)
         busy.peer.recv(4, socket.MSG_PEEK)
         self.fetches.recall(busy.ticket)
@@ -449,7 +373,7 @@ class AnswerTests(ThreadsCase):
     def test_lost(self) -> None:
         """A peer that goes in the middle of a response, or resets the connection."""
         data = batches([1000] * 3000)
-        reader = self.reader([TemporaryFile(data).slice()], send_buffer=4096)
+        reader = self.reader([TemporaryFile(data).batches()], send_buffer=4096)
         reader.ask(7)
         reader.peer.recv(4, socket.MSG_PEEK)
         reader.peer.close()
@@ -460,7 +384,7 @@ class AnswerTests(ThreadsCase):
         """Records that are not there are not announced; when they go in the middle of a response, the peer is lost."""
         data = batches([1000] * 3000)
         file = TemporaryFile(data)
-        before, during = self.reader([file.slice()]), self.reader([file.slice()], send_buffer=4096)
+        before, during = self.reader([file.batches()]), self.reader([file.batches()], send_buffer=4096)
         during.ask(7)
         during.peer.recv(4, socket.MSG_PEEK)
         file.truncate(2_000_000)
@@ -472,9 +396,46 @@ class AnswerTests(ThreadsCase):
     def test_damaged_records(self) -> None:
         """Where no batch begins, the handler looks."""
         for at, change in ((8, b"\xff\xff\xff\xff"), (8, b"\0\0\0\0"), (16, b"\x01"), (8, b"\x7f\xff\xff\xff")):
-            data = bytearray(batches([1000] * 3))
+            data = bytearray(batches([1000] * 200))
             data[1000 + at : 1000 + at + len(change)] = change
-            reader = self.reader([TemporaryFile(bytes(data)).slice()], 4096)
+            for most in (4096, 100_000):
+                reader = self.reader([TemporaryFile(bytes(data)).batches()], most)
+                reader.ask(7)
+                self.assertEqual(self.result(reader).requests, 0)
+
+    def test_a_long_index(self) -> None:
+        """Where a response ends is found in an index of any length, near where the last one ended and far from it."""
+        sizes = [100] * 6000
+        data = batches(sizes)
+        file = TemporaryFile(data)
+        for every, most in ((1, 65_600), (1, 300_000), (5, 70_000), (2000, 70_000)):
+            reader = self.reader([file.batches(0, None, range(0, len(data), 100 * every))], most)
+            at = 0
+            while at < len(data):
+                correlation_id = reader.ask(7 + 3 * at // 100)
+                end = len(data) if at + most >= len(data) else (at + most) // (100 * every) * 100 * every
+                if end <= at:
+                    break  # So many batches without an entry are not looked at.
+                self.assertEqual(reader.response(), reader.expected(correlation_id, data[at:end]))
+                at = end
+            if every == 2000:
+                self.assertEqual(self.result(reader).requests, 0)
+
+    def test_few_entries(self) -> None:
+        """Where the index has none, a look at some batches finds the end."""
+        sizes = [2000] * 50
+        data = batches(sizes)
+        file = TemporaryFile(data)
+        for indexed in ((), (0,), (0, 99_000)):
+            reader = self.reader([file.batches(0, None, indexed)], 70_000)
+            correlation_id = reader.ask(7)
+            self.assertEqual(reader.response(), reader.expected(correlation_id, data[:70_000]))
+
+    def test_a_truncated_index(self) -> None:
+        """The handler looks."""
+        file = TemporaryFile(batches([2000] * 50))
+        for entries in (3, 3000):
+            reader = self.reader([evolve(file.batches(0, None, (0, 2000)), entries=entries)], 70_000)
             reader.ask(7)
             self.assertEqual(self.result(reader).requests, 0)
 
@@ -492,21 +453,21 @@ class AnswerTests(ThreadsCase):
             pass
         except OSError as error:
             raise SkipTest("this file system cannot tell what is in memory") from error
-        for most in (0, 4096):
-            reader = self.reader([file.slice()], most)
+        for most in (WHOLE, 4096):
+            reader = self.reader([file.batches()], most)
             reader.ask(7)
             self.assertEqual(self.result(reader).requests, 0)
 
     def test_stop(self) -> None:
         """Threads end while they have connections."""
-        reader = self.reader([TemporaryFile(batches([1000])).slice()])
+        reader = self.reader([TemporaryFile(batches([1000])).batches()])
         self.fetches.stop()
         self.assertNotEqual(self.fetches.fileno(), -1)  # Not by the reactor: a disk might hold a thread up.
         self.fetches._threads.stop()
         self.assertEqual(reader.told.results, [])
         self.assertEqual(self.fetches.fileno(), -1)
         with self.assertRaisesRegex(RuntimeError, "stopped"):
-            self.reader([TemporaryFile(batches([1000])).slice()])
+            self.reader([TemporaryFile(batches([1000])).batches()])
 
     def test_wrong_numbers(self) -> None:
         kind = compiled()
@@ -515,16 +476,16 @@ class AnswerTests(ThreadsCase):
                 kind(number, LATENCY_BUCKETS)
         with self.assertRaisesRegex(ValueError, "bounds"):
             kind(1, (1.0,) * 16)
-        right: Any = [0, 0, bytes(100), 20, 40, bytes(10), b"", False, [], 0, 1.0, False]
+        right: Any = [0, 0, bytes(100), 20, 40, bytes(10), b"", False, [(0, 0, 1, 0, 0)], 1, 0, 1.0]
         for at, wrong in (
-            (8, [(0, 0, 1)] * 129),
+            (8, [(0, 0, 1, 0, 0)] * (MOST_RANGES + 1)),
+            (8, []),
             (2, bytes(2000)),
             (3, 38),
             (4, 93),
             (5, bytes(1020)),
             (6, bytes(5)),
-            (9, -1),
-            (9, 1 << 20),
+            (9, 0),
         ):
             with self.assertRaisesRegex(ValueError, "cannot be answered"):
                 self.fetches._threads.submit(*[*right[:at], wrong, *right[at + 1 :]])
@@ -571,8 +532,9 @@ class ConnectionTests(RealCase):
             head,
             tail,
             compact,
-            [self.file.slice(at)],
+            [self.file.batches(at)],
             4096,
+            WHOLE,
             lambda answered: None,
         )
         self.prepared.append(made)
@@ -674,8 +636,8 @@ class ConnectionTests(RealCase):
 
     def test_stalled(self) -> None:
         """A peer that takes nothing of a response for too long is closed."""
-        large = TemporaryFile(batches([1_000_000] * 10, 48)).slice()
-        self.factory.fetch_preparer = lambda *given: evolve(self.prepare(*given), records=[large], most=0)
+        large = TemporaryFile(batches([1_000_000] * 10, 48)).batches()
+        self.factory.fetch_preparer = lambda *given: evolve(self.prepare(*given), ranges=[large], most=WHOLE, least=0)
         peer = self.reading()
         peer.sock.sendall(self.requests.request(48))
         peer.sock.setblocking(True)

@@ -13,11 +13,12 @@ from logbus.config.topic_config import TopicConfig
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.records.batch import check_crc, iter_records, read_header
 from logbus.records.compression import Codec
+from logbus.records.file_slice import FileSlice
 from logbus.storage.appends.append_as_follower import append_as_follower
 from logbus.storage.appends.append_as_leader import append_as_leader
 from logbus.storage.appends.log_append_info import LogAppendInfo
 from logbus.storage.istorage import NotCached
-from logbus.storage.log import Log
+from logbus.storage.segments.indexes import OFFSET_ENTRY
 from logbus.storage.segments.segment import Segment
 from logbus.storage.truncation import truncate_fully, truncate_to
 from logbus.testing.simulation.environment.memory_disk import MemoryDisk, broken, no_space
@@ -157,59 +158,70 @@ class AppendTests(SynchronousTestCase):
         self.assertEqual(log.log_end_offset, 4)
 
 
-class ReadOnTests(SynchronousTestCase):
-    """What is read by who reads on and on."""
+class RangesTests(SynchronousTestCase):
+    """What is told who finds the ends of its reads itself."""
 
-    def read_singly(self, log: Log, offset: int, max_bytes: int, bound: int) -> list[tuple[int, int]]:
-        """Positions and lengths, by one read after another."""
-        found = []
-        while (one := log.read(offset, max_bytes, bound)).data is not None:
-            found.append((one.data.position, one.data.length))
-            offset = one.end_offset
-        return found
-
-    def read_on(self, log: Log, offset: int, max_bytes: int, bound: int, most: int) -> list[tuple[int, int]]:
-        """The same, so many at a time."""
-        found: list[tuple[int, int]] = []
-        while read := log.read_on(offset, max_bytes, bound, most):
-            self.assertLessEqual(len(read), most)
-            found += [(data.position, data.length) for data, _ in read]
-            offset = read[-1][1]
-        return found
-
-    def test_like_single_reads(self) -> None:
-        """Slice by slice what reads give, over several segments, and no record at the bound."""
-        log = a_log(config=TopicConfig(segment_bytes=4000))
-        for i in range(60):
+    def test_up_to_a_bound(self) -> None:
+        """All batches from the one with the offset, segment by segment, and no record at the bound."""
+        log = a_log(config=TopicConfig(segment_bytes=12_000, index_interval_bytes=500))
+        for i in range(200):
             append_as_leader(log, batch(*[b"v" * (i * 7 % 90)] * (1 + i % 5)), 0)
         self.assertGreater(len(log.segments), 3)
         end = log.log_end_offset
         for bound in (end, end - 3, log.segments[1].base_offset, log.segments[1].base_offset + 1):
             for offset in (0, 1, 17, bound - 1, bound):
-                for max_bytes in (1, 300, 1000, 10_000):
-                    expected = self.read_singly(log, offset, max_bytes, bound)
-                    for most in (1, 3, 100):
-                        self.assertEqual(self.read_on(log, offset, max_bytes, bound, most), expected)
+                found = log.ranges(offset, bound, 100)
+                records = b"".join(FileSlice(one.file, one.position, one.end - one.position).read() for one in found)
+                expected, at = b"", offset
+                while (one := log.read(at, 300, bound)).data is not None:
+                    expected, at = expected + data_of(one.data), one.end_offset
+                self.assertEqual(records, expected)
+                self.assertEqual(
+                    [each.file for each in log.ranges(offset, bound, 2)], [each.file for each in found[:2]]
+                )
+        for one, segment in zip(log.ranges(0, end, 100), log.segments, strict=True):
+            assert one.index is not None
+            self.assertEqual(one.entries, segment.offsets.count)
+            entries = one.index.pread(8 * one.entries, 0)  # type: ignore[attr-defined]
+            self.assertEqual(
+                list(OFFSET_ENTRY.iter_unpack(entries)), [segment.offsets.entry(i) for i in range(one.entries)]
+            )
+
+    def test_no_index_yet(self) -> None:
+        log = a_log()
+        append_as_leader(log, batch(b"a"), 0)
+        [found] = log.ranges(0, 1, 8)
+        self.assertEqual((found.index, found.entries, found.position, found.end), (None, 0, 0, log.segments[0].size))
 
     def test_up_to_an_error(self) -> None:
-        """What comes before something that cannot be read yet is given; the error then, to who reads so far."""
-        log = a_log()
+        """What comes before something that cannot be read yet is given."""
+        log = a_log(config=TopicConfig(segment_bytes=100))
         for _ in range(4):
             append_as_leader(log, batch(b"a"), 0)
-        given = log.read_on(0, 1, 4, 2)
+        given = log.ranges(0, 4, 9)
+        self.assertEqual(len(given), 4)
         cold = NotCached(log.segments[0].log.get(), 0, 100)
-        with patch.object(Segment, "slice", side_effect=[*given, cold, cold]):
-            self.assertEqual(log.read_on(0, 1, 4, 9), given)
-            self.assertRaises(NotCached, log.read_on, 2, 1, 4, 9)
+        with patch.object(Segment, "range", side_effect=[*given[:2], cold]):
+            self.assertEqual(log.ranges(0, 4, 9), given[:2])
+
+    def test_no_space_for_the_index(self) -> None:
+        """The reactor goes on to find the ends; the entries stay in memory."""
+        disk = MemoryDisk()
+        log = a_log(disk, config=TopicConfig(index_interval_bytes=100))
+        for _ in range(9):
+            append_as_leader(log, batch(b"a"), 0)
+        disk.faults = lambda op, path: no_space() if op in ("create", "write") else None
+        self.assertEqual(log.ranges(0, 9, 8), [])
+        disk.faults = lambda op, path: None
+        [found] = log.ranges(0, 9, 8)
+        self.assertGreater(found.entries, 0)
 
     def test_out_of_range(self) -> None:
-        """It is refused as a read is."""
         log = a_log()
         append_as_leader(log, batch(b"a", b"b"), 0)
         log.advance_start(1)
-        for offset in (0, 3):
-            error = self.assertRaises(ApiError, log.read_on, offset, 1000, 2, 5)
-            self.assertEqual(error.code, ErrorCode.OFFSET_OUT_OF_RANGE)
+        for offset in (0, 2, 3):
+            self.assertEqual(log.ranges(offset, 2, 5), [])
 
 
 class RollTests(SynchronousTestCase):

@@ -7,7 +7,7 @@ to the log's end, from the leader only, whose view of their logs it updates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from threading import get_ident
 
 from attrs import define, field, frozen
@@ -18,37 +18,26 @@ from logbus.cluster.replication.replica_selector import RackAwareReplicaSelector
 from logbus.cluster.replication.replication_throttle import ReplicationThrottle
 from logbus.errors import ApiError, ErrorCode, StorageError
 from logbus.model import NO_EPOCH
-from logbus.records.file_slice import FileSlice, HasFileno
+from logbus.records.file_slice import BatchRange
 from logbus.storage.filesystem.cached_only import CachedOnly
 from logbus.storage.istorage import NotCached
 from logbus.storage.log import Log
 
-
-@frozen
-class ReadAheadLimits:
-    """
-    The limits of reading ahead.
-
-    :ivar reads: number of fetches; ``bytes``: of records, about; ``files``: in which they are.
-    """
-
-    reads: int
-    bytes: int
-    files: int
+_FIRST_LOOK = 1 << 12
+"""Offsets among which aborted transactions are looked for at first."""
 
 
 @frozen
 class ReadAhead:
     """
-    The data for a consumer's next fetches.
+    What lies ahead of a consumer.
 
-    :ivar result: the numbers of the first one's result.
-    :ivar records: of each;  ``end_offset``: where the last one ends.
+    :ivar result: of its next fetch.
+    :ivar ranges: the batches that it and those that follow get, in order.
     """
 
     result: PartitionFetchResult
-    records: Sequence[FileSlice]
-    end_offset: int
+    ranges: Sequence[BatchRange]
 
 
 @define(eq=False)
@@ -180,55 +169,27 @@ class PartitionReader:
         result.end = log.log_end_offset
 
     def read_ahead(
-        self,
-        fetch: PartitionFetch,
-        replica: Replica,
-        limits: ReadAheadLimits,
-        fetch_params: FetchParams,
-        *,
-        least_at_end: int,
+        self, fetch: PartitionFetch, replica: Replica, fetch_params: FetchParams, segments: int
     ) -> ReadAhead:
         """
-        Read what a consumer gets by fetches of one partition that go on where the one before ended.
+        Find what a consumer gets by fetches of one partition that go on where the one before ended.
 
         It ends before what a fetch would not simply get: where something must be loaded, where transactions were
         aborted, at an error.
 
-        :param least_at_end: bytes of the one that has the last record that can be read: with fewer, it is left out.
+        :param segments: at most so many have it.
         """
-        result = PartitionFetchResult(fetch)
-        found: list[FileSlice] = []
-        end_offset = fetch.offset
-        log, committed, size = replica.log, fetch_params.committed, fetch.max_bytes
-        files: set[HasFileno] = set()
-        left = limits.bytes
+        result, log = PartitionFetchResult(fetch), replica.log
+        ranges: Sequence[BatchRange] = ()
         try:
-            self.read_for_consumer(result, replica, size, fetch_params, get_ident(), min_one=True)
-            most = min(limits.reads, -(-left // max(1, size)))
-            with CachedOnly(log.disk):
-                for data, read_to in self._reads(result, log, size, most):
-                    # Since more follows, the least bytes of a fetch are not waited for.
-                    if data.data is not None or (read_to >= result.end and data.length < least_at_end):
-                        break
-                    files.add(data.file)
-                    if len(files) > limits.files or (committed and log.aborted_transactions(end_offset, read_to)):
-                        break
-                    found.append(data)
-                    end_offset = read_to
-                    left -= data.length
-                    if left <= 0 or len(found) == limits.reads:
-                        break
+            self.read_for_consumer(result, replica, fetch.max_bytes, fetch_params, get_ident(), min_one=True)
+            if result.data is not None and not result.aborted:
+                with CachedOnly(log.disk):
+                    bound = _before_aborts(log, fetch.offset, result.end) if fetch_params.committed else result.end
+                    ranges = log.ranges(fetch.offset, bound, segments)
         except (ApiError, StorageError, NotCached):
             pass  # Who fetches so far gets the error, or waits.
-        return ReadAhead(result, found, end_offset)
-
-    @staticmethod
-    def _reads(result: PartitionFetchResult, log: Log, max_bytes: int, most: int) -> Iterator[tuple[FileSlice, int]]:
-        """What a first read has given, and what those after it give, so many looked up at a time."""
-        reads: Sequence[tuple[FileSlice, int]] = () if result.data is None else [(result.data, result.read_to)]
-        while reads:
-            yield from reads
-            reads = log.read_on(reads[-1][1], max_bytes, result.end, most)
+        return ReadAhead(result, ranges)
 
     def _diverges(self, result: PartitionFetchResult, replica: Replica) -> bool:
         """
@@ -245,3 +206,16 @@ class PartitionReader:
         if ours.epoch < fetch.last_fetched_epoch or ours.offset < fetch.offset:
             result.diverging = ours
         return result.diverging is not None
+
+
+def _before_aborts(log: Log, offset: int, end: int) -> int:
+    """The last offset up to ``end`` before which there are no records of aborted transactions, from ``offset`` on."""
+    looked = _FIRST_LOOK
+    while True:
+        # There may be many: so few offsets are looked at first.
+        bound = min(end, offset + looked)
+        if aborted := log.aborted_transactions(offset, bound):
+            return max(offset, min(one.first_offset for one in aborted))
+        if bound == end:
+            return end
+        looked *= 4

@@ -31,7 +31,7 @@ from logbus.cluster.replication.partition_fetch import (
     PartitionFetch,
     PartitionFetchResult,
 )
-from logbus.cluster.replication.partition_reader import PartitionReader, ReadAhead, ReadAheadLimits
+from logbus.cluster.replication.partition_reader import PartitionReader, ReadAhead
 from logbus.cluster.replication.purgatory import Purgatory
 from logbus.cluster.replication.replica_manager import ReplicaManager
 from logbus.errors import ApiError, ErrorCode, StorageError
@@ -264,14 +264,12 @@ class ReplicaReader:
         """The results that requests woken together may share, while they are completed."""
         return self._purgatory.shared
 
-    def read_ahead(
-        self, fetch: PartitionFetch, limits: ReadAheadLimits, fetch_params: FetchParams, *, least_at_end: int
-    ) -> ReadAhead:
-        """Read what a consumer's next fetches of a partition get; see :meth:`.PartitionReader.read_ahead`."""
+    def read_ahead(self, fetch: PartitionFetch, fetch_params: FetchParams, segments: int) -> ReadAhead:
+        """Find what a consumer's next fetches of a partition get; see :meth:`.PartitionReader.read_ahead`."""
         replica = self._replicas.find(fetch.topic, fetch.partition)
         if replica is None or fetch.topic_id not in (None, replica.topic_id):
-            return ReadAhead(PartitionFetchResult(fetch), [], fetch.offset)
-        return self.partitions.read_ahead(fetch, replica, limits, fetch_params, least_at_end=least_at_end)
+            return ReadAhead(PartitionFetchResult(fetch), ())
+        return self.partitions.read_ahead(fetch, replica, fetch_params, segments)
 
     def _more_follows(self, answers: Sequence[PartitionFetchResult]) -> bool:
         """

@@ -225,6 +225,16 @@ class OffsetIndex:
             self._written = self.count
         return self._file
 
+    def saved(self) -> tuple[IFile | None, int]:
+        """
+        The file, with all entries in it, and how many these are; without any there may be no file.
+
+        :raises ApiError: there is no space for new ones.
+        """
+        if not self.count:
+            return None, 0
+        return self.save().get(), self.count
+
     def forget(self) -> None:
         """Release the entries in memory; the file must have all of them."""
         assert self._offsets is None or self._written == self.count

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
 
 from attrs import define, field
 
-from logbus.errors import StorageError
-from logbus.records.file_slice import FileSlice
-from logbus.storage.istorage import NotCached
+from logbus.records.file_slice import BatchRange, FileSlice
 from logbus.storage.segments.header_scan import fitting_batches
 from logbus.storage.segments.indexes import IndexCorrupt
 from logbus.storage.segments.segment_files import SegmentFiles
@@ -124,19 +121,17 @@ class ReadableSegment(SegmentFiles):
                 return None
         return FileSlice(self.log.get(), start, length), bound
 
-    def slices(
-        self, start: int, max_bytes: int, bound: int, end_offset: int, most: int
-    ) -> Sequence[tuple[FileSlice, int]]:
-        """At most so many slices, each from where the one before ends; arguments as of :meth:`slice`."""
-        found: list[tuple[FileSlice, int]] = []
-        try:
-            while len(found) < most and (one := self.slice(start, max_bytes, bound, end_offset, True)) is not None:
-                found.append(one)
-                start += one[0].length
-        except (IndexCorrupt, NotCached, StorageError):
-            if not found:
-                raise  # Otherwise it is for who reads so far.
-        return found
+    def range(self, start: int, bound: int, end_offset: int) -> BatchRange | None:
+        """
+        The batches from ``start``, where one begins; None: there are none. Arguments as of :meth:`slice`.
+
+        :raises ApiError: there is no space for the newest entries of the offset index.
+        """
+        end = self.find(bound) if bound < end_offset else self.size
+        if end <= start:
+            return None
+        index, entries = self.offsets.saved()
+        return BatchRange(self.log.get(), start, end, index, entries)
 
     def _small_slice(self, start: int, limit: int, max_bytes: int, min_one_batch: bool) -> tuple[FileSlice, int] | None:
         """As :meth:`slice`, when there is more before ``limit``; where it ends is remembered."""
