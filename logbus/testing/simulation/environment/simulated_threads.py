@@ -45,6 +45,9 @@ class _Worker:
 
     def resume(self) -> None:
         """Let it run until it blocks or ends."""
+        if self.is_over:
+            # The process ended, and this was still due.
+            return
         self.is_running = True
         self._go.release()
         self._back.acquire()
