@@ -16,7 +16,10 @@ _OF_TOPIC = ("-key", "-value")
 
 MAY_READ = f"Needs Describe on the topic {TOPIC}."
 MAY_CHANGE = f"Needs Alter on the topic {TOPIC}."
-MAY_REGISTER = f"Needs Alter on the topic {TOPIC}, or Write on the topic that the subject is named for."
+MAY_REGISTER = (
+    f"Needs Alter on the topic {TOPIC}, or Write on the topic that the subject is named for; then with Describe on the "
+    f"topic {TOPIC}, or Write on those topics as well, if the schema refers to those of other subjects."
+)
 
 
 def check_rights(request: RegistryRequest, access: HttpAccess) -> None:
@@ -24,7 +27,8 @@ def check_rights(request: RegistryRequest, access: HttpAccess) -> None:
     Check that a client may do what it asks for.
 
     Schemas are read with Describe on the topic of the registry, and all is changed with Alter on it. Who may write to a
-    topic may register the schemas of its keys and values, too.
+    topic may register the schemas of its keys and values, too; but what other subjects there are, and what their
+    schemas define, a reference tells only who may know.
 
     :raise RegistryRefusal: it may not.
     :raise HttpProblem: it has not logged in, which may help.
@@ -35,6 +39,8 @@ def check_rights(request: RegistryRequest, access: HttpAccess) -> None:
                 access.require(AclOperation.DESCRIBE, ResourceType.TOPIC, TOPIC)
         elif not (request.method == "POST" and _may_write_topic(request.path[1], access)):
             access.require(AclOperation.ALTER, ResourceType.TOPIC, TOPIC)
+        elif not all(_may_write_topic(each, access) for each in _referenced(request)):
+            access.require(AclOperation.DESCRIBE, ResourceType.TOPIC, TOPIC)
     except ApiError as e:
         raise RegistryRefusal(Code.FORBIDDEN, f"User is denied operation on this server: {e.message}") from None
 
@@ -45,3 +51,14 @@ def _may_write_topic(subject: str, access: HttpAccess) -> bool:
         if topic not in ("", subject) and access.may(AclOperation.WRITE, ResourceType.TOPIC, topic):
             return True
     return False
+
+
+def _referenced(request: RegistryRequest) -> list[str]:
+    """
+    The subjects that a schema to be registered refers to; whether all is as it should be is checked later.
+
+    :raise RegistryRefusal: the body is not a JSON object.
+    """
+    given = request.json().get("references")
+    references = given if isinstance(given, list) else []
+    return [str(each["subject"]) for each in references if isinstance(each, dict) and "subject" in each]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -43,11 +45,11 @@ class RightsTests(SynchronousTestCase):
         """As an authorizer."""
         return kind is ResourceType.TOPIC and (operation, name) in self.rights
 
-    def may(self, method: str, path: str) -> bool:
+    def may(self, method: str, path: str, body: bytes = b"{}") -> bool:
         authorization = HttpAuthorization("admin", self, WarningLimiter(Clock().seconds))  # type: ignore[arg-type]
         access = authorization.access("User:alice", "127.0.0.1", "")
         try:
-            check_rights(RegistryRequest(method, tuple(path.split("/"))), access)
+            check_rights(RegistryRequest(method, tuple(path.split("/")), body=body), access)
         except RegistryRefusal as e:
             self.assertEqual((e.code, e.status), (Code.FORBIDDEN, 403))
             return False
@@ -77,3 +79,26 @@ class RightsTests(SynchronousTestCase):
         self.assertEqual([self.may(*each) for each in WRITES], [True] + [False] * (len(WRITES) - 1))
         for subject in ("orders", "orders-other", "other-value", "-value", "orders-value-value", "orders-key-value"):
             self.assertFalse(self.may("POST", f"subjects/{subject}/versions"), subject)
+
+    def test_references(self) -> None:
+        """Who may register by the right to one topic learns nothing of the subjects of others."""
+
+        def may_refer(*subjects: object) -> bool:
+            references = [{"name": "n", "subject": subject, "version": 1} for subject in subjects]
+            body = json.dumps({"schema": "{}", "references": references}).encode()
+            return self.may("POST", "subjects/orders-value/versions", body)
+
+        self.rights.add((AclOperation.WRITE, "orders"))
+        self.assertTrue(may_refer())
+        self.assertTrue(may_refer("orders-key"))
+        for subjects in (("secret-value",), ("orders-key", "secret-value"), ("Address",), (5,)):
+            self.assertFalse(may_refer(*subjects), subjects)
+        self.rights.add((AclOperation.WRITE, "secret"))
+        self.assertTrue(may_refer("orders-key", "secret-value"))
+        self.assertFalse(may_refer("Address"))
+        self.rights.add((AclOperation.DESCRIBE, "_schemas"))
+        self.assertTrue(may_refer("Address"))
+        for references in (5, [5], [{}], None, {"subject": "secret-value"}):
+            # Refused when it is handled.
+            body = json.dumps({"references": references}).encode()
+            self.assertTrue(self.may("POST", "subjects/orders-value/versions", body))
