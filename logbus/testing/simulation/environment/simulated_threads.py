@@ -45,9 +45,6 @@ class _Worker:
 
     def resume(self) -> None:
         """Let it run until it blocks or ends."""
-        if self.is_over:
-            # The process ended, and this was still due.
-            return
         self.is_running = True
         self._go.release()
         self._back.acquire()
@@ -101,8 +98,14 @@ class SimulatedThreads:
         :raise ProcessEnded: the process has ended meanwhile.
         """
         worker: _Worker = _here.worker
-        self.clock.at(self.clock.now + seconds, self.process, worker.resume)
+        self.clock.at(self.clock.now + seconds, self.process, self._continue, worker)
         worker.block()
+
+    @staticmethod
+    def _continue(worker: _Worker) -> None:
+        # The process may have ended, and this was still due.
+        if not worker.is_over:
+            worker.resume()
 
     def kill(self) -> None:
         """The process ends, and its threads where they are."""
