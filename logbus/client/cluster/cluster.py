@@ -22,7 +22,7 @@ from logbus.client.retry import Backoff, NoBroker, UnknownBroker, Unreachable, a
 from logbus.client.validators import InvalidOption, function, names_options, seconds, shown, text
 from logbus.coroutines import returns_deferred, sleep
 from logbus.errors import ApiError, Disconnected, ErrorCode, RequestTimedOut
-from logbus.model import TopicPartition
+from logbus.model import TopicPartition, topic_name_problem
 from logbus.net.channel import Channel
 from logbus.security.client_security import ClientSecurity
 from logbus.wire.messages.metadata import (
@@ -177,9 +177,7 @@ class Cluster(MetadataCache):
             (answer,) = await self._ask([name], create)
             if not answer.error_code:
                 return self._topics[name]
-            error = api_error(answer.error_code, f"topic {name}")
-            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                error = ApiError(error.code, f"there is no topic {name!r}")
+            error = _topic_error(answer.error_code, name)
             if error.code not in _RETRIED or self.reactor.seconds() >= deadline:
                 raise error
             attempt += 1
@@ -203,10 +201,8 @@ class Cluster(MetadataCache):
         """
         found: dict[str, ApiError | None] = {}
         for each in await self._ask(list(names), False):
-            wrong = api_error(each.error_code, f"topic {each.name}") if each.error_code else None
-            if wrong is not None and wrong.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                wrong = ApiError(wrong.code, f"there is no topic {each.name!r}")
-            found[each.name or ""] = wrong
+            name = each.name or ""
+            found[name] = _topic_error(each.error_code, name) if each.error_code else None
         return found
 
     @returns_deferred
@@ -306,6 +302,16 @@ class Cluster(MetadataCache):
             known = ", ".join(map(str, sorted(self.nodes)))
             raise UnknownBroker(f"broker {node_id} is not there; there are: {known}")
         return await self._connections.channel(node.host, node.port, lane, lends)
+
+
+def _topic_error(code: int, name: str) -> ApiError:
+    """The error of a topic in a metadata response."""
+    error = api_error(code, f"topic {name}")
+    if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return ApiError(error.code, f"there is no topic {name!r}")
+    if error.code is ErrorCode.INVALID_TOPIC_EXCEPTION and (problem := topic_name_problem(name)) is not None:
+        return ApiError(error.code, problem)
+    return error
 
 
 def _hostname_endpoints(reactor: Any) -> Callable[[str, int], IStreamClientEndpoint]:
