@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -38,7 +39,9 @@ class FileTests(SynchronousTestCase):
 
     def test_repeated_key(self) -> None:
         """The last value counts, as in Kafka, and the log names both lines; the same value again is no matter."""
-        path = Path(self.mktemp())
+        directory = TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        path = Path(directory.name, "server.properties")
         path.write_text("broker.id=3\nlog.dirs=/a\n\nbroker.id=3 \nlog.dirs=/b\n")
         options = Options()
         options.parseOptions(["--config", str(path)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,7 +36,9 @@ class StartTests(SynchronousTestCase):
 
     def test_a_file_that_is_replaced(self) -> None:
         """While it is not there the mirror cannot begin, which is said; then it does."""
-        path = Path(self.mktemp())
+        directory = TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        path = Path(directory.name, "mirror.properties")
         path.write_text("security.protocol=PLAINTEXT\n")
         made: list[MirrorOfTest] = []
         self.patch(module, "Mirror", lambda *_, **__: made.append(MirrorOfTest()) or made[-1])

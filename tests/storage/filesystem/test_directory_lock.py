@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -15,8 +16,9 @@ from logbus.storage.filesystem.directory_lock import lock_directory
 
 class DirectoryLockTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.root = Path(self.mktemp())
-        self.root.mkdir()
+        directory = TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = Path(directory.name)
 
     def test_held(self) -> None:
         """Who holds it is named."""
