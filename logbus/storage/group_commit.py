@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attrs import define, field
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.python.failure import Failure
 
 from logbus.errors import ApiError, ErrorCode
@@ -74,7 +74,9 @@ class GroupCommit:
         self._wanted = False
         self._running = True
         waiters, self._waiters = self._waiters, []
-        self._commit().addCallbacks(self._done, self._failed, callbackArgs=(waiters,), errbackArgs=(waiters,))
+        # However it fails, the next one is begun, and nobody waits for ever.
+        begun = maybeDeferred(self._commit)
+        begun.addCallbacks(self._done, self._failed, callbackArgs=(waiters,), errbackArgs=(waiters,))
 
     def _done(self, _: object, waiters: list[Deferred[None]]) -> None:
         self._ended()

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.python.failure import Failure
 
 MOST_WRITE_BACKS = 32
 """Write-backs of one log directory at a time: each has a segment and its indexes open until it is over."""
@@ -31,8 +32,7 @@ class BoundedWork:
         """
         Have a piece of work begun, now or when others have ended.
 
-        :param begin: raises nothing.
-        :returns: fires with the work's result.
+        :returns: fires with the work's result, or what ``begin`` raised.
         """
         over: Deferred[None] = Deferred()
         self._waiting.append((begin, over))
@@ -47,10 +47,10 @@ class BoundedWork:
         while self._waiting and self._running < self.most:
             begin, over = self._waiting.popleft()
             self._running += 1
-            begin().addBoth(self._ended, over)
+            maybeDeferred(begin).addBoth(self._ended, over)
         self._is_beginning = False
 
-    def _ended(self, result: None, over: Deferred[None]) -> None:
+    def _ended(self, result: Failure | None, over: Deferred[None]) -> None:
         self._running -= 1
         over.callback(result)
         self._begin()

@@ -47,3 +47,13 @@ class BoundedWorkTests(SynchronousTestCase):
                 self.failureResultOf(each, StorageError)
             else:
                 self.successResultOf(each)
+
+    def test_one_that_cannot_begin(self) -> None:
+        """Whoever waits for it is told, and the others go on."""
+        work = BoundedWork(1)
+
+        def fails() -> Deferred[None]:
+            raise StorageError("no")
+
+        self.failureResultOf(work.run(fails), StorageError)
+        self.successResultOf(work.run(lambda: succeed(None)))
