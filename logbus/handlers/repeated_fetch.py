@@ -242,6 +242,8 @@ class RepeatedFetches:
             tail,
             compact,
             ranges,
+            # What lies before it may have aborted transactions.
+            fetch.offset if prepared.fetch_params.committed else result.log_start_offset,
             most,
             # Small ones get what has come meanwhile; of large ones, who asks for more bytes waits.
             left + 1 if most <= SMALL else prepared.min_bytes,

@@ -33,7 +33,7 @@ from logbus.posix_threads cimport (
 
 import os
 
-REVISION = 5
+REVISION = 6
 
 cdef enum:
     ROOM = 1024
@@ -51,7 +51,7 @@ cdef enum:
     STEPS = 64  # Batches without an index entry that are looked at for one response.
     STRETCHES = 8  # That a connection has at most.
     ENTRY = 8  # Of an index, in bytes.
-    LARGEST = (1 << 31) - 1 - 2 * ROOM  # Bytes of records in a response.
+    LARGEST = 0x7FFFFFFF - 2 * ROOM  # Bytes of records in a response.
     BLOCK = 512  # Of them are read at once at the end of a search.
 
 
@@ -63,7 +63,8 @@ cdef struct Piece:
 
 
 cdef struct Stretch:
-    # Whole batches of a segment. Before `position` all were sent.
+    # Whole batches of a segment, which has offsets from `base_offset` on. The next response begins at `position`.
+    int64_t base_offset
     int file
     off_t position
     off_t end
@@ -101,6 +102,7 @@ cdef struct Connection:
     int count
     int64_t most
     int64_t least
+    int64_t first  # The least offset that may be read.
     int64_t until
     # What was received and is not served.
     unsigned char received[ROOM]
@@ -276,39 +278,72 @@ cdef int64_t batch_size(const unsigned char *data, int64_t left) noexcept nogil:
     return -1 if data[MAGIC_AT] != 2 or size < LOOKED_AT or size > left else size
 
 
-cdef int64_t indexed_at(Stretch *stretch, int64_t entry, unsigned char *data) noexcept nogil:
-    # The position of an entry; −1: it is not in memory.
-    return number32(data + 4) if has(stretch.index, data, ENTRY, entry * ENTRY) else -1
-
-
-cdef off_t floor_of(Stretch *stretch, off_t position, unsigned char *data) noexcept nogil:
-    # The last position in the index that is at most this; 0: there is none; −1: that cannot be found here.
-    cdef int64_t low = stretch.near
+cdef int64_t last_entry(Stretch *stretch, int64_t low, int at, int64_t most, unsigned char *data) noexcept nogil:
+    # The last entry of the index, from one on, whose number at a place in it is at most this; −1: there is none; −2: it
+    # cannot be found here. Of the entries that were read, the last one is that one.
     cdef int64_t high = stretch.entries
-    cdef int64_t middle
-    cdef int64_t at
-    # Most responses end near where the last one did.
-    middle = low + BLOCK - 1
+    cdef int64_t middle = low + BLOCK - 1  # Most responses end near where the last one did.
     while high - low > BLOCK:
-        at = indexed_at(stretch, middle, data)
-        if at < 0:
-            return -1
-        if at <= position:
+        if not has(stretch.index, data, ENTRY, middle * ENTRY):
+            return -2
+        if number32(data + at) <= most:
             low = middle
         else:
             high = middle
         middle = low + (high - low) // 2
     if low == high:
-        return 0
-    if not has(stretch.index, data, (high - low) * ENTRY, low * ENTRY):
         return -1
+    if not has(stretch.index, data, (high - low) * ENTRY, low * ENTRY):
+        return -2
     middle = high
-    while middle > low and number32(data + (middle - 1 - low) * ENTRY + 4) > position:
+    while middle > low and number32(data + (middle - 1 - low) * ENTRY + at) > most:
         middle -= 1
     if middle == low:
-        return 0
-    stretch.near = middle - 1
-    return number32(data + (middle - 1 - low) * ENTRY + 4)
+        return -1
+    memmove(data, data + (middle - 1 - low) * ENTRY, ENTRY)
+    return middle - 1
+
+
+cdef bint seek(Connection *one, int64_t offset, unsigned char *data) noexcept nogil:
+    # Go on where the batch begins that begins with an offset; whether that was found.
+    cdef int chosen = one.count - 1
+    cdef int steps = 0
+    cdef int64_t entry
+    cdef int64_t size
+    cdef off_t at = 0
+    cdef Stretch *stretch
+    while chosen >= 0 and one.stretches[chosen].base_offset > offset:
+        chosen -= 1
+    if chosen < 0 or offset < one.first:
+        return False
+    stretch = &one.stretches[chosen]
+    # Entries name the last offsets of their batches.
+    entry = last_entry(stretch, 0, 0, offset - stretch.base_offset - 1, data) if offset > stretch.base_offset else -1
+    if entry == -2:
+        return False
+    if entry >= 0:
+        at = number32(data + 4)
+    while stretch.end - at >= LOOKED_AT and steps < STEPS and has(stretch.file, data, LOOKED_AT, at):
+        if number64(data) >= offset:
+            break
+        size = batch_size(data, stretch.end - at)
+        if size < 0:
+            return False
+        at += size
+        steps += 1
+    else:
+        return False
+    if number64(data) != offset:
+        return False
+    stretch.position = at
+    stretch.near = 0
+    one.stretch = chosen
+    # All that is behind it comes again.
+    while chosen + 1 < one.count:
+        chosen += 1
+        one.stretches[chosen].position = 0
+        one.stretches[chosen].near = 0
+    return True
 
 
 cdef off_t fitting(Connection *one, Stretch *stretch, unsigned char *data) noexcept nogil:
@@ -316,15 +351,19 @@ cdef off_t fitting(Connection *one, Stretch *stretch, unsigned char *data) noexc
     cdef off_t start = stretch.position
     cdef off_t target = start + one.most
     cdef off_t at = start
+    cdef int64_t entry
     cdef int64_t size
     cdef int steps = 0
     if stretch.end <= target:
         return stretch.end
-    at = floor_of(stretch, target, data)
-    if at < 0 or at > start:
-        # Up to an index interval less than would fit, which is cheaper than a look at each batch.
-        return at
-    at = start
+    entry = last_entry(stretch, stretch.near, 4, target, data)
+    if entry == -2:
+        return -1
+    if entry >= 0:
+        stretch.near = entry
+        if number32(data + 4) > start:
+            # Up to an index interval less than would fit, which is cheaper than a look at each batch.
+            return number32(data + 4)
     while at < stretch.end:
         if steps == STEPS or stretch.end - at < LOOKED_AT or not has(stretch.file, data, LOOKED_AT, at):
             return -1
@@ -341,15 +380,22 @@ cdef off_t fitting(Connection *one, Stretch *stretch, unsigned char *data) noexc
 cdef bint find(Connection *one, int64_t offset, Piece *found) noexcept nogil:
     # What the next response has, if it can be sent now to who asks for an offset.
     cdef unsigned char *data = one.thread.buffer
-    cdef Stretch *stretch = &one.stretches[one.stretch]
-    cdef int64_t left = stretch.end - stretch.position
+    cdef Stretch *stretch
+    cdef int64_t left
     cdef int64_t wanted = LOOKED_AT
+    cdef bint sought = False
     cdef int64_t at = 0
     cdef int64_t size
-    if one.most <= SMALL:
-        wanted = min(left, one.most + LOOKED_AT)
-    if left < LOOKED_AT or not has(stretch.file, data, wanted, stretch.position) or number64(data) != offset:
-        return False
+    while True:
+        stretch = &one.stretches[one.stretch]
+        left = stretch.end - stretch.position if one.stretch < one.count else 0
+        if one.most <= SMALL:
+            wanted = min(left, one.most + LOOKED_AT)
+        if left >= LOOKED_AT and has(stretch.file, data, wanted, stretch.position) and number64(data) == offset:
+            break
+        if sought or not seek(one, offset, data):
+            return False
+        sought = True
     found.data = NULL
     found.file, found.position = stretch.file, stretch.position
     if one.most > SMALL:
@@ -416,7 +462,6 @@ cdef int serve_next(Connection *one) noexcept nogil:
         return 1
     if (
         (one.epoch_at and (memcmp(got + 12, one.request + 12, one.epoch_at - 12) != 0 or number32(got + one.epoch_at) != one.epoch))
-        or one.stretch == one.count
         or now() > one.until
     ):
         return -1
@@ -640,7 +685,8 @@ cdef class FetchThreads:
 
     def submit(
         self, int64_t ticket, int sock, bytes request, int epoch_at, int offset_at, bytes head, bytes tail, bint compact,
-        list stretches, int64_t most, int64_t least, double seconds
+        list stretches, int64_t first, int64_t most, int64_t least,
+        double seconds
     ):
         """
         Answer the next requests that come from a non-blocking socket.
@@ -650,8 +696,10 @@ cdef class FetchThreads:
         :param offset_at: where the offset is.
         :param head: a response up to where the length of its records follows. ``tail``: what follows its records.
         :param compact: whether their length is a compact one.
-        :param stretches: of whole batches, at most 8, which are read one after the other: a file, a position and an end in
-            it; the file of its offset index, and how many entries that has.
+        :param stretches: of whole batches, at most 8, which are read one after the other: the segment's base offset, its
+            file, a position and an end in it; the file of its offset index, and how many entries that has. All but the
+            first begin with the file.
+        :param first: the least offset that may be read, also by who goes back.
         :param most: how many bytes of a stretch go into one response, as whole batches; the first one in any case.
         :param least: how many the response must have that ends the last stretch.
         :param seconds: after which requests are not answered any more.
@@ -683,8 +731,9 @@ cdef class FetchThreads:
         if one == NULL:
             raise MemoryError
         try:
-            for file, position, end_, index, entries in stretches:
+            for base_offset, file, position, end_, index, entries in stretches:
                 stretch = &one.stretches[one.count]
+                stretch.base_offset = base_offset
                 stretch.file, stretch.position, stretch.end = file, position, end_
                 stretch.index, stretch.entries = index, entries
                 one.count += 1
@@ -704,7 +753,7 @@ cdef class FetchThreads:
         one.tail_size = PyBytes_GET_SIZE(tail)
         memcpy(one.tail, PyBytes_AS_STRING(tail), one.tail_size)
         one.compact = compact
-        one.most, one.least = most, least
+        one.first, one.most, one.least = first, most, least
         one.until = now() + <int64_t>(seconds * 1e9)
         self._turn = (self._turn + 1) % shared.running
         thread = one.thread = &shared.threads[self._turn]

@@ -22,7 +22,7 @@ from logbus.processors import processors
 
 MOST_THREADS = 4
 
-_REVISION = 5
+_REVISION = 6
 """Of the compiled module."""
 
 
@@ -43,7 +43,8 @@ class FetchThreads(Protocol):
         head: bytes,
         tail: bytes,
         compact: bool,
-        stretches: list[tuple[int, int, int, int, int]],
+        stretches: list[tuple[int, int, int, int, int, int]],
+        first: int,
         most: int,
         least: int,
         seconds: float,
@@ -117,9 +118,17 @@ class NativeFetches:
             prepared.tail,
             prepared.compact,
             [
-                (one.file.fileno(), one.position, one.end, -1 if one.index is None else one.index.fileno(), one.entries)
+                (
+                    one.base_offset,
+                    one.file.fileno(),
+                    one.position,
+                    one.end,
+                    -1 if one.index is None else one.index.fileno(),
+                    one.entries,
+                )
                 for one in prepared.ranges
             ],
+            prepared.first_offset,
             prepared.most,
             prepared.least,
             SECONDS,

@@ -65,7 +65,8 @@ class PreparedFetches:
     :ivar offset_at: where the offset is.
     :ivar head: a response, up to the length of its records; ``tail``: what follows its records.
     :ivar compact: whether their length is a compact one (KIP-482).
-    :ivar ranges: the batches that they read.
+    :ivar ranges: the batches that they read; all but the first begin with their segment.
+    :ivar first_offset: the least one that may be read, also by a consumer that goes back.
     :ivar most: how many bytes of these go into one response, as whole batches; the first one in any case.
     :ivar least: how many the response must have that has the last of them; otherwise it is left to the handler.
     :ivar answered: called with what was done.
@@ -78,6 +79,7 @@ class PreparedFetches:
     tail: bytes
     compact: bool
     ranges: Sequence[BatchRange]
+    first_offset: int
     most: int
     least: int
     answered: Callable[[AnsweredFetches], None]

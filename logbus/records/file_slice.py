@@ -30,11 +30,13 @@ class BatchRange:
     """
     Whole batches of a segment, for who finds the end of each read by himself.
 
+    :ivar base_offset: the segment's.
     :ivar file: the segment's log file; ``index``: its offset index, if it has entries.
     :ivar position: where the first of the batches begins, in bytes; ``end``: where the last one ends.
     :ivar entries: that the file of the index has.
     """
 
+    base_offset: int
     file: HasFileno
     position: int
     end: int

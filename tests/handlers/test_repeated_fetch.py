@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -170,7 +170,7 @@ class StandIn:
 
     def answer(self, transport: StreamTransport, prepared: PreparedFetches) -> bool:
         """See :meth:`.IFrameTransport.answer_fetches`."""
-        ranges = [[FileSlice(one.file, one.position, one.end - one.position).read(), 0] for one in prepared.ranges]
+        ranges = [[FileSlice(one.file, 0, one.end).read(), one.position] for one in prepared.ranges]
         self.away[transport] = prepared, [ranges, 0, 0, 0]
         return True
 
@@ -194,34 +194,51 @@ class StandIn:
     def response(prepared: PreparedFetches, state: list[Any], got: bytes) -> bytes | None:
         """The response to a request; None: it is another one, or nothing is left."""
         ranges, count, _, _ = state
+        offset = int.from_bytes(got[prepared.offset_at : prepared.offset_at + 8], "big")
         expected, at = bytearray(prepared.request), prepared.offset_at
         expected[8:12] = got[8:12]
         if prepared.epoch_at:
             epoch = int.from_bytes(expected[prepared.epoch_at : prepared.epoch_at + 4], "big") + count + 1
             expected[prepared.epoch_at : prepared.epoch_at + 4] = epoch.to_bytes(4, "big")
         expected[at : at + 8] = got[at : at + 8]
-        if got != bytes(expected) or not ranges:
+        if got != bytes(expected):
             return None
-        data, begin = ranges[0]
-        if data[begin : begin + 8] != got[at : at + 8]:
-            return None
+        place = next((i for i, (data, begin) in enumerate(ranges) if begin < len(data)), len(ranges))
+        if place == len(ranges) or offset != int.from_bytes(ranges[place][0][ranges[place][1] :][:8], "big"):
+            # It has gone to another place.
+            starts = [(i, at) for i, (data, _) in enumerate(ranges) for at in StandIn.starts(data)]
+            for place, begin in starts:
+                if offset >= prepared.first_offset and ranges[place][0][begin : begin + 8] == offset.to_bytes(8, "big"):
+                    break
+            else:
+                return None
+            for i, one in enumerate(ranges):
+                one[1] = len(one[0]) if i < place else 0
+            ranges[place][1] = begin
+        data, begin = ranges[place]
         end = begin
         while end < len(data):
             size = int.from_bytes(data[end + 8 : end + 12], "big") + 12
             if end > begin and end + size - begin > prepared.most:
                 break
             end += size
-        if end == len(data) and len(ranges) == 1 and end - begin < prepared.least:
+        if end == len(data) and place + 1 == len(ranges) and end - begin < prepared.least:
             return None
         records = data[begin:end]
-        ranges[0][1] = end
-        if end == len(data):
-            del ranges[0]
+        ranges[place][1] = end
         state[1:] = count + 1, int.from_bytes(got[at : at + 8], "big"), state[3] + len(records)
         length = uvarint(len(records) + 1) if prepared.compact else len(records).to_bytes(4, "big")
         whole = bytearray(b"".join((prepared.head, length, records, prepared.tail)))
         whole[0:8] = (len(whole) - 4).to_bytes(4, "big") + got[8:12]
         return bytes(whole)
+
+    @staticmethod
+    def starts(data: bytes) -> Iterator[int]:
+        """Where batches begin."""
+        at = 0
+        while at < len(data):
+            yield at
+            at += int.from_bytes(data[at + 8 : at + 12], "big") + 12
 
     def give_back(self, client: Client) -> None:
         """Give a connection back."""

@@ -581,7 +581,7 @@ class TopicIdTests(ParticipationCase):
         """A topic is found by its id, once and in runs."""
         known = self.server.topic_id()
         self.assertEqual([self.ask(known, acks) for acks in (1, -1, 1, 1)], [(0, n) for n in range(4)])
-        self.assertEqual(self.ask(known, records=b"nonsense"), (ErrorCode.CORRUPT_MESSAGE, -1))
+        self.assertEqual(self.ask(known, records=b"nonsense"), (ErrorCode.INVALID_RECORD, -1))
 
     def test_unknown(self) -> None:
         """One that is not known, or was deleted, is UNKNOWN_TOPIC_ID, though there is another topic of that name."""

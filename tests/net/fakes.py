@@ -294,9 +294,13 @@ class TemporaryFile:
         return FileSlice(file, position, len(self.data) - position if length is None else length)
 
     def batches(self, position: int = 0, end: int | None = None, indexed: Sequence[int] = ()) -> BatchRange:
-        """The batches in a part of it; an offset index has entries for those at some positions."""
-        index = TemporaryFile(b"".join(struct.pack(">ii", 0, at) for at in indexed), self.on_tmpfs)
-        return BatchRange(self.file, position, len(self.data) if end is None else end, index.file, len(indexed))
+        """The batches in a part of it, a segment; an offset index has entries for those at some positions."""
+        base, entries = struct.unpack_from(">q", self.data)[0], bytearray()
+        for at in indexed:
+            # Of those of the tests each batch has three offsets.
+            entries += struct.pack(">ii", struct.unpack_from(">q", self.data, at)[0] + 2 - base, at)
+        index, end = TemporaryFile(bytes(entries), self.on_tmpfs), len(self.data) if end is None else end
+        return BatchRange(base, self.file, position, end, index.file, len(indexed))
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self.file.fileno(), size)

@@ -66,6 +66,21 @@ def fits(sizes: list[int], most: int, indexed: Sequence[int] = ()) -> int:
     return max((i for i in indexed if 0 < i <= count and sum(sizes[:i]) <= most), default=count)
 
 
+def halves(sizes: list[int]) -> list[tuple[int, int]]:
+    """Which batches are in each of two segments."""
+    half = len(sizes) // 2
+    return [(0, half), (half, len(sizes))] if half else [(0, len(sizes))]
+
+
+def segment(
+    data: bytes, sizes: list[int], first: int, end: int, indexed: frozenset[int], on_tmpfs: bool = False
+) -> BatchRange:
+    """A segment with some of the batches, of which some have entries in its index."""
+    starts = [sum(sizes[:i]) for i in range(end + 1)]
+    file = TemporaryFile(data[starts[first] : starts[end]], on_tmpfs)
+    return file.batches(0, None, [starts[i] - starts[first] for i in range(first, end) if i in indexed])
+
+
 @define
 class Requests:
     """A consumer's requests, and what they repeat."""
@@ -109,6 +124,7 @@ class Requests:
         most: int,
         least: int,
         done: list[AnsweredFetches],
+        first_offset: int,
     ) -> tuple[PreparedFetches, FetchTemplate]:
         """What is prepared after a request."""
         data = self.request(offset, epoch)
@@ -117,7 +133,9 @@ class Requests:
         epoch_at, offset_at = template.places()
         if not self.session_id:
             epoch_at = 0
-        prepared = PreparedFetches(data, epoch_at, offset_at, head, tail, compact, ranges, most, least, done.append)
+        prepared = PreparedFetches(
+            data, epoch_at, offset_at, head, tail, compact, ranges, first_offset, most, least, done.append
+        )
         return prepared, template
 
 
@@ -190,6 +208,7 @@ class ThreadsCase(SynchronousTestCase):
         offset: int = 7,
         epoch: int = 5,
         send_buffer: int = 0,
+        first_offset: int = 0,
     ) -> Reader:
         """One that has just read up to ``offset``, in a session with this epoch."""
         ours, peer = socket.socketpair()
@@ -201,7 +220,7 @@ class ThreadsCase(SynchronousTestCase):
         self.addCleanup(peer.close)
         requests, told = requests or Requests(), Told()
         done: list[AnsweredFetches] = []
-        prepared, template = requests.prepared(max(0, offset - 3), epoch, ranges, most, least, done)
+        prepared, template = requests.prepared(max(0, offset - 3), epoch, ranges, most, least, done, first_offset)
         ticket = self.fetches.submit(told, ours.fileno(), prepared)
         return Reader(peer, requests, template, done, told, ticket, ours)
 
@@ -257,15 +276,9 @@ class AnswerTests(ThreadsCase):
         assume(odd != "epoch" or (in_session and version >= 7))
         requests = Requests(version, 77 if in_session and version >= 7 else 0)
         data = batches(sizes)
-        file = TemporaryFile(data, on_tmpfs)
-        # Two segments.
-        half = len(sizes) // 2
-        segments = [(0, half), (half, len(sizes))] if half else [(0, len(sizes))]
+        segments = halves(sizes)
         starts = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
-        ranges = [
-            file.batches(starts[first], starts[end], [starts[i] for i in range(end) if i in indexed])
-            for first, end in segments
-        ]
+        ranges = [segment(data, sizes, first, end, indexed, on_tmpfs) for first, end in segments]
         reader = self.reader(ranges, most, least, requests)
         expected: list[bytes] = []
         stream, epoch, at = bytearray(), 5, 0
@@ -314,6 +327,46 @@ class AnswerTests(ThreadsCase):
         while len(received) < len(rest):
             received += reader.ours.recv(4096)
         self.assertEqual(bytes(received), rest)
+
+    @settings(deadline=None, max_examples=settings.default.max_examples // 2)
+    @given(
+        st.lists(st.integers(61, 3000), min_size=1, max_size=60),
+        st.sampled_from((1, 4096, 70_000, WHOLE)),
+        st.frozensets(st.integers(0, 59)),
+        st.integers(0, 30),
+        st.integers(0, 60),
+        st.lists(st.tuples(st.integers(0, 59), st.sampled_from((0, 0, 0, 0, 1))), max_size=20),
+    )
+    def test_back_and_forth(
+        self,
+        sizes: list[int],
+        most: int,
+        indexed: frozenset[int],
+        begin: int,
+        least_batch: int,
+        reads: list[tuple[int, int]],
+    ) -> None:
+        """Whoever goes to another batch gets those from there on, unless they may not be read."""
+        data, segments = batches(sizes), halves(sizes)
+        starts = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+        begin = min(begin, max(0, len(sizes) // 2 - 1))
+        least_batch = min(least_batch, begin)
+        ranges = [segment(data, sizes, first, end, indexed) for first, end in segments]
+        ranges[0] = evolve(ranges[0], position=starts[begin])
+        reader = self.reader(ranges, most, first_offset=7 + 3 * least_batch)
+        served = 0
+        for number, within in reads:
+            correlation_id = reader.ask(7 + 3 * number + within)
+            if within or number < least_batch or number >= len(sizes):
+                break
+            end = next(end for _, end in segments if end > number)
+            take = fits(sizes[number:end], most, [i - number for i in indexed])
+            records = data[starts[number] : starts[number + take]]
+            self.assertEqual(reader.response(), reader.expected(correlation_id, records))
+            served += 1
+        else:
+            reader.peer.shutdown(socket.SHUT_WR)
+        self.assertEqual(self.result(reader).requests, served)
 
     def test_slow_peers_share_a_buffer(self) -> None:
         """Small responses that a socket takes in part go on from the file, whatever the thread sends to others."""
@@ -426,7 +479,7 @@ class AnswerTests(ThreadsCase):
         sizes = [2000] * 50
         data = batches(sizes)
         file = TemporaryFile(data)
-        for indexed in ((), (0,), (0, 99_000)):
+        for indexed in ((), (0,), (0, 98_000)):
             reader = self.reader([file.batches(0, None, indexed)], 70_000)
             correlation_id = reader.ask(7)
             self.assertEqual(reader.response(), reader.expected(correlation_id, data[:70_000]))
@@ -476,16 +529,16 @@ class AnswerTests(ThreadsCase):
                 kind(number, LATENCY_BUCKETS)
         with self.assertRaisesRegex(ValueError, "bounds"):
             kind(1, (1.0,) * 16)
-        right: Any = [0, 0, bytes(100), 20, 40, bytes(10), b"", False, [(0, 0, 1, 0, 0)], 1, 0, 1.0]
+        right: Any = [0, 0, bytes(100), 20, 40, bytes(10), b"", False, [(0, 0, 0, 1, 0, 0)], 0, 1, 0, 1.0]
         for at, wrong in (
-            (8, [(0, 0, 1, 0, 0)] * (MOST_RANGES + 1)),
+            (8, [(0, 0, 0, 1, 0, 0)] * (MOST_RANGES + 1)),
             (8, []),
             (2, bytes(2000)),
             (3, 38),
             (4, 93),
             (5, bytes(1020)),
             (6, bytes(5)),
-            (9, 0),
+            (10, 0),
         ):
             with self.assertRaisesRegex(ValueError, "cannot be answered"):
                 self.fetches._threads.submit(*[*right[:at], wrong, *right[at + 1 :]])
@@ -533,6 +586,7 @@ class ConnectionTests(RealCase):
             tail,
             compact,
             [self.file.batches(at)],
+            0,
             4096,
             WHOLE,
             lambda answered: None,

@@ -201,11 +201,12 @@ class RunTests(SynchronousTestCase):
                 workloads=workloads,
                 kinds=kinds_for(workloads),
             )
-            here = [self.run_one(settings, seed) for seed in (5, 6)]
-            traces = [(each.trace, each.events, each.acknowledged + each.committed) for each in here]
-            self.assertNotEqual(*traces)
             # All that there is runs in the last one.
-            for hash_seed in ("1", "2") if workloads == everything else ("1",):
+            is_last = workloads == everything
+            here = [self.run_one(settings, seed) for seed in ((5, 6) if is_last else (5,))]
+            traces = [(each.trace, each.events, each.acknowledged + each.committed) for each in here]
+            self.assertEqual(len(set(traces)), len(here))
+            for hash_seed in ("1", "2") if is_last else ("1",):
                 self.assertEqual(elsewhere(5, settings, hash_seed), traces[0])
 
     def test_a_schedule_instead_of_the_seeds(self) -> None:

@@ -131,7 +131,7 @@ class ReadableSegment(SegmentFiles):
         if end <= start:
             return None
         index, entries = self.offsets.saved()
-        return BatchRange(self.log.get(), start, end, index, entries)
+        return BatchRange(self.base_offset, self.log.get(), start, end, index, entries)
 
     def _small_slice(self, start: int, limit: int, max_bytes: int, min_one_batch: bool) -> tuple[FileSlice, int] | None:
         """As :meth:`slice`, when there is more before ``limit``; where it ends is remembered."""
