@@ -24,6 +24,7 @@ from logbus.handlers.fetch_response import FetchResponseBuilder
 from logbus.handlers.fetch_sessions import CachedPartition, FetchSession
 from logbus.metrics import metric
 from logbus.net.prepared_fetches import (
+    ENOUGH_BYTES,
     LEAST_PREPARED,
     MOST_RANGES,
     SMALL,
@@ -218,7 +219,8 @@ class RepeatedFetches:
         fetch.offset = request.read_to
         # The first batch is sent however little is asked for.
         fetch.max_bytes = most = max(1, min(prepared.max_bytes, fetch.max_bytes))
-        ahead = self._reader.read_ahead(fetch, prepared.fetch_params, MOST_RANGES)
+        enough = max(ENOUGH_BYTES, LEAST_PREPARED * most)
+        ahead = self._reader.read_ahead(fetch, prepared.fetch_params, MOST_RANGES, enough)
         result, ranges = ahead.result, ahead.ranges
         left = sum([one.end - one.position for one in ranges])
         if left < LEAST_PREPARED * most or not self._is_usual(result, template):

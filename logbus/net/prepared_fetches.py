@@ -17,7 +17,10 @@ from logbus.records.file_slice import BatchRange
 from logbus.wire.fetch_template import RepeatedFetch
 
 MOST_RANGES = 8
-"""Segments that the thread reads from: their files stay open meanwhile."""
+"""Segments that the thread reads from: two files of each stay open meanwhile."""
+
+ENOUGH_BYTES = 64 * 1024 * 1024
+"""Bytes that lie ahead with which no further segment is added."""
 
 SMALL = 64 * 1024
 """Bytes of records up to which a response has the last batches only when the handler makes it: more may have come."""

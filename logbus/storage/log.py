@@ -337,12 +337,15 @@ class Log(LogState):
         data, below = found or (None, offset)
         return ReadResult(data, self.log_start_offset, end, below)
 
-    def ranges(self, offset: int, bound: int, most: int) -> Sequence[BatchRange]:
+    def ranges(self, offset: int, bound: int, most: int, enough: int) -> Sequence[BatchRange]:
         """
         The batches that a consumer gets who reads on from ``offset`` to ``bound``, as far as they are in local
         segments: a range of each, at most ``most``. There are fewer where something is damaged, or must be loaded.
+
+        :param enough: bytes; with so many there is no further segment, since each has two files open.
         """
         found: list[BatchRange] = []
+        size = 0
         segments = self.segments
         if self.log_start_offset <= offset < bound and offset >= segments[0].base_offset:
             with suppress(ApiError, StorageError, NotCached):
@@ -353,7 +356,8 @@ class Log(LogState):
                     one = segments[i].range(start, bound, after)
                     if one is not None:
                         found.append(one)
-                    if bound <= after:
+                        size += one.end - one.position
+                    if bound <= after or size >= enough:
                         break
                     start = 0
         return found

@@ -170,16 +170,16 @@ class RangesTests(SynchronousTestCase):
         end = log.log_end_offset
         for bound in (end, end - 3, log.segments[1].base_offset, log.segments[1].base_offset + 1):
             for offset in (0, 1, 17, bound - 1, bound):
-                found = log.ranges(offset, bound, 100)
+                found = log.ranges(offset, bound, 100, 1 << 30)
                 records = b"".join(FileSlice(one.file, one.position, one.end - one.position).read() for one in found)
                 expected, at = b"", offset
                 while (one := log.read(at, 300, bound)).data is not None:
                     expected, at = expected + data_of(one.data), one.end_offset
                 self.assertEqual(records, expected)
                 self.assertEqual(
-                    [each.file for each in log.ranges(offset, bound, 2)], [each.file for each in found[:2]]
+                    [each.file for each in log.ranges(offset, bound, 2, 1 << 30)], [each.file for each in found[:2]]
                 )
-        for one, segment in zip(log.ranges(0, end, 100), log.segments, strict=True):
+        for one, segment in zip(log.ranges(0, end, 100, 1 << 30), log.segments, strict=True):
             assert one.index is not None
             self.assertEqual(one.entries, segment.offsets.count)
             entries = one.index.pread(8 * one.entries, 0)  # type: ignore[attr-defined]
@@ -187,10 +187,19 @@ class RangesTests(SynchronousTestCase):
                 list(OFFSET_ENTRY.iter_unpack(entries)), [segment.offsets.entry(i) for i in range(one.entries)]
             )
 
+    def test_enough(self) -> None:
+        """No further segment is opened when there are so many bytes."""
+        log = a_log(config=TopicConfig(segment_bytes=100))
+        for _ in range(6):
+            append_as_leader(log, batch(b"a"), 0)
+        size = log.segments[0].size
+        for enough, count in ((1, 1), (size, 1), (size + 1, 2), (3 * size, 3)):
+            self.assertEqual(len(log.ranges(0, 6, 9, enough)), count)
+
     def test_no_index_yet(self) -> None:
         log = a_log()
         append_as_leader(log, batch(b"a"), 0)
-        [found] = log.ranges(0, 1, 8)
+        [found] = log.ranges(0, 1, 8, 1 << 30)
         self.assertEqual((found.index, found.entries, found.position, found.end), (None, 0, 0, log.segments[0].size))
 
     def test_up_to_an_error(self) -> None:
@@ -198,11 +207,11 @@ class RangesTests(SynchronousTestCase):
         log = a_log(config=TopicConfig(segment_bytes=100))
         for _ in range(4):
             append_as_leader(log, batch(b"a"), 0)
-        given = log.ranges(0, 4, 9)
+        given = log.ranges(0, 4, 9, 1 << 30)
         self.assertEqual(len(given), 4)
         cold = NotCached(log.segments[0].log.get(), 0, 100)
         with patch.object(Segment, "range", side_effect=[*given[:2], cold]):
-            self.assertEqual(log.ranges(0, 4, 9), given[:2])
+            self.assertEqual(log.ranges(0, 4, 9, 1 << 30), given[:2])
 
     def test_no_space_for_the_index(self) -> None:
         """The reactor goes on to find the ends; the entries stay in memory."""
@@ -211,9 +220,9 @@ class RangesTests(SynchronousTestCase):
         for _ in range(9):
             append_as_leader(log, batch(b"a"), 0)
         disk.faults = lambda op, path: no_space() if op in ("create", "write") else None
-        self.assertEqual(log.ranges(0, 9, 8), [])
+        self.assertEqual(log.ranges(0, 9, 8, 1 << 30), [])
         disk.faults = lambda op, path: None
-        [found] = log.ranges(0, 9, 8)
+        [found] = log.ranges(0, 9, 8, 1 << 30)
         self.assertGreater(found.entries, 0)
 
     def test_out_of_range(self) -> None:
@@ -221,7 +230,7 @@ class RangesTests(SynchronousTestCase):
         append_as_leader(log, batch(b"a", b"b"), 0)
         log.advance_start(1)
         for offset in (0, 2, 3):
-            self.assertEqual(log.ranges(offset, 2, 5), [])
+            self.assertEqual(log.ranges(offset, 2, 5, 1 << 30), [])
 
 
 class RollTests(SynchronousTestCase):

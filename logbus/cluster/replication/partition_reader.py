@@ -169,7 +169,7 @@ class PartitionReader:
         result.end = log.log_end_offset
 
     def read_ahead(
-        self, fetch: PartitionFetch, replica: Replica, fetch_params: FetchParams, segments: int
+        self, fetch: PartitionFetch, replica: Replica, fetch_params: FetchParams, segments: int, enough: int
     ) -> ReadAhead:
         """
         Find what a consumer gets by fetches of one partition that go on where the one before ended.
@@ -177,7 +177,7 @@ class PartitionReader:
         It ends before what a fetch would not simply get: where something must be loaded, where transactions were
         aborted, at an error.
 
-        :param segments: at most so many have it.
+        :param segments: at most so many have it; ``enough``: and no more than have so many bytes.
         """
         result, log = PartitionFetchResult(fetch), replica.log
         ranges: Sequence[BatchRange] = ()
@@ -186,7 +186,7 @@ class PartitionReader:
             if result.data is not None and not result.aborted:
                 with CachedOnly(log.disk):
                     bound = _before_aborts(log, fetch.offset, result.end) if fetch_params.committed else result.end
-                    ranges = log.ranges(fetch.offset, bound, segments)
+                    ranges = log.ranges(fetch.offset, bound, segments, enough)
         except (ApiError, StorageError, NotCached):
             pass  # Who fetches so far gets the error, or waits.
         return ReadAhead(result, ranges)

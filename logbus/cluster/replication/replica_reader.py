@@ -264,12 +264,12 @@ class ReplicaReader:
         """The results that requests woken together may share, while they are completed."""
         return self._purgatory.shared
 
-    def read_ahead(self, fetch: PartitionFetch, fetch_params: FetchParams, segments: int) -> ReadAhead:
+    def read_ahead(self, fetch: PartitionFetch, fetch_params: FetchParams, segments: int, enough: int) -> ReadAhead:
         """Find what a consumer's next fetches of a partition get; see :meth:`.PartitionReader.read_ahead`."""
         replica = self._replicas.find(fetch.topic, fetch.partition)
         if replica is None or fetch.topic_id not in (None, replica.topic_id):
             return ReadAhead(PartitionFetchResult(fetch), ())
-        return self.partitions.read_ahead(fetch, replica, fetch_params, segments)
+        return self.partitions.read_ahead(fetch, replica, fetch_params, segments, enough)
 
     def _more_follows(self, answers: Sequence[PartitionFetchResult]) -> bool:
         """
