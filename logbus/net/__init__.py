@@ -26,7 +26,7 @@ Servers:
 * ``response_batch``: small responses of many connections sent by one system call, if that is compiled
 * ``native_sends``: large responses sent in threads that know no Python, if they are compiled
 * ``native_fetches``: the next fetches of a consumer that reads on, answered in such threads
-* ``prepared_fetches``: the responses that those threads send, prepared by the handler
+* ``prepared_fetches``: what those threads are given, by the handler
 * ``fetch_handover``: hands a connection over to such a thread, and takes it back
 * ``cold_reads``: waits for cold data before it is sent
 * ``tls``: TLS with a deadline for the handshake

@@ -1,7 +1,7 @@
 # cython: language_level=3
 """
 Threads that answer the next Fetch requests of consumers that read on and on. They know no Python, and never wait for the
-interpreter's lock. A socket and the stretches of a log that its next requests read go in; what was served comes back
+interpreter's lock. A socket and the ranges of a log that its next requests read go in; what was served comes back
 with the bytes of the first request that is another, and an eventfd tells when.  :mod:`logbus.net.native_fetches` is
 their place in the reactor.
 
@@ -49,10 +49,10 @@ cdef enum:
     MAGIC_AT = 16
     LOOKED_AT = 17
     STEPS = 64  # Batches without an index entry that are looked at for one response.
-    STRETCHES = 8  # That a connection has at most.
-    ENTRY = 8  # Of an index, in bytes.
+    RANGES = 8  # That a connection has at most.
     LARGEST = 0x7FFFFFFF - 2 * ROOM  # Bytes of records in a response.
-    BLOCK = 512  # Of them are read at once at the end of a search.
+    ENTRY = 8  # Of an index, in bytes.
+    BLOCK = 512  # Entries that are read at once at the end of a search.
 
 
 cdef struct Piece:
@@ -62,8 +62,8 @@ cdef struct Piece:
     int64_t left
 
 
-cdef struct Stretch:
-    # Whole batches of a segment, which has offsets from `base_offset` on. The next response begins at `position`.
+cdef struct BatchRange:
+    # Whole batches of a segment, which has offsets from `base_offset` on (logbus.records.file_slice.BatchRange). The next response begins at `position`.
     int64_t base_offset
     int file
     off_t position
@@ -95,10 +95,10 @@ cdef struct Connection:
     unsigned char tail[4]
     int tail_size
     bint compact  # Whether the length is a compact one.
-    # What the next requests get: whole batches of so many bytes. Of the last stretch, the response that ends it must have
+    # What the next requests get: whole batches of so many bytes. Of the last range, the response that ends it must have
     # at least so many.
-    Stretch stretches[STRETCHES]
-    int stretch
+    BatchRange ranges[RANGES]
+    int current
     int count
     int64_t most
     int64_t least
@@ -273,18 +273,18 @@ cdef bint is_in_memory(Piece *records) noexcept nogil:
 
 
 cdef int64_t batch_size(const unsigned char *data, int64_t left) noexcept nogil:
-    # Of a batch, with so many bytes from its beginning to the stretch's end; −1: there is none.
+    # Of a batch, with so many bytes from its beginning to the range's end; −1: there is none.
     cdef int64_t size = <int64_t>number32(data + 8) + OVERHEAD
     return -1 if data[MAGIC_AT] != 2 or size < LOOKED_AT or size > left else size
 
 
-cdef int64_t last_entry(Stretch *stretch, int64_t low, int at, int64_t most, unsigned char *data) noexcept nogil:
+cdef int64_t last_entry(BatchRange *batches, int64_t low, int at, int64_t most, unsigned char *data) noexcept nogil:
     # The last entry of the index, from one on, whose number at a place in it is at most this; −1: there is none; −2: it
-    # cannot be found here. Of the entries that were read, the last one is that one.
-    cdef int64_t high = stretch.entries
+    # cannot be found here. Its bytes are at the beginning of the data then.
+    cdef int64_t high = batches.entries
     cdef int64_t middle = low + BLOCK - 1  # Most responses end near where the last one did.
     while high - low > BLOCK:
-        if not has(stretch.index, data, ENTRY, middle * ENTRY):
+        if not has(batches.index, data, ENTRY, middle * ENTRY):
             return -2
         if number32(data + at) <= most:
             low = middle
@@ -293,7 +293,7 @@ cdef int64_t last_entry(Stretch *stretch, int64_t low, int at, int64_t most, uns
         middle = low + (high - low) // 2
     if low == high:
         return -1
-    if not has(stretch.index, data, (high - low) * ENTRY, low * ENTRY):
+    if not has(batches.index, data, (high - low) * ENTRY, low * ENTRY):
         return -2
     middle = high
     while middle > low and number32(data + (middle - 1 - low) * ENTRY + at) > most:
@@ -311,22 +311,22 @@ cdef bint seek(Connection *one, int64_t offset, unsigned char *data) noexcept no
     cdef int64_t entry
     cdef int64_t size
     cdef off_t at = 0
-    cdef Stretch *stretch
-    while chosen >= 0 and one.stretches[chosen].base_offset > offset:
+    cdef BatchRange *batches
+    while chosen >= 0 and one.ranges[chosen].base_offset > offset:
         chosen -= 1
     if chosen < 0 or offset < one.first:
         return False
-    stretch = &one.stretches[chosen]
+    batches = &one.ranges[chosen]
     # Entries name the last offsets of their batches.
-    entry = last_entry(stretch, 0, 0, offset - stretch.base_offset - 1, data) if offset > stretch.base_offset else -1
+    entry = last_entry(batches, 0, 0, offset - batches.base_offset - 1, data) if offset > batches.base_offset else -1
     if entry == -2:
         return False
     if entry >= 0:
         at = number32(data + 4)
-    while stretch.end - at >= LOOKED_AT and steps < STEPS and has(stretch.file, data, LOOKED_AT, at):
+    while batches.end - at >= LOOKED_AT and steps < STEPS and has(batches.file, data, LOOKED_AT, at):
         if number64(data) >= offset:
             break
-        size = batch_size(data, stretch.end - at)
+        size = batch_size(data, batches.end - at)
         if size < 0:
             return False
         at += size
@@ -335,39 +335,39 @@ cdef bint seek(Connection *one, int64_t offset, unsigned char *data) noexcept no
         return False
     if number64(data) != offset:
         return False
-    stretch.position = at
-    stretch.near = 0
-    one.stretch = chosen
+    batches.position = at
+    batches.near = 0
+    one.current = chosen
     # All that is behind it comes again.
     while chosen + 1 < one.count:
         chosen += 1
-        one.stretches[chosen].position = 0
-        one.stretches[chosen].near = 0
+        one.ranges[chosen].position = 0
+        one.ranges[chosen].near = 0
     return True
 
 
-cdef off_t fitting(Connection *one, Stretch *stretch, unsigned char *data) noexcept nogil:
-    # Where a large response ends, which begins with the stretch; −1: that cannot be found here.
-    cdef off_t start = stretch.position
+cdef off_t fitting(Connection *one, BatchRange *batches, unsigned char *data) noexcept nogil:
+    # Where a large response ends, which begins with the range; −1: that cannot be found here.
+    cdef off_t start = batches.position
     cdef off_t target = start + one.most
     cdef off_t at = start
     cdef int64_t entry
     cdef int64_t size
     cdef int steps = 0
-    if stretch.end <= target:
-        return stretch.end
-    entry = last_entry(stretch, stretch.near, 4, target, data)
+    if batches.end <= target:
+        return batches.end
+    entry = last_entry(batches, batches.near, 4, target, data)
     if entry == -2:
         return -1
     if entry >= 0:
-        stretch.near = entry
+        batches.near = entry
         if number32(data + 4) > start:
             # Up to an index interval less than would fit, which is cheaper than a look at each batch.
             return number32(data + 4)
-    while at < stretch.end:
-        if steps == STEPS or stretch.end - at < LOOKED_AT or not has(stretch.file, data, LOOKED_AT, at):
+    while at < batches.end:
+        if steps == STEPS or batches.end - at < LOOKED_AT or not has(batches.file, data, LOOKED_AT, at):
             return -1
-        size = batch_size(data, stretch.end - at)
+        size = batch_size(data, batches.end - at)
         if size < 0:
             return -1
         if at > start and at + size > target:
@@ -380,26 +380,26 @@ cdef off_t fitting(Connection *one, Stretch *stretch, unsigned char *data) noexc
 cdef bint find(Connection *one, int64_t offset, Piece *found) noexcept nogil:
     # What the next response has, if it can be sent now to who asks for an offset.
     cdef unsigned char *data = one.thread.buffer
-    cdef Stretch *stretch
+    cdef BatchRange *batches
     cdef int64_t left
     cdef int64_t wanted = LOOKED_AT
     cdef bint sought = False
     cdef int64_t at = 0
     cdef int64_t size
     while True:
-        stretch = &one.stretches[one.stretch]
-        left = stretch.end - stretch.position if one.stretch < one.count else 0
+        batches = &one.ranges[one.current]
+        left = batches.end - batches.position if one.current < one.count else 0
         if one.most <= SMALL:
             wanted = min(left, one.most + LOOKED_AT)
-        if left >= LOOKED_AT and has(stretch.file, data, wanted, stretch.position) and number64(data) == offset:
+        if left >= LOOKED_AT and has(batches.file, data, wanted, batches.position) and number64(data) == offset:
             break
         if sought or not seek(one, offset, data):
             return False
         sought = True
     found.data = NULL
-    found.file, found.position = stretch.file, stretch.position
+    found.file, found.position = batches.file, batches.position
     if one.most > SMALL:
-        found.left = fitting(one, stretch, data) - stretch.position
+        found.left = fitting(one, batches, data) - batches.position
     else:
         while at + LOOKED_AT <= wanted:
             size = batch_size(data + at, left - at)
@@ -411,7 +411,7 @@ cdef bint find(Connection *one, int64_t offset, Piece *found) noexcept nogil:
         found.left = at
     if not 0 < found.left <= LARGEST:
         return False
-    if found.left == left and one.stretch + 1 == one.count and left < one.least:
+    if found.left == left and one.current + 1 == one.count and left < one.least:
         return False  # How much more there is by now is not known here.
     if one.most > SMALL or at > wanted:
         return is_in_memory(found)  # The first batch alone is more.
@@ -422,7 +422,7 @@ cdef bint find(Connection *one, int64_t offset, Piece *found) noexcept nogil:
 cdef void answer(Connection *one, Piece *records, const unsigned char *request) noexcept nogil:
     # Begin to send records.
     cdef unsigned char *head = one.head
-    cdef Stretch *stretch = &one.stretches[one.stretch]
+    cdef BatchRange *batches = &one.ranges[one.current]
     cdef int size = one.head_size
     cdef uint32_t length = <uint32_t>records.left
     memcpy(head + 4, request + 8, 4)  # The correlation id.
@@ -443,9 +443,9 @@ cdef void answer(Connection *one, Piece *records, const unsigned char *request) 
     one.out[2].data, one.out[2].left = <const char *>one.tail, one.tail_size
     one.piece = one.out
     one.records += records.left
-    stretch.position += records.left
-    if stretch.position == stretch.end:
-        one.stretch += 1
+    batches.position += records.left
+    if batches.position == batches.end:
+        one.current += 1
 
 
 cdef int serve_next(Connection *one) noexcept nogil:
@@ -685,8 +685,7 @@ cdef class FetchThreads:
 
     def submit(
         self, int64_t ticket, int sock, bytes request, int epoch_at, int offset_at, bytes head, bytes tail, bint compact,
-        list stretches, int64_t first, int64_t most, int64_t least,
-        double seconds
+        list ranges, int64_t first, int64_t most, int64_t least, double seconds
     ):
         """
         Answer the next requests that come from a non-blocking socket.
@@ -696,12 +695,12 @@ cdef class FetchThreads:
         :param offset_at: where the offset is.
         :param head: a response up to where the length of its records follows. ``tail``: what follows its records.
         :param compact: whether their length is a compact one.
-        :param stretches: of whole batches, at most 8, which are read one after the other: the segment's base offset, its
+        :param ranges: of whole batches, at most 8, which are read one after the other: the segment's base offset, its
             file, a position and an end in it; the file of its offset index, and how many entries that has. All but the
             first begin with the file.
         :param first: the least offset that may be read, also by who goes back.
-        :param most: how many bytes of a stretch go into one response, as whole batches; the first one in any case.
-        :param least: how many the response must have that ends the last stretch.
+        :param most: how many bytes of a range go into one response, as whole batches; the first one in any case.
+        :param least: how many the response must have that ends the last batches.
         :param seconds: after which requests are not answered any more.
         :raises ValueError: the request or the head is too long, or a place is not within the request.
         :raises RuntimeError: this is a child of the process that made the object, or it was stopped.
@@ -710,7 +709,7 @@ cdef class FetchThreads:
         cdef Shared *shared = self._shared
         cdef Thread *thread
         cdef Connection *one
-        cdef Stretch *stretch
+        cdef BatchRange *batches
         cdef epoll_event wish
         cdef int error
         cdef int size = PyBytes_GET_SIZE(request)
@@ -724,18 +723,18 @@ cdef class FetchThreads:
             or not 12 <= offset_at <= size - 8
             or (epoch_at and not 12 <= epoch_at <= offset_at - 4)
             or most < 1
-            or not 1 <= len(stretches) <= STRETCHES
+            or not 1 <= len(ranges) <= RANGES
         ):
             raise ValueError("this request cannot be answered in a thread")
         one = <Connection *>calloc(1, sizeof(Connection))
         if one == NULL:
             raise MemoryError
         try:
-            for base_offset, file, position, end_, index, entries in stretches:
-                stretch = &one.stretches[one.count]
-                stretch.base_offset = base_offset
-                stretch.file, stretch.position, stretch.end = file, position, end_
-                stretch.index, stretch.entries = index, entries
+            for base_offset, file, position, end_, index, entries in ranges:
+                batches = &one.ranges[one.count]
+                batches.base_offset = base_offset
+                batches.file, batches.position, batches.end = file, position, end_
+                batches.index, batches.entries = index, entries
                 one.count += 1
             one.sock = fcntl(sock, F_DUPFD_CLOEXEC, 0)
             if one.sock < 0:

@@ -43,7 +43,7 @@ class FetchThreads(Protocol):
         head: bytes,
         tail: bytes,
         compact: bool,
-        stretches: list[tuple[int, int, int, int, int, int]],
+        ranges: list[tuple[int, int, int, int, int, int]],
         first: int,
         most: int,
         least: int,

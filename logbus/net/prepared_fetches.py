@@ -1,9 +1,10 @@
 """
-The responses to a consumer's next fetches, while it reads on: prepared by the handler, sent by a thread.
+What a thread needs to answer a consumer's next fetches, while it reads on.
 
 A consumer that has much to catch up with sends the same Fetch again and again, with the offset at which the last
-response ended. Its next responses are known beforehand. So, for a moment, its connection goes to a thread that knows no
-Python (:mod:`logbus.net.native_fetches`), and comes back with the first request that is another.
+response ended. What it will get is known beforehand, but for where each response ends. So, for a moment, its connection
+goes to a thread that knows no Python (:mod:`logbus.net.native_fetches`), and comes back with the first request that is
+another.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ENOUGH_BYTES = 64 * 1024 * 1024
 """Bytes that lie ahead with which no further segment is added."""
 
 SMALL = 64 * 1024
-"""Bytes of records up to which a response has the last batches only when the handler makes it: more may have come."""
+"""Bytes of records up to which the last response is left to the handler: it has what has come meanwhile, too."""
 
 LEAST_PREPARED = 4
 """Fewer are not worth a change of threads."""
