@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -64,13 +64,17 @@ def shield(task: Deferred[Any], cancelled: Callable[[], object] = lambda: None) 
 
 
 async def gather(work: Iterable[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
+    """Run several coroutines at once; see :func:`results_of`."""
+    return await results_of([Deferred.fromCoroutine(each) for each in work])
+
+
+async def results_of(begun: Sequence[Deferred[T]]) -> list[T]:
     """
-    Wait until all coroutines have ended; returns their results in order.
+    Wait until all have fired; returns their results in order.
 
     :raise Exception: the first failure itself (not a FirstError, as of gatherResults(), which handlers of the error do
-        not know); also then only after all have ended.
+        not know); also then only after all have fired.
     """
-    begun = [Deferred.fromCoroutine(each) for each in work]
     results: list[T] = []
     failure: Any = None
     for success, result in await DeferredList(begun, consumeErrors=True):

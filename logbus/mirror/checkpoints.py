@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping
 
 from attrs import define, field
-from twisted.internet.defer import DeferredList
 from twisted.logger import Logger
 
 from logbus.client.admin.admin_client import AdminClient
@@ -17,6 +16,7 @@ from logbus.client.cluster.cluster import Cluster
 from logbus.client.consumer.consumer_record import ConsumerRecord
 from logbus.client.group_metadata import CommittedOffset
 from logbus.client.producer.producer import Producer
+from logbus.coroutines import results_of
 from logbus.errors import ApiError, DecodeError, ErrorCode
 from logbus.mirror.mirror_options import MirrorOptions
 from logbus.mirror.mirror_records import Checkpoint
@@ -134,13 +134,9 @@ class Checkpoints:
         name = self.options.policy.checkpoints_topic
         producer = Producer(self.target, linger=0.0, wall_clock=self.wall_clock)
         try:
-            sent = [
-                producer.send(name, each.value, each.key, partition=0, headers=each.headers) for each in checkpoints
-            ]
-            for is_written, result in await DeferredList(sent, consumeErrors=True):
-                if not is_written:
-                    # Itself: gatherResults() would have a FirstError of it, which is no LogbusError.
-                    result.raiseException()  # type: ignore[attr-defined]  # a Failure
+            await results_of(
+                [producer.send(name, each.value, each.key, partition=0, headers=each.headers) for each in checkpoints]
+            )
         finally:
             await producer.close()
 
