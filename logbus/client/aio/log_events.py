@@ -8,6 +8,8 @@ from typing import Any
 from twisted.logger import ILogObserver, LogLevel, formatEvent, globalLogBeginner
 from zope.interface import provider
 
+from logbus.client.cluster.last_resort import has_begun_logging
+
 _LEVELS = {
     LogLevel.debug: logging.DEBUG,
     LogLevel.info: logging.INFO,
@@ -23,7 +25,7 @@ def forward() -> None:
 
     Otherwise Twisted would keep the first thousands of events in memory until its logging begins.
     """
-    if getattr(globalLogBeginner, "_temporaryObserver", None) is not None:
+    if not has_begun_logging():
         globalLogBeginner.beginLoggingTo([_observe], discardBuffer=True, redirectStandardIO=False)
 
 

@@ -13,15 +13,18 @@ from typing import Any
 from twisted.logger import globalLogBeginner
 
 
+def has_begun_logging() -> bool:
+    """Whether the process has told Twisted where its log goes."""
+    return getattr(globalLogBeginner, "_temporaryObserver", None) is None
+
+
 def is_log_hidden(reactor: Any) -> bool:
     """
     Whether this process shows its log nowhere.
 
     On other reactors than the process's own, such as those of tests and simulations, whoever made them has the log.
     """
-    if getattr(globalLogBeginner, "_temporaryObserver", None) is None:
-        return False
-    return sys.modules.get("twisted.internet.reactor") is reactor
+    return not has_begun_logging() and sys.modules.get("twisted.internet.reactor") is reactor
 
 
 def print_unseen(reactor: Any, line: str) -> None:
